@@ -24,13 +24,13 @@ from typing import NamedTuple
 
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS
+from permitflow.client.aio import SameHost, get
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.messages import Message
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import SameHost, get
-from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.flows.messages import Message
+from permitflow.flows.permits.core import ChannelParameters
 
 PATHS = {
     "tcp": ("tcp://127.0.0.1:0", SameHost.NEVER),

@@ -11,11 +11,11 @@ from benchmarks.jobs import PAYLOADS, WIDE_ROW_BYTES, Job
 from benchmarks.peers.way import find_ways, ways_for
 from benchmarks.results import COMPACT, MEBIBYTES, Row, Series
 from benchmarks.throughput import Entry, in_rounds, judged_ways
-from permitflow.protocol.permits import ChannelParameters, StatedParameters
-from permitflow.simulation.chunk_sizes import WeightedSizes
-from permitflow.simulation.run import simulate
-from permitflow.simulation.setting import Setting
-from permitflow.simulation.window import enough_rows
+from permitflow.flows.permits.core import ChannelParameters, StatedParameters
+from permitflow_tools.simulation.chunk_sizes import WeightedSizes
+from permitflow_tools.simulation.run import simulate
+from permitflow_tools.simulation.setting import Setting
+from permitflow_tools.simulation.window import enough_rows
 
 WINDOWS = tuple(1 << exponent for exponent in range(11, 20))
 # A smaller window would only cut chunks into slices.

@@ -31,19 +31,19 @@ from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
 from benchmarks.imbalance import Work
 from benchmarks.results import COMPACT, RANGE, Row, Series
+from permitflow.carriers.same_host import SameHost
 from permitflow.channels.gate import AlignedBarrier, GateChunk, GateItem, InputGate
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.local import LocalReceiver, open_channel
+from permitflow.client.aio import get
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream, WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import get
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.same_host import SameHost
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.seam import Parameters
 
 CHUNK_ROWS = 16
 CHUNK = pa.record_batch({"row": pa.array(range(CHUNK_ROWS), pa.int64())})

@@ -122,7 +122,7 @@ def _run(function: Role, pipe: object, *arguments: object) -> None:
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[str, int]]:
     """``permitflow serve`` for the block: its address, and the id of its process."""
-    command = [sys.executable, "-m", "permitflow.cli", "serve", "--quiet", *options]
+    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--quiet", *options]
     with subprocess.Popen(
         command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -22,9 +22,14 @@ import psutil
 import pyarrow as pa
 
 from benchmarks.harness import Partner, serving
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.grpc_calls import calling
+from permitflow.carriers.shared_memory import SameHost
+from permitflow.client.aio import control, get, put
 from permitflow.errors import PermitflowError
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.control import (
+from permitflow.stream.compression import Compression
+from permitflow.stream.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -34,16 +39,11 @@ from permitflow.protocol.control import (
     Discard,
     StagedPart,
 )
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.transports.arrow import MAX_CHUNK_BYTES
-from permitflow.transports.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_FIELDS
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import MOST_ITEMS, encode_request
-from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.grpc_calls import calling
-from permitflow.transports.shared_memory import SameHost
+from permitflow.stream.frames import Staging
+from permitflow.stream.handshake import PROTOCOL_VERSION
+from permitflow.wire.arrow import MAX_CHUNK_BYTES
+from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_FIELDS
+from permitflow.wire.control_codec import MOST_ITEMS, encode_request
 from permitflow.wire.v1 import exchange_pb2 as wire
 
 LONGEST_P99_SECONDS = 0.2

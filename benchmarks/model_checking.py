@@ -72,10 +72,10 @@ def _model(name: str) -> "Model":
 
 def replayed(name: str) -> Work:
     """Events of a recorded run, replayed and checked."""
-    from permitflow.protocol.permits import ChannelParameters
-    from permitflow.testing.subjects.permits import CorePair
-    from permitflow.testing.traces import judge
+    from permitflow.flows.permits.core import ChannelParameters
     from permitflow.tracing import MemoryTrace
+    from permitflow_testing.subjects.permits import CorePair
+    from permitflow_testing.traces import judge
 
     trace = MemoryTrace()
     agreed = ChannelParameters(row_permits=2_000, permit_batch=150)
@@ -105,7 +105,7 @@ def replayed(name: str) -> Work:
 
 def proved(_: str) -> Work:
     """Theorems, each with its twin that must fail."""
-    command = [sys.executable, "-m", "permitflow.cli", "prove", "--json"]
+    command = [sys.executable, "-m", "permitflow_tools.cli", "prove", "--json"]
     return lambda: len(json.loads(subprocess.check_output(command))["theorems"])
 
 

@@ -22,15 +22,15 @@ import pyarrow as pa
 
 from benchmarks.harness import Partner
 from benchmarks.sabotage import SABOTAGES, first_wrong_event
+from permitflow.client.aio import SameHost, get, put
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.referee import ask_tlc
-from permitflow.testing.traces import judge, judge_all
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import RecorderFactory
 from permitflow.tracing import FileTrace, read_trace
-from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow_testing.referee import ask_tlc
+from permitflow_testing.traces import judge, judge_all
 
 CHANNEL, PUT = "orders", "orders#put1"
 SCHEMA = pa.schema([("serial", pa.int64())])

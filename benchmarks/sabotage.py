@@ -6,11 +6,11 @@ Each replaces the real receiver in the whole process, until it ends.
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, pairwise
 
-from permitflow.protocol.flow import Entries
-from permitflow.protocol.frames import DownstreamFrame, Feedback
-from permitflow.protocol.permits import PermitReceiver, Permits
-from permitflow.protocol.recording import End
-from permitflow.protocol.session import DownstreamSession
+from permitflow.flows.permits.core import PermitReceiver, Permits
+from permitflow.flows.recording import End
+from permitflow.flows.seam import Entries
+from permitflow.stream.frames import DownstreamFrame, Feedback
+from permitflow.stream.session import DownstreamSession
 from permitflow.tracing import ChannelTrace
 
 RETURN = 2

@@ -13,13 +13,13 @@ from benchmarks.field import Settings
 from benchmarks.harness import Partner
 from benchmarks.results import Row, Series
 from benchmarks.simulated_schedules import simulate_schedule
+from permitflow.carriers.same_host import SameHost
+from permitflow.client.aio import get
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.demand import Demand
+from permitflow.flows.demand.core import Demand
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_aio import get
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.same_host import SameHost
 
 SERVICE_MICROSECONDS = 2_000
 DELAYS_MILLISECONDS = (1, 4, 16)

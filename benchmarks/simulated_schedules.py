@@ -10,7 +10,7 @@ from itertools import islice
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.demand import DEMAND, Demand
+from permitflow.flows.demand.core import DEMAND, Demand
 
 _WARM_UP_WINDOWS = 8
 _WINDOWS = 16

@@ -17,10 +17,10 @@ import psutil
 from benchmarks.harness import Partner
 from benchmarks.jobs import PAYLOADS
 from benchmarks.standstill import Report, told, watch
+from permitflow.client.aio import SameHost, get
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import SameHost, get
+from permitflow.flows.permits.core import ChannelParameters
 
 PAYLOAD = PAYLOADS["1,024"]
 ROW_PERMITS = 32_768

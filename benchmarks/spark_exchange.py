@@ -31,7 +31,7 @@ from permitflow.demo.tpch import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
 
 SOURCE_ROWS = 16 << 20
 # A sink takes three times as long for a row, and scatters less.

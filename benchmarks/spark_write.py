@@ -35,7 +35,7 @@ async def consume(pipe: object, address: str) -> None:
     """Count the rows of all channels, and say how many."""
     import asyncio
 
-    from permitflow.transports.grpc_aio import get
+    from permitflow.client.aio import get
 
     async def count(channel: str) -> int:
         async with get(address, channel) as receiver:

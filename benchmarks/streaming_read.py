@@ -40,7 +40,7 @@ SINKS = ("noop", "parquet")
 
 async def produce(_pipe: object, address: str) -> None:
     """Put chunks into all channels, until this process is killed."""
-    from permitflow.transports.grpc_aio import put
+    from permitflow.client.aio import put
 
     async def feed(channel: str) -> None:
         async with put(address, channel, PAYLOAD.schema) as sender:

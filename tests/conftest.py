@@ -33,7 +33,7 @@ settings.register_profile("unshrunk", patient, derandomize=True, phases=(Phase.e
 settings.load_profile("default")
 
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser.
-TOGETHER = ("tests/spec", "tests/impl/spark", "tests/impl/pictures")
+TOGETHER = ("tests/spec", "tests/impl/spark", "tests/permitflow_tools/explain")
 # A session of Spark, a browser: what needs one of these takes long, unless it is marked as a sample.
 DEAR = {"driver", "cluster", "connected", "browser"}
 # Some tests wait most of the time: one more than there are processors.
@@ -174,9 +174,9 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     Every exchange refuses to share memory, and is served over gRPC or over TCP; or all of a stream goes through the
     ring.
     """
+    from permitflow.carriers.shared_memory import SameHost, link
     from permitflow.exchange.registry import Exchange
     from permitflow.exchange.server import ExchangeServer
-    from permitflow.transports.shared_memory import SameHost, link
 
     taken: str = request.param
     is_shared = taken == "shared memory"

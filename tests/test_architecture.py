@@ -151,7 +151,7 @@ def test_every_import_follows_the_table(architecture: Architecture, repository: 
 
 def test_every_room_of_the_table_exists(architecture: Architecture, repository: Path) -> None:
     inhabited = {room.place for module in modules(repository) if (room := architecture.room_of(module))}
-    generated = {"permitflow.wire"}
+    generated = {"permitflow.wire.v1"}
     assert set(architecture.rooms) - inhabited - generated == set()
 
 
@@ -163,13 +163,13 @@ def test_arrows_point_one_way(architecture: Architecture) -> None:
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("permitflow.protocol.permits", "import asyncio"),
-        ("permitflow.protocol.permits", "from time import monotonic"),
-        ("permitflow.protocol.permits", "from ..channels import local"),
-        ("permitflow.protocol.permits", "import permitflow"),
+        ("permitflow.flows.permits.core", "import asyncio"),
+        ("permitflow.flows.permits.core", "from time import monotonic"),
+        ("permitflow.flows.permits.core", "from ...channels import local"),
+        ("permitflow.flows.permits.core", "import permitflow"),
         ("permitflow.channels.local", "def send():\n    import grpc"),
         ("permitflow.channels.local", "import importlib\nimportlib.import_module('grpc')"),
-        ("permitflow.transports.codec", "import permitflow_model"),
+        ("permitflow.wire.codec", "import permitflow_model"),
         ("permitflow_model.permit_channel", "import z3"),
         ("permitflow.helpers", ""),
     ],
@@ -181,9 +181,9 @@ def test_a_seeded_violation_is_caught(architecture: Architecture, module: str, s
 @pytest.mark.parametrize(
     ("module", "source"),
     [
-        ("permitflow.protocol.permits", "from permitflow.errors import WouldBlock\nfrom collections import deque"),
-        ("permitflow.transports.codec", "import pyarrow.ipc\nfrom permitflow.protocol.messages import Message"),
-        ("permitflow.cli.prove", "def prove():\n    import permitflow_proofs.kernel"),
+        ("permitflow.flows.permits.core", "from permitflow.errors import WouldBlock\nfrom collections import deque"),
+        ("permitflow.wire.codec", "import pyarrow.ipc\nfrom permitflow.flows.messages import Message"),
+        ("permitflow_tools.cli.prove", "def prove():\n    import permitflow_proofs.kernel"),
         ("permitflow_proofs.safety", "import z3\nimport permitflow_model.permit_channel"),
     ],
 )
@@ -197,7 +197,8 @@ def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) 
     naming = {
         module
         for module, path in modules(repository).items()
-        if not module.startswith("permitflow.") and not any(re.search(rf"\.{name}(_|\.|$)", module) for name in names)
+        if not module.startswith(("permitflow.", "permitflow_testing.", "permitflow_tools."))
+        and not any(re.search(rf"\.{name}(_|\.|$)", module) for name in names)
         if any(name in path.read_text(encoding="utf-8") for name in names)
     }
     # What is decided for anybody's own numbers is about permits, and users import it from the package.
@@ -211,10 +212,9 @@ def test_nothing_generic_in_the_implementation_names_the_specification_of_a_flow
         for name, registered in systems().items()
         if registered.flow
         for module, path in modules(repository).items()
-        if module.startswith("permitflow.")
+        if module.startswith(("permitflow.", "permitflow_testing.", "permitflow_tools."))
         and not module.endswith(".table")
-        and module.rpartition(".")[2].removeprefix("check_")
-        not in (snake_case(name), registered.flow.replace("-", "_"))
+        and not {snake_case(name), registered.flow.replace("-", "_")} & {*module.replace("check_", "").split(".")}
         and re.search(rf"\b({name}|{snake_case(name)})(\b|_)", path.read_text(encoding="utf-8"))
     }
     assert naming == set()
@@ -245,7 +245,8 @@ def test_a_worker_of_spark_does_not_load_what_only_drivers_use() -> None:
     """Each imports the data sources, and short jobs wait for it; gRPC must be imported after the fork."""
     loaded = modules_loaded_by("import pyspark_permitflow, pyspark_permitflow_grpc")
     assert {"pyspark", "permitflow.spark.source"} <= loaded
-    assert not loaded & {"grpc", "permitflow.audit", "permitflow.checking", "permitflow.pictures", "permitflow.tracing"}
+    assert "grpc" not in loaded
+    assert not [name for name in loaded if name.startswith(("permitflow_t", "permitflow_model", "permitflow.tracing"))]
 
 
 def test_a_worker_of_a_channel_loads_no_calls() -> None:
@@ -256,4 +257,12 @@ def test_a_worker_of_a_channel_loads_no_calls() -> None:
 
 def test_packages_of_drivers_load_on_demand() -> None:
     statement = "import permitflow.spark as spark; assert all(callable(getattr(spark, name)) for name in spark.__all__)"
-    assert "permitflow.audit" in modules_loaded_by(statement)
+    assert "permitflow.spark.calls.bidirectional" in modules_loaded_by(statement)
+
+
+def test_the_library_imports_neither_tools_nor_kit(architecture: Architecture) -> None:
+    beside = {"permitflow_tools", "permitflow_testing", "permitflow_model", "permitflow_proofs"}
+    inside = [room for room in architecture.rooms.values() if room.place.partition(".")[0] == "permitflow"]
+    inside = [room for room in inside if room.place not in ("permitflow.demo", "permitflow.mute.wordcount_demo")]
+    reached = {place.partition(".")[0] for room in inside for place in architecture.allowed(room)}
+    assert reached & beside == set()

@@ -11,6 +11,8 @@ import pytest
 
 PACKAGES = {
     "permitflow": "impl/permitflow",
+    "permitflow_testing": "impl/permitflow_testing",
+    "permitflow_tools": "impl/permitflow_tools",
     "pyspark_permitflow": "impl/pyspark_permitflow",
     "pyspark_permitflow_grpc": "impl/pyspark_permitflow_grpc",
     "permitflow_model": "model/permitflow_model",
@@ -62,7 +64,7 @@ def test_the_wheel_holds_all_packages_typed_with_the_specification_as_data_and_n
     tops = {name.partition("/")[0] for name in wheel.namelist()}
     info = {top for top in tops if top.endswith(".dist-info")}
     assert len(info) == 1
-    assert tops - info == {*PACKAGES, "permitflow_spec", "permitflow_command.py"}
+    assert tops - info == {*PACKAGES, "permitflow_spec"}
 
 
 def test_the_licence_travels_with_the_wheel(wheel: zipfile.ZipFile) -> None:
@@ -92,11 +94,11 @@ def test_the_installed_specification_is_found(installed: Path) -> None:
 
 def test_the_installed_command_line_answers(installed: Path) -> None:
     (entry_points,) = installed.glob("*.dist-info/entry_points.txt")
-    assert "permitflow = permitflow_command:main" in entry_points.read_text()
+    assert "permitflow = permitflow_tools.command:main" in entry_points.read_text()
     done = run_installed(
         installed,
         "sys.argv[1:] = ['check', '--row-permits', '8', '--permit-batch', '3', '--max-chunk-cost', '7']; "
-        "from permitflow_command import main; main()",
+        "from permitflow_tools.command import main; main()",
     )
     assert done.returncode == 1, done.stderr
     assert "deadlock" in done.stdout

@@ -16,22 +16,20 @@ from urllib.request import urlopen
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+import permitflow.exchange.books
+import permitflow.flows
 import permitflow.mute
-import permitflow.protocol
 import permitflow.stages.core
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.cli.serving import metrics_at
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import traffic_through
-from permitflow.protocol.demand import DEMAND
-from permitflow.protocol.flow import Flow
-from permitflow.protocol.permits import GAUGE_HELP, PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
-from permitflow.protocol.recording import ENDS
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import STOP_AND_WAIT
-from permitflow.protocol.traffic import FIGURES, rates_between
-from permitflow.testing.moves import Move
-from permitflow.testing.subjects.permits import CorePair
+from permitflow.flows.demand.core import DEMAND
+from permitflow.flows.permits.core import GAUGE_HELP, PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
+from permitflow.flows.recording import ENDS
+from permitflow.flows.seam import Flow
+from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT
+from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
 from permitflow_model.manifest import module_paths
@@ -39,6 +37,9 @@ from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
 from permitflow_model.tla_values import camel_case
+from permitflow_testing.moves import Move
+from permitflow_testing.subjects.permits import CorePair
+from permitflow_tools.cli.serving import metrics_at
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OF_THE_QUERY = "docs/protocols/spark-micro-batch.md"
@@ -47,8 +48,9 @@ CORE: dict[str, type] = {
     "PermitReceiver": PermitReceiver,
     "ChannelParameters": ChannelParameters,
 }
+CORES = (permitflow.flows, permitflow.exchange.books)
 SPECIFICATIONS = {
-    f"permitflow.protocol.{registered.flow.replace('-', '_')}": name
+    f"permitflow.flows.{registered.flow.replace('-', '_')}.core": name
     for name, registered in systems().items()
     if registered.flow
 }
@@ -121,7 +123,7 @@ def names_in(table: str, column: str, *document: str) -> list[str]:
 
 def spec_lines(package: Any) -> Iterator[tuple[str, str, list[str]]]:
     """Who has a ``Spec:`` line in its docstring, the module that is meant if it names none, and the names in it."""
-    modules = [f"{package.__name__}.{module.name}" for module in pkgutil.iter_modules(package.__path__)]
+    modules = [module.name for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}.")]
     for module_name in modules:
         tree = ast.parse(inspect.getsource(importlib.import_module(module_name)))
         for scope in [tree, *(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))]:
@@ -136,7 +138,7 @@ def spec_lines(package: Any) -> Iterator[tuple[str, str, list[str]]]:
 
 def in_spec_lines(module: str = "PermitChannel") -> set[str]:
     """The names in the ``Spec:`` lines of what does this specification."""
-    return {name for _, of, names in spec_lines(permitflow.protocol) if of == module for name in names}
+    return {name for package in CORES for _, of, names in spec_lines(package) if of == module for name in names}
 
 
 # Held against each other.
@@ -209,11 +211,13 @@ def test_the_actions_of_a_flow_have_the_same_names_everywhere(flow: Flow) -> Non
 
 
 @pytest.mark.parametrize(
-    "package", [permitflow.protocol, permitflow.mute, permitflow.stages.core], ids=lambda p: p.__name__
+    "package",
+    [permitflow.flows, permitflow.exchange.books, permitflow.mute, permitflow.stages.core],
+    ids=lambda p: p.__name__,
 )
 def test_spec_lines_name_nothing_that_the_specification_does_not_define(package: ModuleType) -> None:
     lines = list(spec_lines(package))
-    assert len(lines) >= 8
+    assert len(lines) >= 6
     for owner, own, words in lines:
         # "Spec: Produce of SparkMicroBatch.", or of the flow's own.
         names, module = (words[:-2], words[-1]) if words[-2:-1] == ["of"] else (words, own)

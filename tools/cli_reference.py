@@ -11,7 +11,7 @@ from typing import TypeAlias
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
 from typer.main import get_command
 
-from permitflow.cli.application import app
+from permitflow_tools.cli.application import app
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/cli.md"
 

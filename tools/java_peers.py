@@ -25,8 +25,8 @@ import pyarrow as pa
 from permitflow import ChannelParameters
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.demand import Demand
-from permitflow.protocol.flow import Parameters
+from permitflow.flows.demand.core import Demand
+from permitflow.flows.seam import Parameters
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JAVA = REPOSITORY / "interop" / "java"

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from permitflow.cli.console import open_console
 from permitflow.demo import PipelineSettings, Progress, Report, run
 from permitflow.errors import DemoError, InvalidOptionError
+from permitflow_tools.cli.console import open_console
 from tools.marks import pasted
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"

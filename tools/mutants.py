@@ -36,6 +36,8 @@ LIST = CHECKOUT / "tests/mutants/implementation_mutants.toml"
 COPIED = ("impl", "model", "proofs", "spec", "tests", "pyproject.toml")
 TESTS_OF = {
     "impl/permitflow": "tests/impl",
+    "impl/permitflow_testing": "tests/permitflow_testing",
+    "impl/permitflow_tools": "tests/permitflow_tools",
     "model/permitflow_model": "tests/model",
     "proofs/permitflow_proofs": "tests/proofs",
 }

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from permitflow.pictures.looks.table import look_of
-from permitflow.pictures.run import Run, Verdict
-from permitflow.pictures.run_page import storyboard
 from permitflow_model.exploration import explore_model, parameters_for
 from permitflow_model.manifest import Model, read_manifest
+from permitflow_tools.explain.looks.table import look_of
+from permitflow_tools.explain.run import Run, Verdict
+from permitflow_tools.explain.run_page import storyboard
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 DRAWN = (

@@ -95,7 +95,7 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
 
 def run(*arguments: str, folder: str | None = None) -> None:
     """Run a command; exit code 1, for a deadlock, is expected."""
-    command = [sys.executable, "-m", "permitflow.cli", *arguments]
+    command = [sys.executable, "-m", "permitflow_tools.cli", *arguments]
     done = subprocess.run(command, check=False, stdout=subprocess.DEVNULL, cwd=folder)
     if done.returncode not in (0, 1):
         raise SystemExit(f"permitflow {' '.join(arguments)} ended with {done.returncode}")

@@ -36,9 +36,20 @@ FOLDER = CHECKOUT / "build/matrix"
 EXTRAS = ("audit", "grpc", "metrics", "plots", "proofs", "spark", "testing")
 # The tests of the rooms that use other libraries, and the packages that only tests need.
 TESTS = (
-    *("tests/impl/spark", "tests/impl/transports", "tests/impl/tracing", "tests/impl/audit"),
+    *(
+        "tests/impl/spark",
+        "tests/impl/carriers",
+        "tests/impl/wire",
+        "tests/impl/client",
+        "tests/impl/tracing",
+        "tests/permitflow_tools/audit",
+    ),
     *("tests/impl/exchange/stores", "tests/impl/test_chunks.py", "tests/impl/test_errors.py"),
-    *("tests/cli/test_application.py", "tests/cli/test_serve.py", "tests/cli/test_trace.py"),
+    *(
+        "tests/permitflow_tools/cli/test_application.py",
+        "tests/permitflow_tools/cli/test_serve.py",
+        "tests/permitflow_tools/cli/test_trace.py",
+    ),
     "tests/proofs/test_terms.py",
 )
 TEST_PACKAGES = ("psutil", "pytest-timeout", "pytest-xdist")

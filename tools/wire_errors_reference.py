@@ -8,7 +8,7 @@ from inspect import get_annotations, getdoc
 from pathlib import Path
 
 from permitflow.errors import PermitflowError
-from permitflow.transports.wire_errors import CROSSING, FACTS
+from permitflow.wire.wire_errors import CROSSING, FACTS
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/wire_errors.md"
 

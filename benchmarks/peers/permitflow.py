@@ -11,14 +11,14 @@ from functools import partial
 
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Consumer, Group, Producer, Way
+from permitflow.client.aio import SameHost, get
+from permitflow.client.blocking import open_source
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import SameHost, get
-from permitflow.transports.grpc_blocking import open_source
-from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.remote_receiver import RemoteReceiver
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.wire.joined import JoinedChunks
 
 
 def channel_of(job: Job) -> str:

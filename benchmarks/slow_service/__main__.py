@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
-PICTURE = DOCUMENTS / "pictures/slow-service.svg"
+PICTURE = DOCUMENTS / "permitflow_tools/explain/slow-service.svg"
 DOCUMENT = DOCUMENTS / "start/tutorial.md"
 MARK = "the results, written by make tutorial"
 

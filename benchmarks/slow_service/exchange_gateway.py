@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from benchmarks.slow_service.programs import SCORES, Settings, decode, encode, post
-from permitflow.transports.grpc_blocking import open_sink, open_source
+from permitflow.client.blocking import open_sink, open_source
 
 # Spark may take a while to start.
 PATIENCE_SECONDS = 300.0

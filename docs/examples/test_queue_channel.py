@@ -2,10 +2,10 @@
 
 import asyncio
 
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing import ChannelAdapter, ChannelKit, Received
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import RecorderFactory
+from permitflow_testing import ChannelAdapter, ChannelKit, Received
 
 
 class QueueChannel(ChannelAdapter):

@@ -2,8 +2,8 @@
 
 A permit is the right to send one row.  The sender spends permits; the receiver returns them once rows are consumed.
 So a channel never holds more rows than it has permits, however slow its reader is.  This module loads the standard
-library only.  Import ``permitflow.transports``, ``permitflow.exchange`` and ``permitflow.spark`` by path; they need
-the packages of their extras.
+library only.  ``permitflow.client``, ``permitflow.exchange`` and ``permitflow.spark`` need the packages of their
+extras.
 """
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
@@ -28,8 +28,8 @@ from permitflow.errors import (
     UnsplittableChunkError,
     WouldBlock,
 )
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters, Oversize, Permits
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import ChannelParameters, Oversize, Permits
 
 __all__ = [
     "ChannelAbortedError",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from permitflow.channels.gate import GateStatistics, InputStatistics
 from permitflow.exchange.statistics import traffic_of
-from permitflow.protocol.traffic import FIGURES, ChannelTraffic
+from permitflow.stream.traffic import FIGURES, ChannelTraffic
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.simulated_schedules import schedule_rate, simulate_schedule
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.demand import Demand
+from permitflow.flows.demand.core import Demand
 
 
 @pytest.mark.parametrize("size", range(1, 9))

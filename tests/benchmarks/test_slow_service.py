@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.slow_service import exchange_gateway
 from benchmarks.slow_service.programs import ORDERS, Settings, decode, encode, fetch, gateway, post, service
-from permitflow.transports.grpc_blocking import open_sink, open_source
+from permitflow.client.blocking import open_sink, open_source
 from tests.support.served_exchange import served_exchange
 
 BATCHES = [

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from permitflow.client.aio import SameHost, get, put
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.examples.our_channels import SCHEMA, ExchangeChannel, LocalChannel, OurChannel
-from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow.stream.compression import Compression
+from permitflow_testing.examples.our_channels import SCHEMA, ExchangeChannel, LocalChannel, OurChannel
 from tests.support.led_channels import machine_for
 
 # Of these, each row is long enough for its chunk to be compressed.

@@ -7,8 +7,8 @@ import pytest
 
 from permitflow.stages.core.ports import Connection, Island, Stage
 from permitflow.stages.core.rates import Batch
-from permitflow.testing.moves import ActionRefused, Divergence, walk
 from permitflow_model.conflate import NOTHING, SYSTEM, Parameters, State, Summary, together
+from permitflow_testing.moves import ActionRefused, Divergence, walk
 
 PARAMETERS = Parameters(elements=4, largest=2)
 

@@ -11,16 +11,12 @@ from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
 from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
-from permitflow.protocol.flow import Haste
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.permits import Permits as CorePermits
-from permitflow.protocol.permits import held as held_permits
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.random_runs import machine_for
-from permitflow.testing.kit.rulebooks.permits import RULEBOOK
-from permitflow.testing.moves import Divergence, compare, walk
-from permitflow.testing.subjects.permits import CorePair, model_of
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.permits.core import Permits as CorePermits
+from permitflow.flows.permits.core import held as held_permits
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Haste
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (
@@ -35,6 +31,10 @@ from permitflow_model.permit_channel import (
     total,
     withheld,
 )
+from permitflow_testing.moves import Divergence, compare, walk
+from permitflow_testing.random_runs import machine_for
+from permitflow_testing.rulebooks.permits import RULEBOOK
+from permitflow_testing.subjects.permits import CorePair, model_of
 
 
 def make_core(agreed: ChannelParameters, tags: int, record: RecorderFactory | None) -> CorePair:

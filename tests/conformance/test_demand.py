@@ -7,6 +7,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import (
     InvalidParametersError,
     OverspendError,
@@ -17,10 +18,9 @@ from permitflow.errors import (
 )
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.demand import DEMAND, Demand, DemandReceiver, Request, StatedDemand
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.flows.demand.core import DEMAND, Demand, DemandReceiver, Request, StatedDemand
+from permitflow.flows.recording import RecorderFactory
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_blocking import open_sink, open_source
 
 Ends = tuple[LocalSender[list[str]], LocalReceiver[list[str]]]
 

@@ -16,29 +16,29 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from permitflow.audit import audit_files
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.client.aio import get, put
 from permitflow.errors import TraceMismatchError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.demand import Demand, Request
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.protocol.recording import ENDS
-from permitflow.protocol.squelch import SquelchParameters
-from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.testing.core_pair import FlowPair
-from permitflow.testing.moves import Divergence, Move, attempt, moves_of, walk
-from permitflow.testing.referee import ask_tlc
-from permitflow.testing.subjects.demand import DemandPair
-from permitflow.testing.subjects.permits import CorePair, model_of
-from permitflow.testing.subjects.squelch import SquelchPair, model_parameters
-from permitflow.testing.subjects.stop_and_wait import StopAndWaitPair
-from permitflow.testing.traces import judge, judge_all
+from permitflow.flows.demand.core import Demand, Request
+from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.flows.recording import ENDS
+from permitflow.flows.seam import Parameters
+from permitflow.flows.squelch.core import SquelchParameters
+from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
-from permitflow.transports.grpc_aio import get, put
 from permitflow_model import demand, permit_channel, squelch, stop_and_wait
 from permitflow_model.kernel.system import System
+from permitflow_testing.core_pair import FlowPair
+from permitflow_testing.moves import Divergence, Move, attempt, moves_of, walk
+from permitflow_testing.referee import ask_tlc
+from permitflow_testing.subjects.demand import DemandPair
+from permitflow_testing.subjects.permits import CorePair, model_of
+from permitflow_testing.subjects.squelch import SquelchPair, model_parameters
+from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
+from permitflow_testing.traces import judge, judge_all
+from permitflow_tools.audit import audit_files
 from tests.support.recordings import audited
 
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.audit import audit_files
+from permitflow.carriers.connection import GET_STREAM
+from permitflow.client.aio import put
 from permitflow.errors import PermitOverrunError, UnexpectedFrameError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.frames import End, Feedback
-from permitflow.protocol.permits import Permits
-from permitflow.testing.referee import ask_tlc
-from permitflow.testing.traces import judge_all
+from permitflow.flows.permits.core import Permits
+from permitflow.stream.frames import End, Feedback
 from permitflow.tracing import FileTrace, Trace, read_trace
-from permitflow.transports.codec import decode_upstream
-from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.grpc_aio import put
+from permitflow.wire.codec import decode_upstream
+from permitflow_testing.referee import ask_tlc
+from permitflow_testing.traces import judge_all
+from permitflow_tools.audit import audit_files
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import BATCH, dialling, encoded, get_frame
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from permitflow.protocol.gate import Gate, GateParameters, GateReceiver, GateSender
-from permitflow.testing.moves import REFUSALS, Divergence, Move, compare, moves_of
-from permitflow.testing.subjects.input_gate import GateExplanation, model_parameters
+from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver, GateSender
 from permitflow_model.input_gate import SYSTEM, State
 from permitflow_model.kernel.replay import Refused, World
+from permitflow_testing.moves import REFUSALS, Divergence, Move, compare, moves_of
+from permitflow_testing.subjects.input_gate import GateExplanation, model_parameters
 from tests.support.gate_ends import GateEnds
 
 # The gate lends by itself, as soon as it can.

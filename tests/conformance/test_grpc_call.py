@@ -8,10 +8,10 @@ import pytest
 
 from permitflow.stages import Source, calls
 from permitflow.stages.core.boundary import InputBoundary
-from permitflow.testing.moves import ActionRefused, Divergence, walk
 from permitflow_model.grpc_call import SYSTEM, Message, Parameters, State
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
+from permitflow_testing.moves import ActionRefused, Divergence, walk
 from tests.support.number_streams import until
 from tests.support.numbers_service import number, serving
 

@@ -14,11 +14,11 @@ from types import CodeType, FrameType
 
 import pytest
 
-from permitflow.protocol.gate import GateParameters
-from permitflow.testing.moves import walk
+from permitflow.flows.gate.core import GateParameters
 from permitflow_model import conflate, grpc_call, mute, mute_scheduler, port_machine
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
+from permitflow_testing.moves import walk
 from tests.conformance import (
     test_conflate,
     test_drop_queue,
@@ -33,7 +33,7 @@ from tests.conformance import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-CORES = ("protocol", "mute", "stages/core")
+CORES = ("flows", "stream", "exchange/books", "mute", "stages/core")
 
 
 @dataclass(frozen=True)
@@ -97,37 +97,41 @@ LED = [
     led(
         "permit_channel",
         recorded("permits, pulled"),
-        *("protocol/permits.py PermitSender", "protocol/permits.py PermitReceiver"),
-        *("protocol/flow.py Outbound", "protocol/flow.py Inbound"),
-        *("protocol/messages.py Message", "protocol/messages.py Offered"),
+        *("flows/permits/core.py PermitSender", "flows/permits/core.py PermitReceiver"),
+        *("flows/seam.py Outbound", "flows/seam.py Inbound"),
+        *("flows/messages.py Message", "flows/messages.py Offered"),
     ),
     led(
         "stop_and_wait",
         recorded("stop-and-wait"),
-        *("protocol/stop_and_wait.py StopAndWaitSender", "protocol/stop_and_wait.py StopAndWaitReceiver"),
-        *("protocol/flow.py MessageSender", "protocol/flow.py MessageReceiver"),
+        *("flows/stop_and_wait/core.py StopAndWaitSender", "flows/stop_and_wait/core.py StopAndWaitReceiver"),
+        *("flows/seam.py MessageSender", "flows/seam.py MessageReceiver"),
     ),
     led(
         "demand",
         recorded("demand"),
-        *("protocol/demand.py DemandSender", "protocol/demand.py DemandReceiver"),
+        *("flows/demand/core.py DemandSender", "flows/demand/core.py DemandReceiver"),
     ),
     led(
         "squelch",
         recorded("squelch"),
-        *("protocol/squelch.py SquelchSender", "protocol/squelch.py SquelchReceiver"),
+        *("flows/squelch/core.py SquelchSender", "flows/squelch/core.py SquelchReceiver"),
     ),
     led(
         "input_gate",
         led_gate,
-        *("protocol/gate.py GateSender", "protocol/gate.py GateReceiver", "protocol/gate.py Gate"),
-        "protocol/flow.py Group",
+        *("flows/gate/core.py GateSender", "flows/gate/core.py GateReceiver", "flows/gate/core.py Gate"),
+        "flows/seam.py Group",
     ),
     led(
         "spark_micro_batch",
         led_books,
-        *("protocol/staging.py StagingBooks", "protocol/staging.py StagingArea", "protocol/staging.py StagedQuery"),
-        *("protocol/staging.py Part", "protocol/replay.py ReplayBooks"),
+        *(
+            "exchange/books/staging.py StagingBooks",
+            "exchange/books/staging.py StagingArea",
+            "exchange/books/staging.py StagedQuery",
+        ),
+        *("exchange/books/staging.py Part", "exchange/books/replay.py ReplayBooks"),
     ),
     led("mute", led_graph, "mute/graph.py MuteGraph"),
     led("mute_scheduler", led_actors, "mute/actors.py Actors", "mute/actors.py Actor"),
@@ -167,12 +171,12 @@ NOT_LED: Mapping[str, str] = {
     "mute/wordcount.py": "an application",
     "mute/worker.py": _SOCKETS,
     "mute/workers.py": _SOCKETS,
-    "protocol/attempts.py": "which attempt at a task counts if rows are read at once; the specification stages them",
-    "protocol/flow.py Haste": "when feedback leaves, of which the models leave the choice",
-    "protocol/frames.py": _MESSAGE,
-    "protocol/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
-    "protocol/messages.py PlainChunk": _MESSAGE,
-    "protocol/session.py": "handshake and end of a stream, before and after what the models are about",
+    "exchange/books/attempts.py": "which attempt at a task counts if rows are read at once; the model stages them",
+    "flows/seam.py Haste": "when feedback leaves, of which the models leave the choice",
+    "stream/frames.py": _MESSAGE,
+    "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
+    "flows/messages.py PlainChunk": _MESSAGE,
+    "stream/session.py": "handshake and end of a stream, before and after what the models are about",
     "stages/core/asynchronous.py": _TIME,
     "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",
     "stages/core/edges.py": "the ends of a chain of stages; the model of ports leads each of its connections",

@@ -3,10 +3,10 @@
 import pytest
 
 from permitflow.mute import Edge, Marks, MuteGraph
-from permitflow.testing.moves import ActionRefused, Divergence, walk
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.mute import SYSTEM, Parameters, Signal, Sink, Source, State
+from permitflow_testing.moves import ActionRefused, Divergence, walk
 
 
 class DrivenGraph:

@@ -9,10 +9,10 @@ import pytest
 from permitflow.errors import LocalProtocolError
 from permitflow.mute import MuteScheduler
 from permitflow.mute.actors import Actors
-from permitflow.testing.moves import ActionRefused, Divergence, walk
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.mute_scheduler import SYSTEM, Actor, Parameters, State
+from permitflow_testing.moves import ActionRefused, Divergence, walk
 
 PRESSED = Parameters(actors=2, batch=1, messages=2, pressures=True)
 BATCHES = Parameters(actors=2, batch=2, messages=2, pressures=True)

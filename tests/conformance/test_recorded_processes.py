@@ -37,7 +37,7 @@ def test_a_real_run_is_valid_and_sabotaged_ones_are_refused_at_the_right_step(re
 def test_the_command_shows_what_a_sabotaged_run_did(sabotage: str, repository: Path, tmp_path: Path) -> None:
     assert run_script(repository, "--sabotage", sabotage, "--keep", str(tmp_path)).returncode == 0
 
-    command = [sys.executable, "-m", "permitflow.cli", "trace", "validate", str(tmp_path / sabotage)]
+    command = [sys.executable, "-m", "permitflow_tools.cli", "trace", "validate", str(tmp_path / sabotage)]
     run = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
     assert run.returncode == 1

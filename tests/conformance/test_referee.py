@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, Oversize
-from permitflow.testing.referee import Referee, ask_tlc
-from permitflow.testing.subjects import UNLIMITED
-from permitflow.testing.subjects.permits import model_of
-from permitflow.testing.traces import judge
+from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, Oversize
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace
+from permitflow_testing.referee import Referee, ask_tlc
+from permitflow_testing.subjects import UNLIMITED
+from permitflow_testing.subjects.permits import model_of
+from permitflow_testing.traces import judge
 from tests.support.made_traces import random_behaviour
 
 AGREED = ChannelParameters(row_permits=4, permit_batch=2, max_chunk_cost=3, barrier_permits=2, oversize=Oversize.WHOLE)

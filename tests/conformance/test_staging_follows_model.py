@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from permitflow.errors import StagedPartError
-from permitflow.protocol.control import StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.replay import ReplayBooks
-from permitflow.protocol.staging import Part, PartState, StagingBooks
+from permitflow.exchange.books.replay import ReplayBooks
+from permitflow.exchange.books.staging import Part, PartState, StagingBooks
+from permitflow.stream.control import StagedPart
+from permitflow.stream.frames import Staging
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows, State

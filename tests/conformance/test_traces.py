@@ -11,19 +11,19 @@ from pathlib import Path
 import pytest
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.client.aio import get
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.testing.subjects.permits import CorePair
-from permitflow.testing.traces import judge, judge_all
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
-from permitflow.transports.grpc_aio import get
+from permitflow_testing.subjects.permits import CorePair
+from permitflow_testing.traces import judge, judge_all
 
 PRODUCER = """
 import sys
 import pyarrow as pa
 from permitflow.tracing import FileTrace
-from permitflow.transports.grpc_blocking import open_sink
+from permitflow.client.blocking import open_sink
 
 schema = pa.schema([("serial", pa.int64())])
 with FileTrace(sys.argv[2]) as trace, open_sink(sys.argv[1], "orders/0", schema, record=trace.recorder) as sink:

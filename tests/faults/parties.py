@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
+from permitflow.carriers.same_host import SameHost
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.channels.local import LocalSender
 from permitflow.errors import (
@@ -33,11 +34,10 @@ from permitflow.errors import (
     InputLostError,
     PermitflowError,
 )
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.messages import Message
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.messages import Message
 from permitflow.stages import Elements, Source
-from permitflow.transports.joined import JoinedChunks
-from permitflow.transports.same_host import SameHost
+from permitflow.wire.joined import JoinedChunks
 from tests.faults.schedules import Carrier, Client, Party, Pipeline, Retention, Schedule, generator
 
 if TYPE_CHECKING:
@@ -137,17 +137,15 @@ class Doors(NamedTuple):
 
 def doors_of(client: Client) -> Doors:
     # gRPC is loaded in this process, and not in the one that it was forked off.
-    from permitflow.transports import grpc_aio, grpc_blocking
+    from permitflow.client import aio, blocking
 
     if client is Client.ASYNCIO:
         dialling: dict[str, Any] = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": AGREEMENT_SECONDS}
-        put, get = partial(grpc_aio.put, **dialling), partial(grpc_aio.get, schema=SCHEMA, **dialling)
-        return Doors(put, get, partial(grpc_aio.control, reply_timeout_seconds=WAIT_SECONDS))
+        put, get = partial(aio.put, **dialling), partial(aio.get, schema=SCHEMA, **dialling)
+        return Doors(put, get, partial(aio.control, reply_timeout_seconds=WAIT_SECONDS))
     dialling = {"same_host": SameHost.NEVER, "timeout_seconds": WAIT_SECONDS}
-    open_sink, open_source = (
-        partial(dial, **dialling) for dial in (grpc_blocking.open_sink, grpc_blocking.open_source)
-    )
-    return Doors(open_sink, open_source, partial(grpc_blocking.control, timeout_seconds=WAIT_SECONDS))
+    open_sink, open_source = (partial(dial, **dialling) for dial in (blocking.open_sink, blocking.open_source))
+    return Doors(open_sink, open_source, partial(blocking.control, timeout_seconds=WAIT_SECONDS))
 
 
 async def entered(stack: AsyncExitStack, end: Any) -> Any:
@@ -456,7 +454,7 @@ class Worker(Role):
 
 def serve(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: object) -> None:
     """The exchange, as its command line starts it."""
-    from permitflow.cli import main
+    from permitflow_tools.cli import main
 
     scheme = "tcp://" if schedule.carrier is Carrier.TCP else ""
     address = addresses.get("address", f"{scheme}127.0.0.1:0")

@@ -26,7 +26,7 @@ FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         *("tests.faults.running", "rich.console", "typer", "pyarrow"),
-        *("permitflow.protocol.session", "permitflow.transports.arrow"),
+        *("permitflow.stream.session", "permitflow.wire.arrow"),
     ]
 )
 LONGEST_LIFE_SECONDS = 400

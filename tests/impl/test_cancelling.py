@@ -12,6 +12,9 @@ import pytest
 from permitflow.channels.gate import InputGate
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.client.aio import get, put
+from permitflow.client.blocking import open_sink, open_source
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelCancelledError,
     ChannelClosedError,
@@ -19,20 +22,17 @@ from permitflow.errors import (
     ChannelSpentError,
     LocalProtocolError,
 )
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import BridgeState
-from permitflow.protocol.frames import EndOutcome
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.session import State
-from permitflow.testing.traces import judge_all
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.frames import EndOutcome
+from permitflow.stream.session import State
 from permitflow.tracing.file import FileTrace
 from permitflow.tracing.reader import read_trace
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.grpc_blocking import open_sink, open_source
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow_testing.traces import judge_all
 from tests.impl.test_flows import CARRIERS, CHUNK_ROWS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
 from tests.support.served import served
 from tests.support.turns import until

@@ -12,14 +12,14 @@ import pytest
 
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.channels.interface import SendEnd
+from permitflow.client.aio import get, put
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import InputLostError, InvalidParametersError, ParameterMismatchError
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.testing.subjects.input_gate import judge_gate
-from permitflow.testing.traces import judge
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow_testing.subjects.input_gate import judge_gate
+from permitflow_testing.traces import judge
 from tests.impl.test_flows import CARRIERS
 from tests.support.recordings import audited
 from tests.support.served import served

@@ -7,12 +7,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow.channels.gate import GateChunk, InputGate
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.metrics import ExchangeCollector, GateCollector
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import StopAndWait
 from tests.support.served import stopped_behind_a_barrier
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})

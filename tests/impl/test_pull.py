@@ -7,18 +7,18 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.audit import audit_files
+from permitflow.carriers.same_host import SameHost
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.client.aio import get, put
+from permitflow.client.blocking import open_sink, open_source
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import OverspendError, WouldBlock
 from permitflow.exchange.registry import Exchange
-from permitflow.protocol.permits import ChannelParameters, PermitReceiver, Permits, PermitSender
-from permitflow.testing.traces import judge_all
+from permitflow.flows.permits.core import ChannelParameters, PermitReceiver, Permits, PermitSender
 from permitflow.tracing import FileTrace, read_trace
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.grpc_blocking import open_sink, open_source
-from permitflow.transports.remote_sender import RemoteSender
-from permitflow.transports.same_host import SameHost
+from permitflow_testing.traces import judge_all
+from permitflow_tools.audit import audit_files
 from tests.support.number_streams import until
 from tests.support.served import served
 

@@ -7,11 +7,11 @@ from typing import Any, get_type_hints
 
 import pytest
 
-from permitflow.testing.subjects.table import SUBJECTS
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.manifest import Model, module_paths, read_manifest
 from permitflow_model.registry import recorded_as, system_of, systems
 from permitflow_model.tla_values import camel_case
+from permitflow_testing.subjects.table import SUBJECTS
 
 SPEC = Path(__file__).parents[2] / "spec"
 MODELS = read_manifest(SPEC)
@@ -84,14 +84,14 @@ def test_actions_invariants_and_probes_have_the_same_names_in_the_same_order(nam
 
 
 def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
-    rooms = ("impl/permitflow", "model", "proofs", "spec")
+    rooms = ("impl", "model", "proofs", "spec")
     files = [path for room in rooms for path in (SPEC.parent / room).rglob("*.*") if "_pb2" not in path.name]
     naming = [
         path.name
         for path in files
         if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
     ]
-    assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py", "table.py"}
+    assert set(naming) == {"StopAndWait.tla", "models.toml", "core.py", "stop_and_wait.py", "table.py"}
 
 
 def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:

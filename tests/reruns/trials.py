@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import udf
 from pyspark.sql.types import LongType
 
-from permitflow.transports.grpc_blocking import control, open_source
+from permitflow.client.blocking import control, open_source
 from tests.support.samples_service import Service
 from tests.support.served_exchange import channels_of, consumers
 

@@ -11,24 +11,24 @@ from typing import NamedTuple
 import grpc
 import pyarrow as pa
 
+from permitflow.carriers.carrier import Carrier, Listener
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
+from permitflow.carriers.grpc_calls import Context
+from permitflow.carriers.shared_memory.region import create_region, open_region
+from permitflow.carriers.shared_memory.ring import RingReader, RingWriter
+from permitflow.carriers.tcp import Kind, TcpStream
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.protocol.control import ControlReply
-from permitflow.protocol.frames import End, Feedback, Put
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import PERMITS, ChannelParameters
-from permitflow.protocol.session import DownstreamSession
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.buffers import Buffer, Received
-from permitflow.transports.carrier import Carrier, Listener
-from permitflow.transports.checksum import Checksums, with_checksum
-from permitflow.transports.codec import EncodedChunks, decode_downstream, encode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
-from permitflow.transports.control_codec import reply_pieces
-from permitflow.transports.grpc_calls import Context
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.shared_memory.region import create_region, open_region
-from permitflow.transports.shared_memory.ring import RingReader, RingWriter
-from permitflow.transports.tcp import Kind, TcpStream
+from permitflow.flows.permits.core import PERMITS, ChannelParameters
+from permitflow.stream.control import ControlReply
+from permitflow.stream.frames import End, Feedback, Put
+from permitflow.stream.handshake import PROTOCOL_VERSION
+from permitflow.stream.session import DownstreamSession
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.buffers import Buffer, Received
+from permitflow.wire.checksum import Checksums, with_checksum
+from permitflow.wire.codec import EncodedChunks, decode_downstream, encode_upstream
+from permitflow.wire.control_codec import reply_pieces
 from tests.support.number_streams import SCHEMA
 from tests.support.turns import turns
 

@@ -16,12 +16,12 @@ from typing import Any
 import pyarrow as pa
 
 from permitflow.channels.interface import SendEnd
+from permitflow.client.aio import SameHost, get, put
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import SameHost, get, put
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import ChannelParameters
 
 CHANNEL = "rows/0"
 SCHEMA = pa.schema([("number", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])

@@ -3,14 +3,14 @@
 from collections import deque
 from typing import Any
 
-from permitflow.protocol.gate import Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.recording import ENDS
-from permitflow.testing.moves import ActionRefused, Divergence, Move
+from permitflow.flows.gate.core import Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.recording import ENDS
 from permitflow.tracing.events import Event
 from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State, opened
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
+from permitflow_testing.moves import ActionRefused, Divergence, Move
 
 
 class GateEnds:

@@ -7,16 +7,16 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
+from permitflow.client.aio import get, put
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import PermitflowError
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.store import Store
-from permitflow.protocol.messages import Message
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow.flows.messages import Message
+from permitflow.flows.permits.core import ChannelParameters
 from tests.support.number_streams import CHANNEL, SMALL
 
 Refusal = TypeVar("Refusal", bound=PermitflowError)

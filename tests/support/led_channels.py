@@ -18,23 +18,23 @@ from typing import ClassVar, TypeAlias, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
+from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
-from permitflow.testing.kit.examples.our_channels import OurChannel
-from permitflow.testing.kit.random_runs import drawn_from, integers
-from permitflow.testing.kit.rulebooks.permits import RULEBOOK
-from permitflow.testing.moves import Divergence, Move
-from permitflow.testing.subjects import UNLIMITED
-from permitflow.testing.subjects.permits import model_of
-from permitflow.testing.traces import judge_all
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.flows.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.tracing.events import Event
 from permitflow.tracing.file import MemoryTrace
-from permitflow.transports.remote_receiver import RemoteReceiver
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_trace import PermitChannelReplay, World, permits_of, rows_of
+from permitflow_testing.examples.our_channels import OurChannel
+from permitflow_testing.moves import Divergence, Move
+from permitflow_testing.random_runs import drawn_from, integers
+from permitflow_testing.rulebooks.permits import RULEBOOK
+from permitflow_testing.subjects import UNLIMITED
+from permitflow_testing.subjects.permits import model_of
+from permitflow_testing.traces import judge_all
 
 Task: TypeAlias = asyncio.Task[None]
 

@@ -9,13 +9,13 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from permitflow.audit.findings import Clause
-from permitflow.audit.flows.permits import BATCHED, COST
-from permitflow.protocol.permits import PERMIT_ACTIONS, Permits
-from permitflow.protocol.recording import End
+from permitflow.flows.permits.core import PERMIT_ACTIONS, Permits
+from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_trace import permits_of, rows_of
+from permitflow_tools.audit.findings import Clause
+from permitflow_tools.audit.flows.permits import BATCHED, COST
 
 
 def random_behaviour(

@@ -3,10 +3,10 @@
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing.kit.adapter import ChannelAdapter, Ended, Feature, Received, Refused
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import RecorderFactory
+from permitflow_testing.adapter import ChannelAdapter, Ended, Feature, Received, Refused
 
 
 class StreamChannel(ChannelAdapter):

@@ -8,11 +8,11 @@ from typing import NoReturn
 import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
+from permitflow.client.aio import get
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.grpc_aio import get
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import ChannelParameters
 
 CHANNEL = "orders/0"
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)

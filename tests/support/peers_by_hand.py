@@ -10,26 +10,20 @@ from typing import Any, NamedTuple
 import grpc
 import pyarrow as pa
 
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import CLIENT_OPTIONS, GET_STREAM
+from permitflow.carriers.grpc_calls import ClientCall
 from permitflow.channels.interface import SendEnd
+from permitflow.client.aio import get, put
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange.registry import Exchange
-from permitflow.protocol.frames import Agreement, Failure, Get, Put
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import PERMITS
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.buffers import Buffer
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.checksum import Checksums
-from permitflow.transports.codec import (
-    EncodedChunks,
-    decode_downstream,
-    decode_upstream,
-    encode_downstream,
-    encode_upstream,
-)
-from permitflow.transports.connection import CLIENT_OPTIONS, GET_STREAM
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.grpc_calls import ClientCall
+from permitflow.flows.permits.core import PERMITS
+from permitflow.stream.frames import Agreement, Failure, Get, Put
+from permitflow.stream.handshake import PROTOCOL_VERSION
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.checksum import Checksums
+from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstream, encode_downstream, encode_upstream
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.served import served
 

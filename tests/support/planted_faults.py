@@ -10,14 +10,14 @@ from typing import Any, NamedTuple, TypeVar
 from permitflow.channels.gate import GateChunk, InputGate
 from permitflow.channels.waiting import ParkedSend
 from permitflow.errors import EndOfStream
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters, PermitReceiver, Permits, PermitSender
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing import ChannelAdapter, Ended, Received
-from permitflow.testing.kit.adapter import Feature
-from permitflow.testing.kit.examples.our_channels import LocalChannel
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import ChannelParameters, PermitReceiver, Permits, PermitSender
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow_testing import ChannelAdapter, Ended, Received
+from permitflow_testing.adapter import Feature
+from permitflow_testing.examples.our_channels import LocalChannel
 
 
 class Fault(NamedTuple):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import psutil
 
-from permitflow.transports.shared_memory.region import RING_NAME
+from permitflow.carriers.shared_memory.region import RING_NAME
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from permitflow.audit import Audit, audit_files
-from permitflow.protocol.recording import ENDS
+from permitflow.flows.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ROW_GROUP_EVENTS, ParquetWriter
+from permitflow_tools.audit import Audit, audit_files
 
 
 def written(

@@ -189,8 +189,8 @@ class Service:
         """In the loop of this process's blocking clients."""
         import grpc
 
+        from permitflow.client.background import background
         from permitflow.stages.calls import Window
-        from permitflow.transports.background import background
 
         handlers = {
             "Watch": grpc.unary_stream_rpc_method_handler(

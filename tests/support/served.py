@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 
 from permitflow.channels.gate import InputGate
+from permitflow.client.aio import get
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import get
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.seam import Parameters
 
 
 @asynccontextmanager

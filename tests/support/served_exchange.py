@@ -17,12 +17,12 @@ from typing import NoReturn
 
 import pyarrow as pa
 
+from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
+from permitflow.client.background import background
+from permitflow.client.blocking import BlockingSink, BlockingSource, open_sink, open_source
 from permitflow.errors import PeerTimeoutError, PermitflowError
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.background import background
-from permitflow.transports.grpc_blocking import BlockingSink, BlockingSource, open_sink, open_source
-from permitflow.transports.shared_memory import SameHost
+from permitflow.flows.permits.core import ChannelParameters
 
 SMALL_WINDOW = ChannelParameters(row_permits=256, permit_batch=64)
 
@@ -79,7 +79,7 @@ def served_exchange(
     """
     streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
     window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
-    command = [sys.executable, "-m", "permitflow.cli", "serve", *streams, *window, "--address", address]
+    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", *streams, *window, "--address", address]
     command += ["--same-host", same_host.value, *more]
     with subprocess.Popen(
         [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True

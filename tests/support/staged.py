@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
-from permitflow.protocol.control import StagedPart
-from permitflow.protocol.staging import Publication, StagingBooks
+from permitflow.exchange.books.staging import Publication, StagingBooks
+from permitflow.stream.control import StagedPart
 
 
 def publish(books: StagingBooks, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:

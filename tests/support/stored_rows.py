@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
 
 PARAMETERS = ChannelParameters(row_permits=100_000)
 CONSUMERS = ("default", "audit")

@@ -4,11 +4,11 @@ import asyncio
 import queue
 import time
 
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.testing import ChannelAdapter, Received
-from permitflow.testing.kit.examples.queues import CountedQueue
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import RecorderFactory
+from permitflow_testing import ChannelAdapter, Received
+from permitflow_testing.examples.queues import CountedQueue
 
 
 class IgnoresCancellation(CountedQueue):

@@ -10,10 +10,10 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 
-from permitflow.protocol import flow
-from permitflow.protocol.flow import Flow, Haste, Inbound, Outbound
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.recording import ActionTable, Recorder
+from permitflow.flows import seam
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.recording import ActionTable, Recorder
+from permitflow.flows.seam import Flow, Haste, Inbound, Outbound
 
 __all__ = ["AT_ONCE_ROWS", "Switch", "XonXoff"]
 
@@ -23,7 +23,7 @@ AT_ONCE_ROWS = 1_024
 
 
 @dataclass(frozen=True, slots=True)
-class XonXoff(flow.Parameters):
+class XonXoff(seam.Parameters):
     """``value``: the rows in the inbox above which the sender is told to stop."""
 
     value: int
@@ -116,4 +116,4 @@ class XonXoffFlow(Flow):
         return XonXoff(100 if wishes.value is None else wishes.value)
 
 
-flow.register(XonXoffFlow(), XonXoff)
+seam.register(XonXoffFlow(), XonXoff)

@@ -33,10 +33,10 @@ from permitflow.errors import (
     LocalProtocolError,
     PermitflowError,
 )
-from permitflow.protocol.flow import Group, Inbound
-from permitflow.protocol.gate import Gate, GateParameters, GateReceiver
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Group, Inbound
 
 __all__ = [
     "AlignedBarrier",
@@ -266,7 +266,7 @@ class InputGate(Generic[T]):
             raise InvalidParametersError(name="receiver", value=name, rule="must be opened with group=gate.group")
         if any(each.core is core for each in self._inputs):
             raise InvalidParametersError(name="receiver", value=name, rule="must be new to the gate")
-        core.is_admitted = True
+        core.admit()
         added = _Input(
             name=name, receiver=receiver, core=core, blocked=Stopwatch(self._time), awaited=Stopwatch(self._time)
         )

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import EndOutcome
-from permitflow.protocol.messages import Message
+from permitflow.flows.messages import Message
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import EndOutcome
 
 T = TypeVar("T")
 

@@ -28,10 +28,10 @@ from permitflow.errors import (
     PermitflowError,
     WouldBlock,
 )
-from permitflow.protocol.flow import AnyFeedback, Group, Inbound, Outbound, Parameters
-from permitflow.protocol.messages import Kind, Message, Offered
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.recording import ENDS, RecorderFactory
+from permitflow.flows.messages import Kind, Message, Offered
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import ENDS, RecorderFactory
+from permitflow.flows.seam import AnyFeedback, Group, Inbound, Outbound, Parameters
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from typing import Generic, Self, TypeVar
 
 from permitflow.channels.interface import require_count
 from permitflow.errors import EndOfStream, LocalProtocolError
-from permitflow.protocol.flow import Inbound
-from permitflow.protocol.messages import Message
+from permitflow.flows.messages import Message
+from permitflow.flows.seam import Inbound
 
 T = TypeVar("T")
 

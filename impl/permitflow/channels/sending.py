@@ -8,8 +8,8 @@ from typing import Generic, TypeAlias, TypeVar, cast
 from permitflow.channels.waiting import ParkedSend
 from permitflow.chunks import tail
 from permitflow.errors import PermitflowError, WouldBlock
-from permitflow.protocol.flow import Outbound
-from permitflow.protocol.messages import Kind, Offered
+from permitflow.flows.messages import Kind, Offered
+from permitflow.flows.seam import Outbound
 
 T = TypeVar("T")
 Pieces: TypeAlias = Sequence[tuple[T, int]]

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 from permitflow.errors import LocalProtocolError
-from permitflow.protocol.flow import Inbound, Outbound
-from permitflow.protocol.messages import Message, Offered
+from permitflow.flows.messages import Message, Offered
+from permitflow.flows.seam import Inbound, Outbound
 
 T = TypeVar("T")
 

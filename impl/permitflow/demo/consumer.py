@@ -16,10 +16,10 @@ from typing import NamedTuple, Self
 
 import pyarrow as pa
 
+from permitflow.client.blocking import control, open_source
 from permitflow.demo.settings import PartSettings, report
 from permitflow.demo.tpch import ShippingMode
 from permitflow.errors import DemoError
-from permitflow.transports.grpc_blocking import control, open_source
 
 # Another thread of the consumer, or one that was killed a moment ago, may hold the lock for the time of a commit.
 LONGEST_WAIT_FOR_LOCK_SECONDS = 60.0

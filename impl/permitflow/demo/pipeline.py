@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from permitflow.child_processes import Command, Event, Hear, Note, Part, run_beside, work_folder
+from permitflow.client.aio import control
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.report import Check, Progress, Report, StreamNumbers
 from permitflow.demo.settings import LATE_ITEMS, LINE_ITEMS, PartSettings, PipelineSettings
@@ -26,11 +27,10 @@ from permitflow.demo.spark_session import EXECUTOR_CLASS
 from permitflow.demo.tpch import ANSWER_MODES, ANSWER_YEAR, cached_tables
 from permitflow.demo.two_jobs import answer_of
 from permitflow.errors import DemoError, PeerGoneError, PeerTimeoutError
-from permitflow.protocol.control import ChannelPosition
-from permitflow.testing.query_runs import judge_query
-from permitflow.testing.traces import Verdict, judge_all
+from permitflow.stream.control import ChannelPosition
 from permitflow.tracing import read_trace
-from permitflow.transports.grpc_aio import control
+from permitflow_testing.query_runs import judge_query
+from permitflow_testing.traces import Verdict, judge_all
 
 Position = ChannelPosition[pa.Schema]
 

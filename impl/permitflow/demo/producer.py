@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from permitflow.client.blocking import control, open_sink
 from permitflow.demo.settings import PartSettings, report
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA
-from permitflow.protocol.control import ChannelState
-from permitflow.transports.grpc_blocking import control, open_sink
+from permitflow.stream.control import ChannelState
 
 NAME = "tpch"
 

@@ -90,7 +90,7 @@ class PartSettings:
     def exchange_command(self, streams: Sequence[str], trace: Path, *options: str) -> Sequence[str]:
         """The command line of the exchange."""
         served = (word for stream in streams for word in ("--stream", f"{stream}:{self.channels}"))
-        command = (sys.executable, "-m", "permitflow.cli", "serve", *served, "--address", self.address)
+        command = (sys.executable, "-m", "permitflow_tools.cli", "serve", *served, "--address", self.address)
         return [*command, "--trace", str(trace), "--json", *options]
 
     @classmethod

@@ -13,6 +13,7 @@ from time import monotonic
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from permitflow.client.blocking import control
 from permitflow.demo.settings import LATE_ITEMS, LINE_ITEMS, STREAM, PartSettings, report
 from permitflow.demo.spark_session import CLUSTER, SHUFFLE_PARTITIONS, local_cluster, local_session
 from permitflow.demo.tpch import (
@@ -24,9 +25,8 @@ from permitflow.demo.tpch import (
     ShippingMode,
 )
 from permitflow.errors import PeerGoneError, PeerTimeoutError
-from permitflow.protocol.control import ChannelState
 from permitflow.spark import register
-from permitflow.transports.grpc_blocking import control
+from permitflow.stream.control import ChannelState
 
 # How often the streaming job looks whether everything has come; nothing waits for it but the end of the demo.
 LOOK_SECONDS = 1

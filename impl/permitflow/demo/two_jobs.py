@@ -16,10 +16,10 @@ from permitflow.demo.report import Check, Progress, Report, StreamNumbers
 from permitflow.demo.settings import STREAM, DemoSettings, PartSettings
 from permitflow.demo.tpch import ShippingMode, cached_tables
 from permitflow.errors import DemoError
-from permitflow.testing.traces import Verdict, judge_all
 from permitflow.tracing import Trace, read_trace
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import recorded_as, system_of
+from permitflow_testing.traces import Verdict, judge_all
 
 # TLC starts a JVM for each model: it gets those that tell the story.
 STORY = ("published", "one-above-stuck", "mismatch-stuck", "live")
@@ -83,7 +83,7 @@ async def gather_evidence(work_dir: Path, note: Note) -> list[Check]:
     for title, arguments in judges().items():
         name = f"permitflow {' '.join(arguments[:3])}"
         log = work_dir / "evidence.log"
-        command = [sys.executable, "-m", "permitflow.cli", *arguments, "--json"]
+        command = [sys.executable, "-m", "permitflow_tools.cli", *arguments, "--json"]
         code, output = await child_output(command, name=name, log=log)
         if code not in (0, 1):
             raise DemoError(f"{name} ended with exit code {code}: {log.read_text(errors='replace')[-2000:]}")

@@ -9,8 +9,8 @@ from enum import Enum
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from permitflow.client.health import LIVENESS, READINESS
 from permitflow.errors import PeerGoneError
-from permitflow.transports.health import LIVENESS, READINESS
 
 
 class Phase(Enum):

@@ -7,28 +7,28 @@ from typing import Literal, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
+from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
-from permitflow.exchange.bridge_channel import BridgeChannel
+from permitflow.exchange.books.attempts import AttemptBooks
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
+from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
+from permitflow.exchange.channels.bridge_channel import BridgeChannel
+from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.health import Readiness
-from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.staging import StagingAreas
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
-from permitflow.protocol.attempts import AttemptBooks
-from permitflow.protocol.compression import Compression, checked
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.names import require_name
-from permitflow.protocol.permits import ChannelParameters, kept_parameters
-from permitflow.protocol.recording import RecorderFactory
-from permitflow.protocol.replay import DEFAULT_CONSUMER, Retention, require_consumers
-from permitflow.protocol.staging import DEFAULT_TIMEOUT_SECONDS, require_room
-from permitflow.transports.arrow_compression import available_codecs
-from permitflow.transports.same_host import SameHost
-from permitflow.transports.schemas import read_schema, reading_schema
-from permitflow.transports.texts import require_text
+from permitflow.flows.permits.core import ChannelParameters, kept_parameters
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow.names import require_name
+from permitflow.stream.compression import Compression, checked
+from permitflow.wire.arrow_compression import available_codecs
+from permitflow.wire.schemas import read_schema, reading_schema
+from permitflow.wire.texts import require_text
 
 __all__ = ["Exchange", "Keeping", "stream_channels"]
 

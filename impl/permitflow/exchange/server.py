@@ -8,17 +8,17 @@ from typing import Self
 
 import grpc
 
+from permitflow.carriers.accepting import accepted
+from permitflow.carriers.addresses import SCHEME, parsed
+from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.grpc_calls import Context, ServerCall
+from permitflow.carriers.tcp import TcpStream
 from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
-from permitflow.transports.accepting import accepted
-from permitflow.transports.addresses import SCHEME, parsed
-from permitflow.transports.connection import CONTROL, SERVICE, expect_large_blocks, server_options
-from permitflow.transports.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
-from permitflow.transports.grpc_calls import Context, ServerCall
-from permitflow.transports.tcp import TcpStream
-from permitflow.transports.wire_errors import forget_frames
+from permitflow.wire.wire_errors import forget_frames
 
 __all__ = ["ExchangeServer"]
 

@@ -12,16 +12,20 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from permitflow.carriers.carrier import Carrier, Conversation
+from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError
-from permitflow.exchange.bridge import breaking_first, carrying
+from permitflow.exchange.channels.bridge import breaking_first, carrying
+from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.staging import StagedProducer
+from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.staging import StagedProducer
 from permitflow.exchange.statistics import traffic_of
-from permitflow.exchange.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.turns import Turn
-from permitflow.protocol.control import (
+from permitflow.stream.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -35,16 +39,12 @@ from permitflow.protocol.control import (
     Publish,
     Published,
 )
-from permitflow.protocol.frames import Cancel, Get, Put
-from permitflow.protocol.handshake import agree, require_version
-from permitflow.protocol.session import DownstreamSession, UpstreamSession
-from permitflow.protocol.traffic import Statistics
-from permitflow.transports.carrier import Carrier, Conversation
-from permitflow.transports.checksum import with_checksum
-from permitflow.transports.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import decoding, reply_pieces
-from permitflow.transports.remote_receiver import RemoteReceiver
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow.stream.frames import Cancel, Get, Put
+from permitflow.stream.handshake import agree, require_version
+from permitflow.stream.session import DownstreamSession, UpstreamSession
+from permitflow.stream.traffic import Statistics
+from permitflow.wire.checksum import with_checksum
+from permitflow.wire.control_codec import decoding, reply_pieces
 
 T = TypeVar("T")
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.protocol.compression import Codec
-from permitflow.protocol.traffic import ChannelTraffic, KeptRows
+from permitflow.stream.compression import Codec
+from permitflow.stream.traffic import ChannelTraffic, KeptRows
 
 
 class Direction(StrEnum):

@@ -12,11 +12,11 @@ from struct import Struct
 from struct import error as struct_error
 from zlib import crc32
 
+from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
 from permitflow.mute.sockets import Connection
-from permitflow.transports.framing import HEADER_BYTES, header, parse_header
 
 _DATA = Struct(">QQH")
 _SIGNAL = Struct(">q")

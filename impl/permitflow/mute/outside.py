@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 
+from permitflow.carriers.accepting import accepted
 from permitflow.mute.sockets import (
     Address,
     Buffers,
@@ -15,7 +16,6 @@ from permitflow.mute.sockets import (
     sizes_of,
     transported,
 )
-from permitflow.transports.accepting import accepted
 
 WORDS_AT_ONCE = 256
 

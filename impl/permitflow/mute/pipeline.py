@@ -15,6 +15,7 @@ from math import inf
 from typing import NamedTuple, Protocol
 
 from permitflow.callables import plain_of_one
+from permitflow.carriers.accepting import accepted
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
@@ -35,7 +36,6 @@ from permitflow.mute.sockets import (
 )
 from permitflow.stages.core.framing import Frames
 from permitflow.stages.core.ports import EMPTY
-from permitflow.transports.accepting import accepted
 
 Event = dict[str, object]
 

@@ -5,8 +5,8 @@ import socket
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 
+from permitflow.carriers.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 from permitflow.errors import InvalidParametersError
-from permitflow.transports.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 
 Address = tuple[str, int]
 RECONNECT_SECONDS = 0.1

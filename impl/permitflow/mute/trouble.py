@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
+from permitflow.carriers.framing import header
 from permitflow.mute.messages import Kind
 from permitflow.mute.outside import CountReader
 from permitflow.mute.sockets import MOST_CONNECTIONS, RECONNECT_SECONDS, Address
 from permitflow.mute.worker import address_of
 from permitflow.mute.workers import WorkerProcess
-from permitflow.transports.framing import header
 
 MOST_GROWTH_BYTES = 8 << 20
 """Of a worker's memory, between the second quarter of the time and the last one."""

@@ -23,7 +23,7 @@ from permitflow.mute.sockets import Buffers
 from permitflow.mute.trouble import Trouble, TroubleReport, visiting
 from permitflow.mute.worker import WorkerSettings, address_of, text_of
 from permitflow.mute.workers import WorkerProcess
-from permitflow.pictures.mute_timeline import Curve, Lane, MuteTimeline, Span
+from permitflow_tools.explain.mute_timeline import Curve, Lane, MuteTimeline, Span
 
 TEXT = (
     b"to be or not to be that is the question whether tis nobler in the mind to suffer the slings and arrows of "

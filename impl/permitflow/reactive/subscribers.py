@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 from permitflow.channels.interface import SendEnd, require_count
 from permitflow.errors import LocalProtocolError, RemoteProtocolError
-from permitflow.protocol.frames import EndOutcome
 from permitflow.reactive.interfaces import Processor, Publisher, Subscriber, Subscription
 from permitflow.reactive.publishers import PublishedRun, keep, reject
 from permitflow.reactive.signals import require
 from permitflow.stages.offers import Offers
 from permitflow.stages.source import DEFAULT_PREFETCH, Source
+from permitflow.stream.frames import EndOutcome
 
 T = TypeVar("T")
 U = TypeVar("U")

@@ -1,6 +1,5 @@
 """Spark reads and writes channels of an exchange, ``format("permitflow")``, and streaming methods of any gRPC service,
-``format("permitflow-grpc")``; sends rows through a bidirectional one, ``through``; audits recorded traces; and checks
-many channels at once.
+``format("permitflow-grpc")``; and sends rows through a bidirectional one, ``through``.
 
 Importing this package does not load gRPC: Spark's daemon forks, and gRPC must be loaded in the worker after that.
 A short job waits for its workers to start, and each worker imports this package; so modules that a worker of a channel
@@ -11,39 +10,30 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from permitflow.spark.configure import Configuration, configuration, configure
-from permitflow.spark.listener import ExchangeListener, listener, plot_back_pressure
+from permitflow.spark.listener import ExchangeListener, listener
 from permitflow.spark.register import register
 from permitflow.spark.source import PermitflowDataSource
 
 if TYPE_CHECKING:
-    from permitflow.spark.auditing import SparkAudit, audit
     from permitflow.spark.calls.bidirectional import through
     from permitflow.spark.calls.source import GrpcDataSource
-    from permitflow.spark.sweeping import SparkSweep, sweep
 
 __all__ = [
     "Configuration",
     "ExchangeListener",
     "GrpcDataSource",
     "PermitflowDataSource",
-    "SparkAudit",
-    "SparkSweep",
-    "audit",
     "configuration",
     "configure",
     "listener",
-    "plot_back_pressure",
     "register",
-    "sweep",
     "through",
 ]
 
 # Names that equal their module's name are missing here: the import system would replace them by the module.
 _ON_FIRST_USE = {
-    "auditing": ("SparkAudit", "audit"),
     "calls.bidirectional": ("through",),
     "calls.source": ("GrpcDataSource",),
-    "sweeping": ("SparkSweep", "sweep"),
 }
 
 if not TYPE_CHECKING:

@@ -11,8 +11,8 @@ from time import monotonic
 from typing import ClassVar
 
 from permitflow.errors import EpochTooLargeError, InputLostError, InputStalledError
-from permitflow.protocol.control import ChannelRow, ChannelState
 from permitflow.spark.stream_planning import Position, Positions, StreamOffset, StreamPlanner
+from permitflow.stream.control import ChannelRow, ChannelState
 
 # A batch has all rows of its epoch: for the recording, which states a bound.
 _MOST_ROWS = 2**62

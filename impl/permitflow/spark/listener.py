@@ -28,13 +28,11 @@ from pyspark.sql.streaming.listener import (
 )
 
 from permitflow.errors import CheckpointError, PermitflowError
-from permitflow.protocol.traffic import Rates
 from permitflow.spark.stream_planning import StreamOffset
+from permitflow.stream.traffic import Rates
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from permitflow.transports.traffic_watch import Look, TrafficWatch
+    from permitflow.client.traffic_watch import Look, TrafficWatch
 
 _log = logging.getLogger(__name__)
 
@@ -87,7 +85,7 @@ class CommittedTails:
             return
         consumer, end = self._ends.pop(run)
         # gRPC must not be loaded before Spark's gateway has been started.
-        from permitflow.transports.grpc_blocking import control
+        from permitflow.client.blocking import control
 
         try:
             with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS) as orders:
@@ -201,7 +199,7 @@ class ExchangeListener(StreamingQueryListener):
             watch.close()
 
     def write(self, path: str | PathLike[str]) -> None:
-        """Write all records as lines of JSON, which ``plot_back_pressure`` reads as well."""
+        """Write all records as lines of JSON, which ``permitflow_tools.explain.back_pressure`` plots."""
         lines = [json.dumps(record.as_json()) + "\n" for record in self.records]
         Path(path).write_text("".join(lines), encoding="utf-8")
 
@@ -224,7 +222,7 @@ class ExchangeListener(StreamingQueryListener):
     def _look(self) -> "Look":
         if self._watch is None:
             # gRPC must not be loaded before Spark's gateway has been started.
-            from permitflow.transports.traffic_watch import TrafficWatch
+            from permitflow.client.traffic_watch import TrafficWatch
 
             self._watch = TrafficWatch(self._address, self._channels, timeout_seconds=LONGEST_ANSWER_SECONDS)
         return self._watch.look()
@@ -279,33 +277,3 @@ def _backlog_rows(source: SourceProgress) -> int:
 def _number(value: float) -> float:
     # Spark reports NaN for an unknown rate, which JSON does not have.
     return 0.0 if isnan(value) else value
-
-
-def plot_back_pressure(
-    source: ExchangeListener | str | PathLike[str],
-    channels: Sequence[str] | None = None,
-    *,
-    title: str = "Back-pressure",
-) -> "Figure":
-    """Plot which side waited, how many rows were held, and their rates.  Needs ``permitflow[plots]``.
-
-    Args:
-        source: a listener; or a file with the output of ``permitflow top --json``, or written by a listener.
-        channels: only these; by default all.
-        title: of the figure.
-
-    Returns:
-        A figure of matplotlib: a notebook shows it as the result of a cell, ``savefig`` writes it.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not installed.
-        OSError: the file cannot be read.
-        ValueError: the file has other content; it has fewer than two records; a channel is in none of them.
-    """
-    from permitflow.pictures.plots import back_pressure_figure, read_looks
-
-    if isinstance(source, ExchangeListener):
-        looks = [record.as_json() for record in source.records if not record.error]
-    else:
-        looks = [dict(look) for look in read_looks(source)]
-    return back_pressure_figure(looks, channels, title)

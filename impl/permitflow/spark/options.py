@@ -10,12 +10,12 @@ from enum import Flag, StrEnum, auto
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import uuid4
 
+from permitflow.carriers.addresses import parsed
+from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.transports.addresses import parsed
-from permitflow.transports.shared_memory import SameHost
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.compression import Compression
 
 E = TypeVar("E", bound=StrEnum)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
-from permitflow.protocol.flow import Parameters
+from permitflow.flows.seam import Parameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
@@ -27,7 +27,7 @@ from permitflow.spark.schema import RowForm
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
-    from permitflow.transports.grpc_blocking import BlockingSource
+    from permitflow.client.blocking import BlockingSource
 
 SOCKET_BYTES: Final = 16 * 1024
 """Size of the socket's buffer; the kernel doubles it for its own overhead.  Less costs throughput."""
@@ -106,7 +106,7 @@ def opened(
 ) -> "BlockingSource":
     """Connect as a reader; see ``open_source``."""
     # gRPC must not be loaded before Spark's daemon has forked.
-    from permitflow.transports.grpc_blocking import open_source
+    from permitflow.client.blocking import open_source
 
     leave_imports_alone()
     return open_source(

@@ -18,7 +18,7 @@ from pyspark import TaskContext
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import RowsLostError, TraceWriteError
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.flows.recording import RecorderFactory
 from permitflow.spark.stream_planning import Position, Positions, RowRange, StreamOffset
 
 EVENTS_SUFFIX = ".query.ndjson"

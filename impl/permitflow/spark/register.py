@@ -107,8 +107,8 @@ def _question() -> Callable[[None], tuple[str, str, str]]:
 
         try:
             # A task imports these; gRPC is safe here, because a worker is forked already.
-            import permitflow.spark.source
-            import permitflow.transports.grpc_blocking  # noqa: F401 - that is the question
+            import permitflow.client.blocking
+            import permitflow.spark.source  # noqa: F401 - that is the question
         except ImportError as error:
             return sys.executable, "", str(error)
         try:

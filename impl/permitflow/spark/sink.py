@@ -36,6 +36,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from permitflow.carriers.shared_memory import SameHost
 from permitflow.chunks import slices
 from permitflow.errors import (
     BatchOrderError,
@@ -47,17 +48,16 @@ from permitflow.errors import (
     TaskRetryError,
     UnknownBatchError,
 )
-from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.protocol.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import arrow_schema, conform
-from permitflow.transports.shared_memory import SameHost
+from permitflow.stream.control import ChannelState, StagedPart
+from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 
 if TYPE_CHECKING:
-    from permitflow.transports.grpc_blocking import BlockingControl, BlockingSink, PutOptions
+    from permitflow.client.blocking import BlockingControl, BlockingSink, PutOptions
 
 _log = logging.getLogger(__name__)
 
@@ -178,7 +178,7 @@ class _Sending:
     ) -> "BlockingSink":
         """Connect; see ``open_sink``.  The options give the defaults."""
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import open_sink
+        from permitflow.client.blocking import open_sink
 
         leave_imports_alone()
         exchange = self._options.exchange
@@ -344,7 +344,7 @@ class _Staged(_Sending):
     def _insist(self, order: "Callable[[BlockingControl], T]", timeout_seconds: float | None = None) -> T:
         """Send an idempotent order, and repeat it while the exchange is away."""
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import control
+        from permitflow.client.blocking import control
 
         leave_imports_alone()
         exchange = self._options.exchange

@@ -30,8 +30,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PermitflowError
-from permitflow.protocol.control import ChannelState
-from permitflow.protocol.flow import Parameters
+from permitflow.flows.seam import Parameters
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
     Delivery,
@@ -47,6 +46,7 @@ from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.schema import RowForm, require_distinct, spark_schema, united_schema
 from permitflow.spark.stream_planning import RowRange
+from permitflow.stream.control import ChannelState
 
 
 class PermitflowDataSource(DataSource):
@@ -108,7 +108,7 @@ class PermitflowDataSource(DataSource):
         else:
             options = ReadOptions.parse(self.options)
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import probe
+        from permitflow.client.blocking import probe
 
         leave_imports_alone()
         asked = options.channels if options.channel_column else options.channels[:1]
@@ -199,7 +199,7 @@ class ExchangeReader(DataSourceReader):
             PermitflowError: the exchange does not answer, or has no such channel.
         """
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import control
+        from permitflow.client.blocking import control
 
         leave_imports_alone()
         options = self._options
@@ -227,7 +227,7 @@ class ExchangeReader(DataSourceReader):
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
         """
-        from permitflow.transports.grpc_blocking import probe
+        from permitflow.client.blocking import probe
 
         leave_imports_alone()
         assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned

@@ -18,7 +18,7 @@ from permitflow.errors import (
     RowsLostError,
     RowsNotThereError,
 )
-from permitflow.protocol.control import ChannelPosition, ChannelRow, ChannelState
+from permitflow.stream.control import ChannelPosition, ChannelRow, ChannelState
 
 __all__ = [
     "EPOCH_OFFSET_VERSION",

@@ -21,7 +21,6 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
-from permitflow.protocol.control import ChannelRow
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
@@ -37,9 +36,10 @@ from permitflow.spark.stream_planning import (
     StreamPlanner,
     lost,
 )
+from permitflow.stream.control import ChannelRow
 
 if TYPE_CHECKING:
-    from permitflow.transports.grpc_blocking import BlockingControl
+    from permitflow.client.blocking import BlockingControl
 
 __all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
 
@@ -85,7 +85,7 @@ class ExchangeLine:
 
     def _ask(self, ask: "Callable[[BlockingControl], Sequence[Position]]") -> dict[str, Position]:
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.transports.grpc_blocking import control
+        from permitflow.client.blocking import control
 
         options = self._options
         patience = Patience(options.timeout_seconds, options.channels)

@@ -11,8 +11,7 @@ from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast, overload
 from permitflow.callables import NoStream, plain, require_plain
 from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
 from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
-from permitflow.protocol.frames import EndOutcome
-from permitflow.protocol.messages import Kind, Message
+from permitflow.flows.messages import Kind, Message
 from permitflow.stages.core.asynchronous import FlatMap, GroupedWithin, IdleTimeout, MapAsync
 from permitflow.stages.core.boundary import AsyncBoundary
 from permitflow.stages.core.drop_queue import Overflow
@@ -24,6 +23,7 @@ from permitflow.stages.core.ports import Island, Stage
 from permitflow.stages.core.rates import Batch, Buffer, Expand, Supervision, Throttle, ThrottleMode
 from permitflow.stages.running import Elements, Plan, elements_of, opened
 from permitflow.stages.threads import InThread
+from permitflow.stream.frames import EndOutcome
 
 T = TypeVar("T")
 U = TypeVar("U")

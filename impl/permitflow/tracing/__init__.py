@@ -2,7 +2,7 @@
 
 A trace file holds JSON lines: for each end of each channel a header with the channel's parameters, then one line for
 each action in the order in which this process performed them, and at the end a line with their number.
-Nothing in it depends on clocks.  The model replays it: see ``permitflow.testing.traces``.
+Nothing in it depends on clocks.  The model replays it: see ``permitflow_testing.traces``.
 """
 
 from permitflow.tracing.events import Event, Header

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
-from permitflow.protocol.permits import PERMIT_ACTIONS
-from permitflow.protocol.recording import ENDS, ActionTable, End, ParameterValue, fields_of
+from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.recording import ENDS, ActionTable, End, ParameterValue, fields_of
 
 FORMAT_VERSION = 1
 

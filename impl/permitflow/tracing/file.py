@@ -19,7 +19,7 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from permitflow.errors import InvalidParametersError, TraceWriteError
-from permitflow.protocol.recording import ActionTable, End, ParameterValue, Recorder
+from permitflow.flows.recording import ActionTable, End, ParameterValue, Recorder
 from permitflow.tracing.events import Event, Header, Recording
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.reader import Trace, assemble

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from permitflow.errors import TraceTruncatedError, TraceUnreadableError
-from permitflow.protocol.recording import ActionTable, End, fields_of
+from permitflow.flows.recording import ActionTable, End, fields_of
 from permitflow.tracing.events import FORMAT_VERSION, Event, Header, Recording, content_of, event_of, header_of
 
 # A limit, because a file may hold anything, and a device has no end.

@@ -20,8 +20,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from permitflow.errors import TraceUnreadableError
-from permitflow.protocol.permits import PERMIT_ACTIONS
-from permitflow.protocol.recording import ENDS, ActionTable, column_of
+from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.recording import ENDS, ActionTable, column_of
 from permitflow.tracing.events import Event, Header, Recording, arguments_of, content_of, end_of, header_of
 
 _NAME = pa.dictionary(pa.int32(), pa.string())

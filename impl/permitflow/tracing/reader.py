@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
-from permitflow.protocol.recording import ActionTable, End, ParameterValue
+from permitflow.flows.recording import ActionTable, End, ParameterValue
 from permitflow.tracing.events import Event, Header, Recording
 from permitflow.tracing.json_lines import read_json_lines
 

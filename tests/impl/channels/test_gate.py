@@ -22,10 +22,10 @@ from permitflow.errors import (
     LocalProtocolError,
     PeerGoneError,
 )
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.testing.subjects.input_gate import judge_gate
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
+from permitflow_testing.subjects.input_gate import judge_gate
 
 SMALL = GateParameters(inputs=2, exclusive=4, floating=4)
 

@@ -9,8 +9,8 @@ import pytest
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import ChannelAbortedError, ChannelClosedError
-from permitflow.protocol.permits import Oversize
-from permitflow.protocol.recording import RecorderFactory
+from permitflow.flows.permits.core import Oversize
+from permitflow.flows.recording import RecorderFactory
 from permitflow.tracing.file import MemoryTrace
 from tests.support.turns import turns
 

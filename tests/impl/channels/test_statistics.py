@@ -8,7 +8,7 @@ import pytest
 
 from permitflow import ChannelParameters, ChannelStatistics, EndOfStream, LocalReceiver, LocalSender, open_channel
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.protocol.gate import GateParameters
+from permitflow.flows.gate.core import GateParameters
 from tests.support.turns import turns
 
 

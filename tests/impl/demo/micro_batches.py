@@ -16,10 +16,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from permitflow.client.blocking import BlockingControl, control, open_sink, open_source
 from permitflow.demo.settings import PartSettings
-from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.transports.grpc_blocking import BlockingControl, control, open_sink, open_source
+from permitflow.stream.control import ChannelState, StagedPart
+from permitflow.stream.frames import Staging
 
 QUERY = "micro-batches"
 FORGETFUL = "another one"

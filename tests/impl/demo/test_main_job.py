@@ -16,10 +16,10 @@ import pytest
 from permitflow.demo.settings import DemoSettings
 from permitflow.demo.two_jobs import HOPS, judges
 
-DEMO = [sys.executable, "-m", "permitflow.cli", "demo", "--scale", "0.01"]
+DEMO = [sys.executable, "-m", "permitflow_tools.cli", "demo", "--scale", "0.01"]
 WITHOUT_CHECKS = """
 import sys
-import permitflow.cli
+import permitflow_tools.cli
 import permitflow.demo.two_jobs
 
 async def no_evidence(*_):
@@ -27,7 +27,7 @@ async def no_evidence(*_):
 
 permitflow.demo.two_jobs.gather_evidence = no_evidence
 sys.argv[1:] = ["demo", "--scale", "0.01"]
-permitflow.cli.main()
+permitflow_tools.cli.main()
 """
 # A guard against hangs: two Spark sessions on a machine that has other things to do; a tenth of it on an idle one.
 LONGEST_SECONDS = 600

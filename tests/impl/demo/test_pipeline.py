@@ -30,8 +30,8 @@ from permitflow.demo.pipeline import (
 )
 from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
-from permitflow.protocol.control import ChannelPosition, ChannelState
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.control import ChannelPosition, ChannelState
 from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")

@@ -9,9 +9,9 @@ from permitflow.demo.pipeline import Counted, Recorded, checks_of
 from permitflow.demo.report import Check, Report, StreamNumbers
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import HOPS, check_of_replay, checks_of_hops, judges
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.testing.traces import judge_all
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
+from permitflow_testing.traces import judge_all
 
 ANSWER = (ShippingMode("MAIL", 4, 6),)
 STREAM = StreamNumbers(hop="in", stream="q12/0#put1", rows=10, peak_rows_held=8, window_rows=8)

@@ -7,7 +7,11 @@ from typing import Any
 
 import pytest
 
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import PUT_STREAM
 from permitflow.channels.interface import ReceiveEnd
+from permitflow.client.aio import get, put
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -17,14 +21,10 @@ from permitflow.errors import (
     ProtocolError,
     TaskRetryError,
 )
-from permitflow.protocol.frames import End, Ended, EndOutcome, JobTotal, Staging, TaskAttempt
-from permitflow.protocol.permits import PERMITS, ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.codec import decode_downstream
-from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow.exchange.books.replay import Retention
+from permitflow.flows.permits.core import PERMITS, ChannelParameters
+from permitflow.stream.frames import End, Ended, EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.wire.codec import decode_downstream
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
 from tests.support.served import served

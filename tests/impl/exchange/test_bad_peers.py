@@ -10,6 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
+from permitflow.client.aio import describe
 from permitflow.errors import (
     InvalidParametersError,
     LedgerError,
@@ -26,8 +28,11 @@ from permitflow.errors import (
     UnknownChannelError,
     VersionMismatchError,
 )
-from permitflow.protocol.compression import Codec, CompressionOffer
-from permitflow.protocol.frames import (
+from permitflow.exchange.books.replay import Retention
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.core import PERMITS, Permits, StatedParameters
+from permitflow.stream.compression import Codec, CompressionOffer
+from permitflow.stream.frames import (
     Abort,
     Data,
     DownstreamFrame,
@@ -39,16 +44,11 @@ from permitflow.protocol.frames import (
     SameHostOffer,
     Staging,
 )
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.messages import Kind, Message
-from permitflow.protocol.permits import PERMITS, Permits, StatedParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import EncodedChunks, WireFrame
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.grpc_aio import describe
-from permitflow.transports.wire_errors import decode_error, status_of
+from permitflow.stream.handshake import PROTOCOL_VERSION
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.codec import EncodedChunks, WireFrame
 from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow.wire.wire_errors import decode_error, status_of
 from tests.support.number_streams import CHANNEL, SMALL, until
 from tests.support.peers_by_hand import (
     AGREED,

@@ -6,10 +6,10 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
+from permitflow.client.aio import control, get, put
 from permitflow.errors import ChannelAbortedError
-from permitflow.protocol.compression import Compression
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control, get, put
+from permitflow.exchange.books.replay import Retention
+from permitflow.stream.compression import Compression
 from tests.support.served import served
 
 CHANNEL = "orders/0"

@@ -9,16 +9,16 @@ import grpc
 import psutil
 import pytest
 
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
+from permitflow.carriers.framing import HEADER_BYTES, header
+from permitflow.carriers.tcp import Kind, read_header
+from permitflow.client.aio import control, get, put
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, UndecodableDataError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.transports.codec import encode_downstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import MOST_REQUEST_BYTES
-from permitflow.transports.framing import HEADER_BYTES, header
-from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.tcp import Kind, read_header
-from permitflow.transports.wire_errors import decode_status
+from permitflow.wire.codec import encode_downstream
+from permitflow.wire.control_codec import MOST_REQUEST_BYTES
+from permitflow.wire.wire_errors import decode_status
 from tests.support.carriers import message_of
 from tests.support.number_streams import SCHEMA, SMALL
 from tests.support.peers_by_hand import call, get_frame

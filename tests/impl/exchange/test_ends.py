@@ -9,20 +9,20 @@ from typing import Any
 
 import pytest
 
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import PUT_STREAM
 from permitflow.channels.interface import ReceiveEnd
+from permitflow.client.aio import get, put
+from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
-from permitflow.exchange.bridge_channel import BridgeChannel
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.statistics import Direction
-from permitflow.protocol.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
-from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.session import State
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.codec import decode_downstream
-from permitflow.transports.connection import PUT_STREAM
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.grpc_blocking import open_sink, open_source
-from permitflow.transports.wire_errors import encode_error
+from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
+from permitflow.stream.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
+from permitflow.stream.session import State
+from permitflow.wire.codec import decode_downstream
+from permitflow.wire.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.number_streams import until
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame

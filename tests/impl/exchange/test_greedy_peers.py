@@ -14,6 +14,11 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from permitflow.carriers import tcp
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.shared_memory import SameHost
+from permitflow.client.aio import control, get, put
 from permitflow.errors import (
     AlteredMessageError,
     InvalidParametersError,
@@ -27,9 +32,13 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.exchange import turns
+from permitflow.exchange.books.replay import MOST_PRODUCERS, Retention
+from permitflow.exchange.books.staging import MOST_ATTEMPTS
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.turns import Turns
-from permitflow.protocol.control import (
+from permitflow.flows.permits.core import ChannelParameters, Permits, kept_parameters
+from permitflow.names import MOST_NAME_CHARACTERS
+from permitflow.stream.control import (
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -43,26 +52,12 @@ from permitflow.protocol.control import (
     Positions,
     StagedPart,
 )
-from permitflow.protocol.frames import Agreement, Feedback, Staging
-from permitflow.protocol.names import MOST_NAME_CHARACTERS
-from permitflow.protocol.permits import ChannelParameters, Permits, kept_parameters
-from permitflow.protocol.replay import MOST_PRODUCERS, Retention
-from permitflow.protocol.staging import MOST_ATTEMPTS
-from permitflow.transports import tcp
-from permitflow.transports.arrow import MAX_CHUNK_BYTES, BatchCodec
-from permitflow.transports.arrow_metadata import (
-    FIELDS_OF_STEP,
-    MAX_DICTIONARIES,
-    MAX_SCHEMA_BYTES,
-    MAX_SCHEMA_FIELDS,
-)
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.checksum import Checksums, checked
-from permitflow.transports.codec import front_of
-from permitflow.transports.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.transports.control_codec import MOST_ITEMS, MOST_REQUEST_BYTES, encode_request
-from permitflow.transports.grpc_aio import control, get, put
-from permitflow.transports.shared_memory import SameHost
+from permitflow.stream.frames import Agreement, Feedback, Staging
+from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec
+from permitflow.wire.arrow_metadata import FIELDS_OF_STEP, MAX_DICTIONARIES, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS
+from permitflow.wire.checksum import Checksums, checked
+from permitflow.wire.codec import front_of
+from permitflow.wire.control_codec import MOST_ITEMS, MOST_REQUEST_BYTES, encode_request
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.carriers import encode_reply, message_of
 from tests.support.kept_rows import Refusal, refused
@@ -495,7 +490,7 @@ async def test_a_request_of_megabytes_is_refused_unread() -> None:
 async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("permitflow.exchange.replay_channel.MOST_PRODUCERS", 2)
+    monkeypatch.setattr("permitflow.exchange.channels.replay_channel.MOST_PRODUCERS", 2)
     async with served("kept", schema=SCHEMA, retention=Retention.REPLAY) as (_, address):
 
         async def dial(producer: str) -> None:

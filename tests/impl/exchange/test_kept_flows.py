@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.client.aio import control, get, put
 from permitflow.errors import InvalidParametersError
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.protocol.demand import Demand
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import StopAndWait
-from permitflow.transports.grpc_aio import control, get, put
+from permitflow.flows.demand.core import Demand
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.seam import Parameters
+from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.kept_rows import SCHEMA, numbers, read, rows
 from tests.support.number_streams import CHANNEL, until
 from tests.support.xon_xoff import XonXoff

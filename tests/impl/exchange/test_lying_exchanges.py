@@ -9,6 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
+from permitflow.carriers.grpc_calls import Context, ServerCall
+from permitflow.client.aio import EndOutcome, get, put
 from permitflow.errors import (
     EndOfStream,
     LedgerError,
@@ -23,18 +26,15 @@ from permitflow.errors import (
     UndecodableDataError,
     VersionMismatchError,
 )
-from permitflow.protocol.compression import Codec, Compression, CompressionAnswer
-from permitflow.protocol.frames import Agreement, DownstreamFrame, End, Failure, Feedback
-from permitflow.protocol.handshake import PROTOCOL_VERSION
-from permitflow.protocol.permits import PERMITS, ChannelParameters, Permits
-from permitflow.protocol.stop_and_wait import STOP_AND_WAIT, StopAndWait
-from permitflow.transports.arrow import BatchCodec
-from permitflow.transports.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
-from permitflow.transports.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
-from permitflow.transports.grpc_aio import EndOutcome, get, put
-from permitflow.transports.grpc_calls import Context, ServerCall
-from permitflow.transports.wire_errors import decode_error
+from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
+from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
+from permitflow.stream.compression import Codec, Compression, CompressionAnswer
+from permitflow.stream.frames import Agreement, DownstreamFrame, End, Failure, Feedback
+from permitflow.stream.handshake import PROTOCOL_VERSION
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.codec import EncodedChunks, WireFrame, decode_downstream, decode_upstream
 from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow.wire.wire_errors import decode_error
 from tests.support.carriers import answering_grpc
 from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
+from permitflow.client.aio import control, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     InvalidParametersError,
@@ -17,14 +18,13 @@ from permitflow.errors import (
     StoreWriteError,
     UnknownChannelError,
 )
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.serving import carry_out
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
-from permitflow.protocol.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control, get, put
+from permitflow.stream.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
+from permitflow.stream.frames import Staging
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL, until
 from tests.support.served import served

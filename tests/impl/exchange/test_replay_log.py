@@ -11,13 +11,13 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelClosedError, InvalidParametersError, RetentionError, StoreWriteError
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import BridgeState
 from permitflow.exchange.stores.store import ChannelStore, Store
-from permitflow.protocol.control import ChannelState
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports import arrow
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.control import ChannelState
+from permitflow.wire import arrow
 from tests.support.kept_rows import keeping, numbers, rows
 from tests.support.number_streams import SMALL
 from tests.support.turns import turns

@@ -7,6 +7,11 @@ from typing import Any
 
 import pytest
 
+from permitflow.carriers import grpc_calls, tcp
+from permitflow.carriers.addresses import SCHEME
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import CONTROL
+from permitflow.client.aio import AioControl, control, get
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -19,15 +24,10 @@ from permitflow.errors import (
     UnknownChannelError,
     UnknownConsumerError,
 )
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
-from permitflow.protocol.control import AskPositions, ChannelRow, ChannelState
-from permitflow.protocol.replay import Retention
-from permitflow.transports import grpc_calls, tcp
-from permitflow.transports.addresses import SCHEME
-from permitflow.transports.carrier import Conversation
-from permitflow.transports.connection import CONTROL
-from permitflow.transports.control_codec import decode_reply, encode_request
-from permitflow.transports.grpc_aio import AioControl, control, get
+from permitflow.stream.control import AskPositions, ChannelRow, ChannelState
+from permitflow.wire.control_codec import decode_reply, encode_request
 from tests.support.kept_rows import SCHEMA, fill, read, refused, serving
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.served import served

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.client.aio import describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -22,9 +23,8 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownConsumerError,
 )
-from permitflow.protocol.control import ChannelState
-from permitflow.protocol.permits import ChannelParameters, Oversize
-from permitflow.transports.grpc_aio import describe, get, put
+from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.stream.control import ChannelState
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.same_host import Offer, settle
+from permitflow.carriers.shared_memory.region import RING_NAME
+from permitflow.client.aio import SameHost, get, put
 from permitflow.errors import SameHostError
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.connection import GET_STREAM
-from permitflow.transports.grpc_aio import SameHost, get, put
-from permitflow.transports.same_host import Offer, settle
-from permitflow.transports.shared_memory.region import RING_NAME
+from permitflow.exchange.books.replay import Retention
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA

@@ -14,15 +14,15 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from permitflow.carriers.framing import header
+from permitflow.carriers.tcp import Kind
+from permitflow.client.aio import control
+from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import METHODS
-from permitflow.transports.framing import header
-from permitflow.transports.grpc_aio import control
-from permitflow.transports.health import LIVENESS, READINESS, is_serving
-from permitflow.transports.tcp import Kind
 from tests.support.served import served
 
 
@@ -63,7 +63,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return accept(listener)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.transports.accepting._RETRY_SECONDS", 0)
+    monkeypatch.setattr("permitflow.carriers.accepting._RETRY_SECONDS", 0)
     yield numbers
     assert not numbers, "it was tried"
 

@@ -14,6 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from permitflow.client.aio import control, put
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
@@ -21,17 +23,15 @@ from permitflow.errors import (
     StagedPartError,
     UnknownChannelError,
 )
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.protocol.control import ChannelState, StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.transports.grpc_aio import control, put
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.control import ChannelState, StagedPart
+from permitflow.stream.frames import Staging
 from tests.support.number_streams import until
 
 STAGING_ROWS = 16

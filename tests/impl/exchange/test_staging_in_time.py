@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from permitflow.errors import ChannelAbortedError, StagingFullError, StoreWriteError
-from permitflow.exchange.replay_channel import ReplayChannel
-from permitflow.exchange.staging import StagingAreas
+from permitflow.exchange.books.attempts import AttemptBooks
+from permitflow.exchange.books.staging import ROOM_SECONDS
+from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.protocol.attempts import AttemptBooks
-from permitflow.protocol.control import StagedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.staging import ROOM_SECONDS
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.control import StagedPart
+from permitflow.stream.frames import Staging
 from tests.support.number_streams import until
 from tests.support.turns import turns
 
@@ -34,7 +34,7 @@ class Clock:
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
-    monkeypatch.setattr("permitflow.exchange.staging._TIDY_SECONDS", 0.001)
+    monkeypatch.setattr("permitflow.exchange.channels.staging._TIDY_SECONDS", 0.001)
     return Clock()
 
 

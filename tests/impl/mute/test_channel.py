@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
+from permitflow.carriers.tcp import Kind as ExchangeKind
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SavedCountsError
 from permitflow.mute.batches import LogServer, LogSink
 from permitflow.mute.channel import Boundary, Inlet
@@ -20,8 +22,6 @@ from permitflow.mute.pipeline import Event, Lines, Pipeline, pipeline_bound
 from permitflow.mute.sockets import Buffers
 from permitflow.mute.wordcount import Saving, WordCount
 from permitflow.mute.worker import WorkerSettings, address_of, ask, text_of, work
-from permitflow.transports.framing import HEADER_BYTES, header, parse_header
-from permitflow.transports.tcp import Kind as ExchangeKind
 from tests.support.process import reserved_address
 from tests.support.turns import until
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.messages import Kind, message
@@ -21,7 +22,6 @@ from permitflow.mute.sockets import Address, Buffers, connected, listening
 from permitflow.mute.wordcount import Saving, WordCount
 from permitflow.mute.worker import MOST_ORDER_BYTES, WorkerSettings, address_of, work
 from permitflow.mute.workers import WorkerProcess
-from permitflow.transports.framing import header
 from tests.support.turns import turns, until
 
 ANY: Address = ("127.0.0.1", 0)
@@ -254,7 +254,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return accept(listener)
 
     monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.transports.accepting._RETRY_SECONDS", 0)
+    monkeypatch.setattr("permitflow.carriers.accepting._RETRY_SECONDS", 0)
     yield numbers
     assert not numbers, "it was tried"
 

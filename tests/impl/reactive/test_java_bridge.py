@@ -9,15 +9,15 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
+from permitflow.carriers.same_host import SameHost
+from permitflow.client.aio import get, put
 from permitflow.errors import PermitflowError
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
-from permitflow.protocol.demand import Demand
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import EndOutcome
-from permitflow.protocol.messages import Kind
-from permitflow.transports.grpc_aio import get, put
-from permitflow.transports.same_host import SameHost
+from permitflow.flows.demand.core import Demand
+from permitflow.flows.messages import Kind
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import EndOutcome
 from tools import java_peers
 
 pytestmark = pytest.mark.long

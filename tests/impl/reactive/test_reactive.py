@@ -12,8 +12,8 @@ import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.errors import ChannelAbortedError, EndOfStream, InvalidParametersError, RemoteProtocolError
-from permitflow.protocol.demand import Demand
-from permitflow.protocol.flow import Parameters
+from permitflow.flows.demand.core import Demand
+from permitflow.flows.seam import Parameters
 from permitflow.reactive import (
     IterablePublisher,
     Publisher,

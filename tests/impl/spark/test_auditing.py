@@ -5,12 +5,12 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from permitflow.audit import audit_files
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
-from permitflow.protocol.recording import ENDS
-from permitflow.testing.subjects.permits import model_of
+from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters
+from permitflow.flows.recording import ENDS
 from permitflow.tracing import Header
 from permitflow_model.permit_channel_trace import permits_of
+from permitflow_testing.subjects.permits import model_of
+from permitflow_tools.audit import audit_files
 from tests.impl.spark.conftest import Driver
 from tests.support.made_traces import random_behaviour, with_permits
 from tests.support.recordings import written
@@ -34,7 +34,7 @@ def test_a_right_recording_holds(driver: Driver, tmp_path: Path) -> None:
     path = record(tmp_path, spoil=False)
 
     def job(spark: SparkSession) -> tuple[bool, list[int], int]:
-        from permitflow.spark import audit
+        from permitflow_tools.audit.on_spark import audit
 
         found = audit(spark, path)
         events = [row.events for row in found.channels.orderBy("channel").collect()]
@@ -50,7 +50,7 @@ def test_violations_are_those_of_one_machine(driver: Driver, tmp_path: Path) -> 
     ]
 
     def job(spark: SparkSession) -> list[tuple[object, ...]]:
-        from permitflow.spark import audit
+        from permitflow_tools.audit.on_spark import audit
 
         frame = audit(spark, path).violations
         return [tuple(row) for row in frame.select("channel", "end", "sequence", "clause", "reason").collect()]

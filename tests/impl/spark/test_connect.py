@@ -8,7 +8,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import permitflow.spark
-from permitflow.transports.grpc_blocking import control
+from permitflow.client.blocking import control
 from tests.impl.spark.conftest import Driver
 from tests.support.samples_service import Service
 from tests.support.served_exchange import ServedExchange, channels_of, consume, consumers, numbers, producers

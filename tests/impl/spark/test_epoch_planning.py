@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
 from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
-from permitflow.protocol.control import ChannelPosition, ChannelState, KeptBarrier
-from permitflow.protocol.gate import GateParameters
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.gate.core import GateParameters
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.stream_planning import Position, StreamOffset, StreamPlanner
+from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 
 WINDOW = ChannelParameters(row_permits=100)
 STALL_SECONDS = 30.0

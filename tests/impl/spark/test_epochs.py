@@ -13,16 +13,16 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from permitflow.client.aio import put
+from permitflow.client.blocking import control
+from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import EpochTooLargeError, InvalidOptionError
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
 from permitflow.spark.stream_planning import OffsetJson
 from permitflow.spark.stream_source import ExchangeStreamReader
-from permitflow.testing.query_runs import judge_query
-from permitflow.transports.grpc_aio import put
-from permitflow.transports.grpc_blocking import control
-from permitflow.transports.remote_sender import RemoteSender
+from permitflow_testing.query_runs import judge_query
 from tests.impl.spark.conftest import KEEPING, LONGEST_END_SECONDS, Driver
 from tests.support.served_exchange import ServedExchange, served_exchange
 

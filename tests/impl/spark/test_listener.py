@@ -16,10 +16,11 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.listener import QueryProgressEvent, StreamingQueryProgress
 
-from permitflow.spark import ExchangeListener, listener, plot_back_pressure
+from permitflow.client.blocking import control, open_sink
+from permitflow.spark import ExchangeListener, listener
 from permitflow.spark.listener import CommittedTails, QueryRecord
-from permitflow.testing.query_runs import judge_query
-from permitflow.transports.grpc_blocking import control, open_sink
+from permitflow_testing.query_runs import judge_query
+from permitflow_tools.explain.back_pressure import plot_back_pressure
 from tests.impl.spark.conftest import Driver, options_of
 from tests.support.served_exchange import ServedExchange, channels_of, numbers
 

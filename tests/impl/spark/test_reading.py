@@ -7,11 +7,11 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
+from permitflow.client.blocking import open_sink
 from permitflow.errors import SchemaMismatchError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.source import ExchangeReader
 from permitflow.tracing import read_trace
-from permitflow.transports.grpc_blocking import open_sink
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, numbers, produce, producers
 

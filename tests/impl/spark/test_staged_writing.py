@@ -16,13 +16,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
+from permitflow.client.blocking import control, open_sink
 from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
-from permitflow.protocol.control import ChannelState
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.patience import Patience
 from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
-from permitflow.testing.query_runs import judge_query
-from permitflow.transports.grpc_blocking import control, open_sink
+from permitflow.stream.control import ChannelState
+from permitflow_testing.query_runs import judge_query
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import PATIENCE_SECONDS, SMALL_WINDOW, channels_of
 
@@ -37,7 +37,7 @@ def published(options: Options) -> list[list[int]]:
 
 
 def _rows(options: Options, channel: str) -> list[int]:
-    from permitflow.transports.grpc_blocking import control, open_source
+    from permitflow.client.blocking import control, open_source
 
     found: list[int] = []
     with control(options["address"]) as orders:
@@ -52,7 +52,7 @@ def _rows(options: Options, channel: str) -> list[int]:
 
 
 def states(options: Options) -> list[ChannelState]:
-    from permitflow.transports.grpc_blocking import control
+    from permitflow.client.blocking import control
 
     with control(options["address"]) as orders:
         return [position.state for position in orders.positions(channels_of(options))]

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from pyspark.sql.types import LongType, StringType, StructType
 
+from permitflow.client.blocking import control, open_sink
 from permitflow.errors import (
     ChannelAbortedError,
     PeerGoneError,
@@ -32,8 +33,7 @@ from permitflow.spark import PermitflowDataSource
 from permitflow.spark.options import StreamOptions
 from permitflow.spark.stream_planning import OffsetJson, Positions, StreamOffset
 from permitflow.spark.stream_source import ExchangeStreamReader
-from permitflow.testing.query_runs import judge_query, published_by_file_sink
-from permitflow.transports.grpc_blocking import control, open_sink
+from permitflow_testing.query_runs import judge_query, published_by_file_sink
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
 from tests.support.served_exchange import ServedExchange, channels_of, numbers, producers, served_exchange
 

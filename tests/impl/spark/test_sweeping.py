@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import pytest
 from pyspark.sql import SparkSession
 
-from permitflow.checking import Check, cells_of, check_cell, grid_of
+from permitflow_tools.checking import Check, cells_of, check_cell, grid_of
 from tests.impl.spark.conftest import Driver
 
 GRID: dict[str, Iterable[int]] = {"row_permits": range(3, 6), "permit_batch": (1, 2, 5), "max_chunk_cost": range(1, 7)}
@@ -18,7 +18,7 @@ def test_a_sweep_finds_what_one_machine_finds(driver: Driver, check: Check) -> N
     )
 
     def job(spark: SparkSession) -> list[tuple[object, ...]]:
-        from permitflow.spark import sweep
+        from permitflow_tools.checking.sweeping import sweep
 
         found = sweep(spark, check, grid)
         return [(each.values, each.verdict, each.reason, each.run, each.states) for each in found.findings]
@@ -31,7 +31,7 @@ def test_a_sweep_finds_what_one_machine_finds(driver: Driver, check: Check) -> N
 
 def test_the_table_has_a_row_for_each_cell_and_says_what_kept_it_busy(driver: Driver) -> None:
     def job(spark: SparkSession) -> tuple[int, int, list[tuple[object, ...]]]:
-        from permitflow.spark import sweep
+        from permitflow_tools.checking.sweeping import sweep
 
         table = sweep(spark, "explore", GRID).table
         stuck = table.where("row_permits = 4 AND permit_batch = 2 AND max_chunk_cost = 4").select(

@@ -17,6 +17,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
+from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
@@ -28,7 +29,6 @@ from permitflow.errors import (
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
 from permitflow.tracing import read_trace
-from permitflow.transports.grpc_blocking import control, open_sink, open_source
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, consume, consumers, produce
@@ -188,7 +188,7 @@ def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(
 # Takes its first rows, and holds them.
 HOLDING = """
 import sys, time
-from permitflow.transports.grpc_blocking import open_source
+from permitflow.client.blocking import open_source
 print("dialling", flush=True)
 with open_source(*sys.argv[1:]) as source:
     print(next(source).num_rows, flush=True)

@@ -8,8 +8,8 @@ from itertools import count
 from typing import Any
 
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.protocol.demand import Demand
-from permitflow.protocol.messages import Kind
+from permitflow.flows.demand.core import Demand
+from permitflow.flows.messages import Kind
 from permitflow.stages import Source
 
 CHUNK_BYTES = 16_384

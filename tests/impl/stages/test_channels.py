@@ -14,7 +14,7 @@ from permitflow import (
     PeerGoneError,
     open_channel,
 )
-from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.stages import Source
 
 Settle = Callable[[], Awaitable[None]]

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from permitflow import LocalReceiver, LocalSender, open_channel
-from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.stages import Offers, Overflow, Source, async_callback
 from tests.support.simulated_time import in_simulated_time
 

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError, TraceWriteError
-from permitflow.protocol.messages import Kind
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters, PermitSender
-from permitflow.protocol.recording import ActionTable
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, PermitSender
+from permitflow.flows.recording import ActionTable
 from permitflow.tracing import FileTrace, MemoryTrace, read_trace
 
 AGREED = ChannelParameters(row_permits=8, permit_batch=2)
@@ -247,7 +247,7 @@ def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
 
 AT_EXIT = """
 import os, sys
-from permitflow.protocol.permits import PERMIT_ACTIONS
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.tracing import FileTrace
 
 trace = FileTrace(sys.argv[1])

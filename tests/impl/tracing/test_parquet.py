@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from permitflow.errors import TraceUnreadableError, TraceWriteError
-from permitflow.protocol.permits import PERMIT_ACTIONS, ChannelParameters
-from permitflow.protocol.recording import ENDS
-from permitflow.testing.subjects.permits import model_of
+from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters
+from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.parquet import ParquetWriter, schema_of
+from permitflow_testing.subjects.permits import model_of
 from tests.support.made_traces import random_behaviour
 from tests.support.recordings import written
 
@@ -62,7 +62,7 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     program = (
         "import os, sys\n"
-        "from permitflow.protocol.permits import PERMIT_ACTIONS\n"
+        "from permitflow.flows.permits.core import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
         "trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})('OfferChunk', (1, 1, 0, 0), ())\n"

@@ -27,12 +27,12 @@ from permitflow.errors import (
 )
 from permitflow.exchange.stores.sqlite_database import open_database
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
-from permitflow.protocol.control import ChannelState, KeptBarrier
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import Staging
-from permitflow.transports.arrow import BatchCodec, joined, runs
-from permitflow.transports.buffers import Buffer
-from permitflow.transports.schemas import OF_STORE, read_schema, require_equal_schemas
+from permitflow.flows.seam import Parameters
+from permitflow.stream.control import ChannelState, KeptBarrier
+from permitflow.stream.frames import Staging
+from permitflow.wire.arrow import BatchCodec, joined, runs
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.schemas import OF_STORE, read_schema, require_equal_schemas
 
 __all__ = ["SqliteStore"]
 

@@ -14,10 +14,10 @@ from uuid import uuid4
 
 import pyarrow as pa
 
-from permitflow.protocol.control import ChannelState, KeptBarrier
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import Staging
-from permitflow.transports.arrow import BatchCodec, joined, runs
+from permitflow.flows.seam import Parameters
+from permitflow.stream.control import ChannelState, KeptBarrier
+from permitflow.stream.frames import Staging
+from permitflow.wire.arrow import BatchCodec, joined, runs
 
 # So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
 _SMALL_BYTES = 4 << 10

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import grpc
     from pyspark.sql import DataFrame
 
-    from permitflow.transports.background import Background
+    from permitflow.client.background import Background
 
 _ROWS_TOGETHER = 64
 """Rows that become requests at once."""
@@ -194,7 +194,7 @@ class RowsThrough:
 
     def exchanged(self, batches: Iterator[pa.RecordBatch], begin: Callable[[], Metadata]) -> Iterator[pa.RecordBatch]:
         """Send all rows in one call, unless there are none; ``begin`` allows it, and gives its metadata."""
-        from permitflow.transports.background import background
+        from permitflow.client.background import background
 
         options, loop, call = self._options, background(), None
         method = method_of(options.call, client_streams=True, server_streams=True)

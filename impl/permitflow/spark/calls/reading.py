@@ -37,7 +37,7 @@ class OpenCall:
 
         ``attempt`` is the metadata that says which attempt at which task calls.
         """
-        from permitflow.transports.background import background
+        from permitflow.client.background import background
 
         self._options, self._method, self._request, self._attempt = options, method, request, attempt
         self._background = background()

@@ -73,7 +73,7 @@ class _Sending:
 
     def send(self, batches: Iterator[pa.RecordBatch], attempt: Metadata) -> int:
         """Send all rows in one call; how many the service has acknowledged."""
-        from permitflow.transports.background import background
+        from permitflow.client.background import background
 
         method = method_of(self.options.call, client_streams=True)
         messages = Messages(method, self.options.message, self._schema, self.options.nulls)

@@ -3,7 +3,7 @@
 Import it as ``from permitflow.stages import calls``; it is for ``grpc.aio``.
 """
 
-import permitflow.transports  # noqa: F401  # sets what gRPC reads when it is loaded
+import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.stages.calls.bounds import CallCounts, Window
 from permitflow.stages.calls.client import CallOptions, flow, sink, source
 from permitflow.stages.calls.server import answering, requests, respond

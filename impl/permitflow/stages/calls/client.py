@@ -8,6 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 import grpc
 
 from permitflow.callables import plain_of_one
+from permitflow.carriers.final_status import FinalStatus, Status
 from permitflow.errors import (
     CallError,
     CallMethodError,
@@ -20,8 +21,7 @@ from permitflow.errors import (
 from permitflow.stages.calls.bounds import CallCounts
 from permitflow.stages.calls.reading import Reading, read_ahead, send_all
 from permitflow.stages.source import Source
-from permitflow.transports.final_status import FinalStatus, Status
-from permitflow.transports.wire_errors import ERROR_KEY, decode_error
+from permitflow.wire.wire_errors import ERROR_KEY, decode_error
 
 A = TypeVar("A")
 B = TypeVar("B")

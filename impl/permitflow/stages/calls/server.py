@@ -12,8 +12,8 @@ from permitflow.errors import CallError, CallMethodError, PermitflowError
 from permitflow.stages.calls.bounds import CallCounts
 from permitflow.stages.calls.reading import Reading, read_ahead, send_all
 from permitflow.stages.source import Source
-from permitflow.transports.texts import sendable
-from permitflow.transports.wire_errors import status_of
+from permitflow.wire.texts import sendable
+from permitflow.wire.wire_errors import status_of
 
 A = TypeVar("A")
 B = TypeVar("B")

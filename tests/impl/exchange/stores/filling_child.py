@@ -19,7 +19,7 @@ from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import RESERVE_NAME
 from permitflow.exchange.stores.store import ChannelStore
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
 
 SCHEMA = pa.schema([("text", pa.binary())])
 PARAMETERS = ChannelParameters(row_permits=10_000_000)

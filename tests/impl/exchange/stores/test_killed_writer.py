@@ -9,7 +9,7 @@ from pathlib import Path
 
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
 
 KILLS_BETWEEN = 5
 LEAST_ROWS = 500_000

@@ -27,19 +27,19 @@ from permitflow.errors import (
     StoreMismatchError,
     StoreWriteError,
 )
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.replay_channel import ReplayChannel
 from permitflow.exchange.stores import sqlite_database
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.protocol.control import ChannelState
-from permitflow.protocol.flow import Parameters
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
-from permitflow.protocol.replay import Retention
-from permitflow.protocol.stop_and_wait import StopAndWait
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.seam import Parameters
+from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow.stream.control import ChannelState
+from permitflow.stream.frames import Staging
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 

@@ -19,7 +19,7 @@ from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import PublishedPart
-from permitflow.protocol.frames import Staging
+from permitflow.stream.frames import Staging
 from tests.support.stored_rows import CONSUMERS, OpenStore, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"

@@ -12,9 +12,9 @@ import pytest
 
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.protocol.control import KeptBarrier
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.control import KeptBarrier
+from permitflow.stream.frames import Staging
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
 
 PARAMETERS = ChannelParameters(row_permits=1024)

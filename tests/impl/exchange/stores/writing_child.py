@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import ChannelStore, PublishedPart
-from permitflow.protocol.frames import Staging
-from permitflow.protocol.permits import ChannelParameters
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.stream.frames import Staging
 
 PARAMETERS = ChannelParameters(row_permits=1_000_000)
 CHANNELS = ("direct/0", "direct/1")

@@ -1,0 +1,309 @@
+"""The carrier of a stream's messages, and the listener that it calls."""
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from permitflow.errors import PermitflowError
+from permitflow.wire.buffers import Buffer, Received
+
+
+class Listener(Protocol):
+    """Receives events, within callbacks of the event loop; never within a call that it makes itself."""
+
+    def on_message(self, message: Received, has_more: bool) -> None:
+        """A message has come; ``has_more``: the next one came together with it.
+
+        The buffer does not change any more; record batches refer to it as long as they live.
+        """
+        ...
+
+    def on_writable(self) -> None:
+        """The carrier takes messages again."""
+        ...
+
+    def on_end(self) -> None:
+        """The peer has closed its half in good order; called once at most, and no message follows."""
+        ...
+
+    def on_error(self, error: PermitflowError) -> None:
+        """The stream has failed for this reason; called once at most.
+
+        Nothing follows but ``on_writable`` and ``on_end``, if the carrier ``takes_last_words``.
+        """
+        ...
+
+
+class Ear(NamedTuple):
+    """A listener made of functions."""
+
+    on_message: Callable[[Received, bool], None]
+    on_writable: Callable[[], None]
+    on_end: Callable[[], None]
+    on_error: Callable[[PermitflowError], None]
+
+
+class Carrier(Protocol):
+    """One bidirectional stream of messages, ordered and without loss."""
+
+    def listen(self, listener: Listener) -> None:
+        """Deliver to this listener from now on, messages that came earlier included."""
+        ...
+
+    def pause(self) -> None:
+        """Deliver nothing for a while; the peer may have to wait."""
+        ...
+
+    def resume(self) -> None:
+        """Deliver messages again."""
+        ...
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """Accept a message in pieces; False if the next write must await ``on_writable``.
+
+        A large piece begins at a multiple of 64 bytes from the beginning of the message.  No piece may change before
+        the carrier takes messages again.  ``on_error`` reports the end of the stream, not this call.
+        """
+        ...
+
+    def write_sign(self, sign: Buffer) -> bool:
+        """As ``write``, for a message that only asks or says whether other messages have come."""
+        return self.write((sign,))
+
+    @property
+    def takes_last_words(self) -> bool:
+        """After ``on_error``: can a message still tell the peer the reason?"""
+        return False
+
+    @property
+    def sign_seconds(self) -> float | None:
+        """How long after a message another one must follow, so that the peer notices if the first was lost.
+
+        None: the carrier itself loses none unnoticed.
+        """
+        return None
+
+    def half_close(self) -> None:
+        """Tell the peer, behind all written messages, that none follows."""
+        ...
+
+    async def stop(self) -> None:
+        """Deliver and write nothing more.  The peer of a dialler learns that the dialler left.
+
+        Stopping twice is harmless.
+        """
+        ...
+
+
+PIECES_AT_ONCE = 256
+"""The pieces of a message in one system call; the kernel takes up to 1,024."""
+
+
+class SocketCarrier(Carrier, ABC):
+    """The common part of carriers over a socket: reads and writes it within callbacks of the event loop."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take ownership of the socket; needs a running event loop."""
+        connection.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._socket, self._descriptor = connection, connection.fileno()
+        self._listener: Listener | None = None
+        self._is_watching = self._is_paused = self._is_closing_half = False
+        self._rest: Sequence[Buffer] = ()  # what the socket has not taken yet
+
+    # Reading.
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        self._watch()  # reading may have stopped before there was a listener
+        self._loop.call_soon(self._deliver)
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+        self._unwatch()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._watch()
+        self._loop.call_soon(self._deliver)
+
+    def _watch(self) -> None:
+        if not (self._is_watching or self._is_paused or self._has_read_all):
+            self._is_watching = True
+            self._loop.add_reader(self._descriptor, self._on_readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watching:
+            self._is_watching = False
+            self._loop.remove_reader(self._descriptor)
+
+    @property
+    @abstractmethod
+    def _has_read_all(self) -> bool:
+        """Is nothing to be read any more?"""
+
+    @abstractmethod
+    def _on_readable(self) -> None:
+        """Receive what has come."""
+
+    @abstractmethod
+    def _deliver(self) -> None:
+        """Deliver received messages to the listener."""
+
+    # Writing.
+
+    def _send(self, pieces: Sequence[Buffer]) -> bool:
+        """Write; True if the socket took all, else the rest follows later."""
+        assert not self._rest, "the carrier was full"
+        try:
+            self._rest = self._sent(pieces)
+        except OSError as error:
+            self._loop.call_soon(self._on_unwritable, error)
+            return False
+        if self._rest:
+            self._loop.add_writer(self._descriptor, self._on_writable)
+        return not self._rest
+
+    def _sent(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
+        """Write as much as the socket takes now; return the rest."""
+        try:
+            while pieces:
+                pieces = without(pieces, self._socket.sendmsg(pieces[:PIECES_AT_ONCE]))
+        except BlockingIOError:
+            pass
+        return pieces
+
+    def _on_writable(self) -> None:
+        try:
+            self._rest = self._sent(self._rest)
+        except OSError as error:
+            self._stop_writing()
+            self._on_unwritable(error)
+            return
+        if not self._rest:
+            self._stop_writing()
+            self._on_written()
+
+    def _on_written(self) -> None:
+        if self._is_closing_half:
+            self._close_half()
+        elif self._listener is not None:
+            self._listener.on_writable()
+
+    def _stop_writing(self) -> None:
+        if self._socket.fileno() >= 0:
+            self._loop.remove_writer(self._descriptor)
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        if self._is_full:
+            self._is_closing_half = True
+        else:
+            self._close_half()
+
+    @property
+    def _is_full(self) -> bool:
+        return bool(self._rest)
+
+    @abstractmethod
+    def _close_half(self) -> None:
+        """Tell the peer that no message follows; all of them were written."""
+
+    @abstractmethod
+    def _on_unwritable(self, error: OSError) -> None:
+        """React to a peer that stopped reading."""
+
+
+def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
+    """The pieces of a message without its first ``count`` bytes."""
+    for position, piece in enumerate(pieces):
+        if count < len(piece):
+            return [memoryview(piece).cast("B")[count:], *pieces[position + 1 :]]
+        count -= len(piece)
+    return ()
+
+
+_MOST_AHEAD = 16
+
+
+class Conversation:
+    """Reads and writes messages one by one, for a single task at a time."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        self._carrier = carrier
+        self._inbox: deque[Received] = deque()
+        self._has_ended = self._is_full = self._is_paused = False
+        self._error: PermitflowError | None = None
+        self._changed = asyncio.Event()
+        carrier.listen(self)
+
+    def on_message(self, message: Received, has_more: bool) -> None:
+        """As ``Listener.on_message``."""
+        self._inbox.append(message)
+        if len(self._inbox) >= _MOST_AHEAD:
+            self._is_paused = True
+            self._carrier.pause()
+        self._changed.set()
+
+    def on_writable(self) -> None:
+        """As ``Listener.on_writable``."""
+        self._is_full = False
+        self._changed.set()
+
+    def on_end(self) -> None:
+        """As ``Listener.on_end``."""
+        self._has_ended = self._error is None
+        self._changed.set()
+
+    def on_error(self, error: PermitflowError) -> None:
+        """As ``Listener.on_error``."""
+        self._error = error
+        self._changed.set()
+
+    async def read(self) -> Received | None:
+        """The next message; None once the peer has closed its half in good order.
+
+        Raises:
+            PermitflowError: the stream is over; the type says why.
+        """
+        while not self._inbox:
+            if self._has_ended:
+                return None
+            await self._change()
+        message = self._inbox.popleft()
+        if self._is_paused:
+            self._is_paused = False
+            self._carrier.resume()
+        return message
+
+    async def write(self, message: Sequence[Buffer]) -> None:
+        """Write a message; wait until the carrier takes more.
+
+        Raises:
+            PermitflowError: the stream is over; the type says why.
+        """
+        if self._error is not None:
+            raise self._error
+        self._is_full = not self._carrier.write(message)
+        while self._is_full:
+            await self._change()
+
+    async def _change(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self._changed.clear()
+        await self._changed.wait()
+
+    def half_close(self) -> None:
+        """Tell the peer that no message follows."""
+        self._carrier.half_close()
+
+    async def stop(self) -> None:
+        """As ``Carrier.stop``."""
+        await self._carrier.stop()

@@ -1,0 +1,285 @@
+"""One gRPC call as a carrier of messages: of an asyncio client, and of the exchange that serves it.
+
+gRPC reads and writes only for waiting tasks: here each call has one task that reads and one that writes.
+"""
+
+import asyncio
+import contextlib
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from functools import partial
+from typing import TypeAlias, TypeVar
+
+import grpc
+
+from permitflow.carriers.carrier import Carrier, Listener
+from permitflow.carriers.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
+from permitflow.carriers.deadlines import SILENCE_SECONDS
+from permitflow.carriers.final_status import FinalStatus
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.wire_errors import SILENT, error_from_status, status_of, stranger_behind_grpc
+
+_STATUS_SECONDS = 1.0
+_SIGNS_PER_SILENCE = 4
+_REASON_SECONDS = 1.0
+
+T = TypeVar("T")
+Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
+
+
+class _Call(Carrier, ABC):
+    """A call that is under way."""
+
+    def __init__(
+        self,
+        who: str,
+        read: Callable[[], Awaitable[object]],
+        write: Callable[[bytes], Awaitable[None]],
+        close_half: Callable[[], Awaitable[None]] | None,
+        silence_seconds: float,
+    ) -> None:
+        self._who, self._read, self._write, self._close_half = who, read, write, close_half
+        self._sign_seconds = silence_seconds / _SIGNS_PER_SILENCE
+        self._listener: Listener | None = None
+        self._reading: asyncio.Task[None] | None = None
+        self._writing: asyncio.Task[None] | None = None
+        self._may_read = asyncio.Event()
+        self._may_read.set()
+        self._message: bytes | None = None
+        self._is_closing_half = False
+        self._has_work = asyncio.Event()
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        if self._reading is None:
+            self._reading = asyncio.create_task(self._read_all(), name=f"reading from {self._who}")
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._may_read.clear()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._may_read.set()
+
+    async def _read_all(self) -> None:
+        try:
+            while isinstance(message := await self._read(), bytes):  # anything else is the end, in good order
+                if self._listener is not None:
+                    self._listener.on_message(message, False)
+                del message  # the next one may come late
+                if not self._may_read.is_set():
+                    await self._may_read.wait()
+        except (Exception, asyncio.CancelledError) as error:
+            self._tell(await self._reason(error))
+        else:
+            if self._listener is not None:
+                self._listener.on_end()
+
+    @property
+    def sign_seconds(self) -> float:
+        """See ``Carrier``: HTTP/2 ignores frames of unknown kinds, which one flipped bit can make."""
+        return self._sign_seconds
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``; gRPC never takes one at once.  A sign behind the end of this half is dropped."""
+        if not self._is_closing_half:
+            self._message = b"".join(message)
+            self._work()
+        return False
+
+    def half_close(self) -> None:
+        """See ``Carrier``."""
+        if self._close_half is not None:
+            self._is_closing_half = True
+            self._work()
+
+    def _work(self) -> None:
+        self._has_work.set()
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write_all(), name=f"writing to {self._who}")
+
+    async def _write_all(self) -> None:
+        try:
+            while True:
+                while self._message is not None:
+                    await self._write(self._message)
+                    self._message = None
+                    if self._listener is not None:
+                        self._listener.on_writable()
+                if self._is_closing_half and self._close_half is not None:
+                    await self._close_half()
+                    return
+                self._has_work.clear()
+                await self._has_work.wait()
+        except (Exception, asyncio.CancelledError) as error:
+            self._tell(await self._reason(error))
+
+    def _tell(self, error: Exception) -> None:
+        if not isinstance(error, PermitflowError):
+            error = TransportError.of(what=f"the stream with {self._who}", cause=error)
+        for task in (self._reading, self._writing):
+            if task is not None and task is not asyncio.current_task():
+                task.cancel()
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.on_error(error)
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self._listener = None
+        if tasks := [task for task in (self._reading, self._writing) if task is not None and not task.done()]:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+
+    @abstractmethod
+    async def _reason(self, error: BaseException) -> Exception:
+        """Why a read or a write has failed; raises the error if this task was cancelled."""
+
+
+class ServerCall(_Call):
+    """A call that is being served."""
+
+    def __init__(
+        self,
+        context: Context,
+        who: str,
+        first_within_seconds: float | None = None,
+        silence_seconds: float = SILENCE_SECONDS,
+    ) -> None:
+        """``who`` is the peer, in words for an error; ``first_within_seconds``: its first message's deadline."""
+        # The server's half closes with the status, when all is over.
+        super().__init__(who, self._read_first, context.write, None, silence_seconds)
+        self._context = context
+        self._first_within_seconds = first_within_seconds
+
+    async def _read_first(self) -> object:
+        self._read = self._context.read
+        try:
+            async with asyncio.timeout(self._first_within_seconds):
+                return await self._context.read()
+        except TimeoutError:
+            reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
+
+    async def _reason(self, error: BaseException) -> Exception:
+        if isinstance(error, grpc.aio.BaseError):
+            return PeerGoneError(who=self._who, reason=str(error))
+        if not isinstance(error, Exception):
+            raise error
+        return error
+
+    async def finish(self, error: Exception | None) -> None:
+        """End the call, with success or with an error that the peer learns.
+
+        Raises:
+            AbortError: gRPC's way to end a call.
+            BaseError: the status cannot reach the peer.
+        """
+        await self.stop()
+        if error is not None:
+            code, details, metadata = status_of(error)
+            await self._context.abort(grpc.StatusCode[code], details, metadata)
+
+
+class ClientCall(_Call):
+    """A call that was dialled."""
+
+    def __init__(
+        self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str, silence_seconds: float = SILENCE_SECONDS
+    ) -> None:
+        """``who`` is the peer, in words for an error."""
+        # Unlike call.read(), an iterator continues after a crossing write: it yields the messages that have arrived,
+        # and then the peer's status, for which call.read() would wait.
+        super().__init__(who, partial(anext, aiter(call), None), call.write, call.done_writing, silence_seconds)
+        self._call = call
+        self._final = FinalStatus(call)
+
+    @property
+    def code(self) -> grpc.StatusCode | None:
+        """How the call has ended, once the peer has said so."""
+        return None if self._final.status is None else self._final.status.code
+
+    async def settle(self) -> None:
+        """Release a call that is over.
+
+        After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
+        until its messages have been read.
+        """
+        await self.stop()
+        if not self._call.done() or self._final.status is not None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_STATUS_SECONDS):
+                try:
+                    while await self._read() is not None:
+                        pass
+                except (Exception, asyncio.CancelledError) as error:
+                    await self._reason(error)
+
+    async def _reason(self, error: BaseException) -> Exception:
+        if isinstance(error, asyncio.CancelledError):
+            # grpc.aio raises it when the call was cancelled, though nobody has cancelled the task.
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise error
+            return PeerGoneError(who=self._who, reason="the call was cancelled")
+        if not isinstance(error, grpc.RpcError | asyncio.InvalidStateError):
+            return TransportError.of(what=f"the stream with {self._who}", cause=error)
+        if not self._call.done():
+            return TransportError.of(what=f"the stream with {self._who}", cause=error)
+        status = await self._final.wait()
+        if status is None:
+            return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
+        if status.code is grpc.StatusCode.OK:
+            return PeerGoneError(who=self._who, reason="it closed the stream before the end")
+        return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
+
+
+@contextlib.asynccontextmanager
+async def calling(
+    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
+) -> AsyncIterator[ClientCall]:
+    """A call of one method of the exchange at this address.
+
+    Args:
+        address: as gRPC takes it.
+        method: its full name.
+        who: the peer, in words for an error.
+        timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
+        silence_seconds: a peer that gives no sign of life for longer is gone.
+
+    Raises:
+        PeerTimeoutError: no server answers there.
+        ForkedError: a parent process used gRPC before the fork.
+    """
+    refuse_after_fork(address)
+    expect_large_blocks()
+    async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
+        try:
+            if timeout_seconds is not None:
+                async with asyncio.timeout(timeout_seconds):
+                    await channel.channel_ready()
+        except TimeoutError:
+            reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        call = ClientCall(channel.stream_stream(method)(), who, silence_seconds)
+        try:
+            yield call
+        finally:
+            await call.settle()
+
+
+async def _why_not(channel: grpc.aio.Channel) -> str:
+    """Why there is no connection: gRPC reports it to a call that does not wait for one."""
+    ask: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
+    try:
+        await ask(b"", timeout=_REASON_SECONDS)
+    except grpc.aio.AioRpcError as error:
+        details = error.details() or ""
+        if words := stranger_behind_grpc(details):
+            return f"{details}{words}"
+    return SILENT

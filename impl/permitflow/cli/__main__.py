@@ -1,5 +1,0 @@
-"""``python -m permitflow.cli``."""
-
-from permitflow.cli import main
-
-main()

@@ -1,0 +1,514 @@
+"""The exchange's clients for asyncio: ``get`` reads a channel, ``put`` feeds one, ``control`` asks and orders.
+
+    async with get("localhost:5600", "orders/0") as receiver:
+        async for message in receiver: ...
+
+Consumers that read many small chunks at once ask for ``JoinedChunks``: ``await receiver.receive_joined()``.
+
+gRPC's own flow control stays active underneath; it bounds bytes in flight, permits bound rows until they are consumed.
+Reading never waits for the application, so that a slow consumer holds its permits and not the connection.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from itertools import starmap
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from permitflow.carriers import tcp
+from permitflow.carriers.addresses import is_tcp
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.same_host import Offer, SameHost
+from permitflow.carriers.tcp import TcpStream
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client.remote_sender import RemoteSender
+from permitflow.errors import (
+    ChannelClosedError,
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    ProtocolError,
+)
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Group, Parameters
+from permitflow.stream.compression import Compression, offered
+from permitflow.stream.control import (
+    Acknowledge,
+    AskPositions,
+    AskStatistics,
+    ChannelPosition,
+    ChannelRow,
+    Close,
+    ControlReply,
+    ControlRequest,
+    Discard,
+    Discarded,
+    Positions,
+    Publish,
+    Published,
+    StagedPart,
+)
+from permitflow.stream.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
+from permitflow.stream.handshake import PROTOCOL_VERSION, stated
+from permitflow.stream.session import DownstreamSession, UpstreamSession
+from permitflow.stream.traffic import Statistics
+from permitflow.wire.arrow_compression import available_codecs
+from permitflow.wire.buffers import Received
+from permitflow.wire.control_codec import encode_request, read_answer
+from permitflow.wire.wire_errors import SILENT
+
+if TYPE_CHECKING:
+    from permitflow.carriers.grpc_calls import ClientCall
+
+__all__ = [
+    "AioControl",
+    "ChannelDescription",
+    "Compression",
+    "EndOutcome",
+    "SameHost",
+    "control",
+    "describe",
+    "get",
+    "put",
+]
+
+R = TypeVar("R", bound=ControlReply[pa.Schema])
+
+Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
+"""The channels' positions, in the order of the request."""
+
+
+class AioControl:
+    """One stream of questions and orders.  Tasks that share it take turns.
+
+    An order that fails ends the stream: call ``control`` again for the next one.  An unanswered or cancelled order may
+    or may not have been carried out; every order may be repeated.
+    """
+
+    def __init__(self, conversation: Conversation, who: str, timeout_seconds: float) -> None:
+        """Use ``control``."""
+        self._conversation = conversation
+        self._who = who
+        self._timeout_seconds = timeout_seconds
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+
+    async def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Ask for the positions of channels, in this order.
+
+        Args:
+            channels: names.
+            consumer: the one whose position is wanted; empty: the consumer ``default``.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            RetentionError: one of them does not keep its rows.
+            UnknownConsumerError: one of them keeps no rows for this consumer.
+            ChannelClosedError: an order has failed before, or the block was left.
+            PeerTimeoutError: no reply in time.
+            PeerGoneError: the exchange has gone.
+        """
+        return await self._where(AskPositions(names := _names(channels), consumer), names)
+
+    async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
+        """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing.
+
+        Args:
+            rows: by channel: the first row that is still needed; or the same with the log in which it was counted.
+            consumer: empty: the consumer ``default``.
+
+        Raises:
+            RowsNotThereError: the channel does not have one of these rows yet; nothing was acknowledged.
+            LogReplacedError: the log of these rows was lost; nothing was acknowledged.
+            StoreWriteError: the exchange could not write; some of the channels may be acknowledged.
+            PermitflowError: as ``positions``.
+        """
+        named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
+        return await self._where(Acknowledge(named, consumer), [asked.channel for asked in named])
+
+    async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
+        """Close these channels to all producers.  Ended channels stay as they are.
+
+        Raises:
+            StoreWriteError: the exchange could not write; some of the channels may be closed.
+            PermitflowError: as ``positions``.
+        """
+        return await self._where(Close(names := _names(channels), consumer), names)
+
+    async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
+        """Make one attempt at each partition of a batch part of its channel, all or none.
+
+        Raises:
+            StagingError: an attempt is not staged; nothing was published.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(Publish(query, batch, tuple(parts)), Published)
+
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
+        """Discard these attempts at a batch, unless they are published; other attempts stay.
+
+        Raises:
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(Discard(query, batch, tuple(parts)), Discarded)
+
+    async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+        """Ask for the traffic counts of channels of any kind.
+
+        Args:
+            channels: names, in the order of the answer; none: all that the exchange has.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: as ``positions``.
+        """
+        return await self._ask(AskStatistics(_names(channels)), Statistics)
+
+    async def _where(self, request: ControlRequest, channels: Sequence[str]) -> Where:
+        return (await self._ask(request, Positions, [*channels])).channels
+
+    async def _ask(self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None = None) -> R:
+        message = encode_request(request)
+        async with self._turn:
+            if self._is_closed:
+                raise ChannelClosedError(end="control stream")
+            # After a failure, a late reply would be taken for the reply to the next request.
+            self._is_closed = True
+            reply = read_answer(await self._reply_to(message), kind, channels)
+            self._is_closed = False
+            return reply
+
+    async def _reply_to(self, message: bytes) -> Received:
+        try:
+            async with asyncio.timeout(self._timeout_seconds):
+                await self._conversation.write([message])
+                reply = await self._conversation.read()
+        except PeerTimeoutError:
+            raise
+        except TimeoutError:
+            reason = f"no reply within {self._timeout_seconds:g} s; {SILENT}"
+            raise PeerTimeoutError(who=self._who, reason=reason) from None
+        if reply is None:
+            raise PeerGoneError(who=self._who, reason="it closed the stream without a reply")
+        return reply
+
+    def close(self) -> None:
+        """Accept no more orders."""
+        self._is_closed = True
+
+
+# Long enough for a last message on a slow network, short enough for a user at a prompt.
+LINGER_SECONDS = 2.0
+
+E = TypeVar("E", RemoteReceiver, RemoteSender)
+
+
+class ChannelDescription(NamedTuple):
+    """A channel's schema and parameters, as the exchange states them."""
+
+    schema: pa.Schema
+    parameters: Parameters
+
+
+@asynccontextmanager
+async def get(
+    address: str,
+    channel: str,
+    *,
+    wanted: Parameters | None = None,
+    schema: pa.Schema | None = None,
+    connect_timeout_seconds: float | None = 10.0,
+    agreement_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
+    record: RecorderFactory | None = None,
+    same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
+    consumer: str = "",
+    from_row: int | None = None,
+    to_row: int | None = None,
+    log_id: str = "",
+    group: Group | None = None,
+) -> AsyncIterator[RemoteReceiver]:
+    """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
+
+    A channel that keeps its rows does not break; any range of it can be read any number of times, and reading
+    acknowledges nothing.
+
+    Args:
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
+        channel: its name.
+        wanted: the most that this end wants; by default what the exchange has.
+        schema: the required schema of the chunks; by default any.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
+        agreement_timeout_seconds: how long to wait in all, for the connection too; a producer may bring the schema.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
+        record: opens the recorder of this end.
+        same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
+            Nothing is compressed in shared memory.
+        consumer: of a channel that keeps its rows: the consumer that reads; empty: the consumer ``default``.
+        from_row: the first row to read; None: the first one that the consumer has not acknowledged.
+        to_row: the row before which reading stops; None: read to the channel's end.
+        log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
+        group: of receivers that share something, such as those of a gate.
+
+    Raises:
+        InvalidParametersError: this end does not have that codec, or the channel's flow is not that of the group.
+        PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
+        PeerGoneError: the exchange has gone.
+        SameHostError: shared memory is required, and impossible.
+        HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
+        ReplayError: the channel keeps no rows, or not these, or none for this consumer.
+    """
+    _require_name(channel)
+    encoded = None if schema is None else schema.serialize().to_pybytes()
+    who = f"the exchange at {address} (channel {channel!r})"
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
+        with closing(Offer(same_host, writes=False, who=who)) as offer:
+            first = Get(
+                PROTOCOL_VERSION,
+                channel,
+                schema=encoded,
+                same_host=offer.frame,
+                from_row=from_row,
+                to_row=to_row,
+                consumer=consumer,
+                log_id=log_id,
+                compression=offered(compression, available_codecs()),
+                **stated(wanted),
+            )
+            session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
+            end = RemoteReceiver(session, call, schema=schema, offer=offer)
+            async with _running(end, who, timing) as receiver:
+                yield receiver
+
+
+@asynccontextmanager
+async def put(
+    address: str,
+    channel: str,
+    schema: pa.Schema,
+    *,
+    wanted: Parameters | None = None,
+    connect_timeout_seconds: float | None = 10.0,
+    agreement_timeout_seconds: float = HANDSHAKE_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
+    record: RecorderFactory | None = None,
+    same_host: SameHost = SameHost.AUTO,
+    compression: Compression = Compression.AUTO,
+    producer: str = "",
+    staging: Staging | None = None,
+    attempt: TaskAttempt | None = None,
+    total: JobTotal | None = None,
+) -> AsyncIterator[RemoteSender]:
+    """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
+
+    A named producer only disconnects then: it can reconnect and continue.
+
+    Args:
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
+        channel: its name.
+        schema: of the chunks that will be sent.
+        wanted: the most that this end wants; by default what the exchange has.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
+        agreement_timeout_seconds: how long to wait in all for the exchange's answer, for the connection too.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
+        record: opens the recorder of this end.
+        same_host: whether to share memory with an exchange on this host.
+        compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
+            Nothing is compressed in shared memory.
+        producer: of a channel that keeps its rows: this producer's unique name.  After a reconnect, ``first_row`` says
+            how many of its rows are kept, and it sends those that follow.  An older stream under this name is
+            broken off.
+        staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
+        attempt: at a task of a job: the exchange refuses a second one.
+        total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
+
+    Raises:
+        InvalidParametersError: this end does not have that codec.
+        PeerTimeoutError: no server answers at this address.
+        PeerGoneError: the exchange has gone, or the channel's consumer has.
+        RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
+        SameHostError: shared memory is required, and impossible.
+        TaskRetryError: another attempt at the same task has begun before.
+        HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
+    """
+    _require_name(channel)
+    encoded = schema.serialize().to_pybytes()
+    who = f"the exchange at {address} (channel {channel!r})"
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, PUT_STREAM, who, timing, silence_seconds) as call:
+        with closing(Offer(same_host, writes=True, who=who)) as offer:
+            able = offered(compression, available_codecs())
+            first = Put(
+                PROTOCOL_VERSION,
+                channel,
+                schema=encoded,
+                same_host=offer.frame,
+                producer=producer,
+                staging=staging,
+                attempt=attempt,
+                total=total,
+                compression=able,
+                **stated(wanted),
+            )
+            session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
+            end = RemoteSender(session, call, schema=schema, offer=offer)
+            async with _running(end, who, timing) as sender:
+                if producer:
+                    yield sender
+                    return
+                async with _aborting(sender):
+                    yield sender
+
+
+@asynccontextmanager
+async def _aborting(sender: RemoteSender) -> AsyncIterator[None]:
+    """Abort the stream if the producer leaves without having ended it."""
+    try:
+        yield
+    except BaseException as error:
+        sender.abort(f"{type(error).__name__}: {error}" if str(error) else type(error).__name__)
+        raise
+    # No effect on an ended stream.
+    sender.abort("its producer left without ending it")
+
+
+async def describe(
+    address: str,
+    channel: str,
+    *,
+    connect_timeout_seconds: float | None = 10.0,
+    agreement_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
+) -> ChannelDescription:
+    """Ask for a channel's schema and parameters.  The channel keeps its data.
+
+    Raises:
+        PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
+        PeerGoneError: the exchange has gone.
+        UnknownChannelError: there is no such channel.
+    """
+    _require_name(channel)
+    first = Get(PROTOCOL_VERSION, channel, probe=True)
+    who = f"the exchange at {address} (channel {channel!r})"
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
+        session: DownstreamSession[object] = DownstreamSession(first, peer=who)
+        async with _running(RemoteReceiver(session, call), who, timing) as receiver:
+            async for _ in receiver:
+                raise ProtocolError(f"{who} sent data though none were asked for")
+            return ChannelDescription(receiver.schema, receiver.parameters)
+
+
+@asynccontextmanager
+async def control(
+    address: str,
+    *,
+    connect_timeout_seconds: float | None = 10.0,
+    reply_timeout_seconds: float = 60.0,
+    silence_seconds: float = SILENCE_SECONDS,
+) -> AsyncIterator[AioControl]:
+    """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
+
+    Args:
+        address: as for ``get``.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
+        reply_timeout_seconds: how long to wait for each reply, and at most for the connection.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
+
+    Raises:
+        PeerTimeoutError: no server answers at this address.
+    """
+    who = f"the exchange at {address}"
+    timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
+    async with _calling(address, CONTROL, who, timing, silence_seconds) as call:
+        orders = AioControl(Conversation(call), who, reply_timeout_seconds)
+        try:
+            yield orders
+        finally:
+            orders.close()
+
+
+def _names(channels: Sequence[str]) -> tuple[str, ...]:
+    if isinstance(channels, str):
+        raise InvalidParametersError(name="channels", value=channels, rule="must be names, not one name")
+    return tuple(channels)
+
+
+def _require_name(channel: str) -> None:
+    if not channel:
+        raise InvalidParametersError(name="channel", value=channel, rule="must not be empty")
+
+
+class _Timing:
+    """The time-outs of one call: the whole wait, for the connection too, is no longer than the one for the answer."""
+
+    def __init__(self, connect_seconds: float | None, answer_seconds: float) -> None:
+        self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
+        self.answer_seconds = answer_seconds
+        self.answer_until = asyncio.get_running_loop().time() + answer_seconds
+
+
+def _calling(
+    address: str, method: str, who: str, timing: _Timing, silence_seconds: float
+) -> "AbstractAsyncContextManager[ClientCall | TcpStream]":
+    require_seconds(silence_seconds=silence_seconds)
+    if is_tcp(address):
+        return tcp.calling(address, method, who, timing.connect_seconds, silence_seconds)
+    from permitflow.carriers import grpc_calls  # tcp:// works without grpc
+
+    return grpc_calls.calling(address, method, who, timing.connect_seconds, silence_seconds)
+
+
+@asynccontextmanager
+async def _running(end: E, who: str, timing: _Timing) -> AsyncIterator[E]:
+    """Let an end run beside the block; its errors reach the block through the end's methods."""
+    task = asyncio.create_task(_run_quietly(end), name=f"{end.END} of {who}")
+    try:
+        try:
+            async with asyncio.timeout_at(timing.answer_until):
+                await end.agreed()
+        except PeerTimeoutError:
+            raise
+        except TimeoutError:
+            reason = f"no agreement within {timing.answer_seconds:g} s; has a producer announced the channel's schema?"
+            raise PeerTimeoutError(who=who, reason=reason) from None
+        yield end
+    except BaseException:
+        await _lingered(end, task)
+        raise
+    else:
+        await _lingered(end, task)
+        _raise_untold(end, task)
+    finally:
+        end.close()
+        task.cancel()
+        await asyncio.wait({task})
+
+
+async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | None:
+    try:
+        await end.run()
+    except PermitflowError as error:
+        return error
+    return None
+
+
+async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
+    """Wait until the last messages of an ended or broken stream have arrived."""
+    if end.is_finished or end.is_breaking_off:
+        await asyncio.wait({task}, timeout=LINGER_SECONDS)
+
+
+def _raise_untold(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
+    error = task.result() if task.done() and not task.cancelled() else None
+    # A peer lost after all was consumed and compared loses nothing.
+    if error is not None and not end.has_told_failure and not isinstance(error, PeerGoneError):
+        raise error

@@ -1,0 +1,56 @@
+"""Asks an exchange whether it takes streams, with the standard health protocol of gRPC; for blocking callers."""
+
+import grpc
+from google.protobuf.message import DecodeError
+from grpc_health.v1 import health_pb2
+
+from permitflow.carriers.addresses import is_tcp
+from permitflow.carriers.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
+from permitflow.errors import InvalidParametersError, PeerTimeoutError, PermitflowError, UndecodableDataError
+from permitflow.wire.wire_errors import SILENT, error_from_status
+
+READINESS = ("", SERVICE)
+"""The services that serve while the exchange takes streams: not while it loads its store or stops."""
+
+LIVENESS = "liveness"
+"""The service that serves for as long as the exchange answers at all."""
+
+
+def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0) -> bool:
+    """Ask the exchange at ``address``.
+
+    Args:
+        address: host and port.
+        service: one of ``READINESS``, or ``LIVENESS``.
+        timeout_seconds: the longest wait for an answer.
+
+    Raises:
+        PeerGoneError: no server answers.
+        PeerTimeoutError: no server answers in time.
+        InvalidParametersError: the address is malformed, or one of TCP, which answers no health questions.
+        TransportError: the peer that answers is no exchange, or has no such service.
+        UndecodableDataError: the answer is malformed.
+    """
+    if is_tcp(address):
+        rule = "must be host:port, because an exchange answers health questions over gRPC only"
+        raise InvalidParametersError(name="address", value=address, rule=rule)
+    who = f"the exchange at {address}"
+    question = health_pb2.HealthCheckRequest(service=service).SerializeToString()
+    with grpc.insecure_channel(address, options=CLIENT_OPTIONS) as channel:
+        check: grpc.UnaryUnaryMultiCallable[bytes, bytes] = channel.unary_unary(HEALTH_CHECK)
+        try:
+            answer = check(question, timeout=timeout_seconds)
+        except grpc.RpcError as error:
+            raise _typed(error, who, timeout_seconds) from None
+    try:
+        status = health_pb2.HealthCheckResponse.FromString(answer).status
+    except DecodeError as error:
+        raise UndecodableDataError(what="the answer to a health question", reason=str(error)) from error
+    return bool(status == health_pb2.HealthCheckResponse.SERVING)
+
+
+def _typed(error: grpc.RpcError, who: str, timeout_seconds: float) -> PermitflowError:
+    assert isinstance(error, grpc.Call)  # a call raises itself
+    if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED:
+        return PeerTimeoutError(who=who, reason=f"no answer within {timeout_seconds:g} s; {SILENT}")
+    return error_from_status(error.code().name, error.details(), error.trailing_metadata() or (), who=who)

@@ -1,0 +1,70 @@
+"""Watches the traffic of an exchange's channels at intervals, without an event loop."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from permitflow.client.blocking import BlockingControl
+from permitflow.stream.traffic import Rates, Statistics, rates_between
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The traffic at one moment."""
+
+    at_seconds: float
+    """The time by the exchange's clock."""
+    flows: list[Rates]
+    """The traffic of every channel since the previous look."""
+
+    def as_json(self) -> dict[str, object]:
+        """The look as an object for one line of a file."""
+        return {"at_seconds": self.at_seconds, "channels": [flow.as_json() for flow in self.flows]}
+
+
+class TrafficWatch:
+    """Watches channels of one exchange over one stream, dialled when needed.  For one thread."""
+
+    def __init__(self, address: str, channels: Sequence[str] = (), *, timeout_seconds: float = 10.0) -> None:
+        """Nothing is dialled yet.
+
+        Args:
+            address: of the exchange, as for ``control``.
+            channels: names; none: all channels.
+            timeout_seconds: the longest wait for an answer.
+        """
+        self._address = address
+        self._channels = tuple(channels)
+        self._timeout_seconds = timeout_seconds
+        self._control: BlockingControl | None = None
+        self._before: Statistics | None = None
+
+    def look(self) -> Look:
+        """Ask now.  After an error, the next look dials again.
+
+        Raises:
+            InvalidParametersError: the address is malformed.
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: no server answers at this address in time.
+        """
+        if self._control is None:
+            self._control = BlockingControl(self._address, self._timeout_seconds)
+        try:
+            now = self._control.statistics(self._channels)
+        except BaseException:
+            self.close()
+            raise
+        before, self._before = self._before, now
+        return Look(now.at_seconds, rates_between(before, now))
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the stream, if there is one."""
+        control, self._control = self._control, None
+        if control is not None:
+            control.close()

@@ -1,0 +1,133 @@
+"""The books of attempts whose rows are delivered as they come: a second attempt at a task is never taken for the first.
+
+A scheduler such as Spark's runs a task again whose rows may have been read already, and numbers its attempts from 0
+again where a whole stage runs again.  So an attempt is known by its job, its task's partition, and a number that the
+scheduler gives to one attempt only.  The first attempt at a task is its only one.  At its end the job says how many
+rows count; if others were taken, some of them stand twice, or are missing.
+
+Memory is bounded: beyond ``MOST_TASKS`` tasks, whole jobs are forgotten, first the one that began first and has no
+open stream.  A forgotten job cannot end well any more.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.names import require_name
+from permitflow.stream.frames import JobTotal, TaskAttempt
+
+MOST_TASKS = 131_072
+"""Tasks that an exchange remembers; each takes some two hundred bytes."""
+
+
+@dataclass(slots=True, eq=False)
+class Sending:
+    """The only attempt at a task."""
+
+    channel: str
+    rows_now: Callable[[], int] | None
+    """While its stream is open: the rows that it has sent."""
+    job: "_Job"
+    _rows: int = 0
+
+    @property
+    def rows(self) -> int:
+        """The rows that it has sent."""
+        return self._rows if self.rows_now is None else self.rows_now()
+
+    def end(self) -> None:
+        """Note that no more rows will come; no effect the second time."""
+        if self.rows_now is None:
+            return
+        self._rows, self.rows_now = self.rows_now(), None
+        del self.job.open[self]
+        self.job.rows[self.channel] = self.job.rows.get(self.channel, 0) + self._rows
+
+
+@dataclass(slots=True, eq=False)
+class _Job:
+    tasks: dict[int, Sending] = field(default_factory=dict)
+    """By partition."""
+    open: dict[Sending, None] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
+    """Of attempts that are over, by channel."""
+    done: set[str] = field(default_factory=set)
+    """Channels for which it has said its total."""
+
+
+class AttemptBooks:
+    """The attempts at the tasks of all jobs that put into an exchange.  Not thread-safe; does no I/O."""
+
+    def __init__(self, most_tasks: int = MOST_TASKS) -> None:
+        """Nothing has begun."""
+        self._most_tasks = most_tasks
+        self._jobs: dict[str, _Job] = {}
+        """In the order in which they began."""
+        self._tasks = 0
+
+    def __len__(self) -> int:
+        return self._tasks
+
+    def begin(self, attempt: TaskAttempt, channel: str, rows_now: Callable[[], int]) -> Sending:
+        """Begin the first attempt at a task.
+
+        Args:
+            attempt: whose job, partition and number.
+            channel: where its rows go.
+            rows_now: tells how many rows have come, until ``Sending.end``.
+
+        Raises:
+            InvalidParametersError: the job has no name or too long a one, or the partition is below 0.
+            TaskRetryError: another attempt at this task has begun before, or the job is over.
+            TooManyTasksError: the job has more tasks than can be remembered.
+        """
+        _require_job(attempt.job)
+        if attempt.partition < 0:
+            raise InvalidParametersError(name="partition", value=attempt.partition, rule="must be at least 0")
+        job = self._jobs.get(attempt.job)
+        if job is not None and (attempt.partition in job.tasks or channel in job.done):
+            raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
+        self._make_room(attempt.job)
+        job = self._jobs.setdefault(attempt.job, _Job())
+        sending = job.tasks[attempt.partition] = Sending(channel, rows_now, job)
+        job.open[sending] = None
+        self._tasks += 1
+        return sending
+
+    def spoils(self, attempt: TaskAttempt) -> bool:
+        """Has another attempt at this task sent rows whose job is not over, so that nobody knows whether they count?"""
+        job = self._jobs.get(attempt.job)
+        first = None if job is None else job.tasks.get(attempt.partition)
+        return job is not None and first is not None and first.channel not in job.done and first.rows > 0
+
+    def require_total(self, total: JobTotal, channel: str) -> None:
+        """Compare what a job says that counts with what has come; the job is over then.
+
+        Raises:
+            InvalidParametersError: the job has no name or too long a one.
+            JobTotalError: other rows have come, or some still may.
+        """
+        _require_job(total.job)
+        job = self._jobs.get(total.job)
+        sending = [] if job is None else [each for each in job.open if each.channel == channel]
+        taken = 0 if job is None else job.rows.get(channel, 0) + sum(each.rows for each in sending)
+        if sending or taken != total.rows:
+            raise JobTotalError(job=total.job, channel=channel, rows=total.rows, taken=taken, sending=len(sending))
+        if job is None:
+            self._make_room(total.job)
+            job = self._jobs[total.job] = _Job()
+            self._tasks += 1  # a job without tasks takes memory, too
+        job.done.add(channel)
+
+    def _make_room(self, asking: str) -> None:
+        while self._tasks >= self._most_tasks:
+            idle = next((name for name, job in self._jobs.items() if name != asking and not job.open), None)
+            if idle is None:
+                raise TooManyTasksError(job=asking, limit=self._most_tasks)
+            self._tasks -= max(1, len(self._jobs.pop(idle).tasks))
+
+
+def _require_job(job: str) -> None:
+    if not job:
+        raise InvalidParametersError(name="job", value=job, rule="must not be empty")
+    require_name("job", job)

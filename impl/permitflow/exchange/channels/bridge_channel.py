@@ -1,0 +1,407 @@
+"""A channel of an exchange whose rows are read once: its producers, its consumer, and the effects of their leaving.
+
+Inside is a local channel.  Each producer and each consumer has its own stream with its own permits; a bridge chains
+them to the channel's permits.
+"""
+
+import asyncio
+from operator import ge
+
+import pyarrow as pa
+
+from permitflow.carriers.same_host import SameHost
+from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client.remote_sender import RemoteSender
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelBusyError,
+    ChannelCancelledError,
+    ChannelClosedError,
+    ChannelError,
+    ChannelSpentError,
+    PeerGoneError,
+    RetentionError,
+)
+from permitflow.exchange.books.attempts import AttemptBooks
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.exchange.channels.bridge import Bridge
+from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
+from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
+from permitflow.stream.session import State
+from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
+
+
+class BridgeChannel:
+    """A named channel between any number of producers and one consumer at a time."""
+
+    def __init__(
+        self,
+        name: str,
+        parameters: Parameters,
+        schema: pa.Schema | None,
+        record: RecorderFactory | None,
+        attempts: AttemptBooks,
+    ) -> None:
+        """Use ``Exchange.add_channel``."""
+        self.name = name
+        self.attempts = attempts
+        self.parameters = parameters
+        self._sender: LocalSender[pa.RecordBatch]
+        self._receiver: LocalReceiver[pa.RecordBatch]
+        self._sender, self._receiver = open_channel(parameters, name=name, record=record)
+        self._schema = schema
+        self._schema_known = asyncio.Event()
+        if schema is not None:
+            self._schema_known.set()
+        self._state = BridgeState.OPEN
+        self._reason = ""
+        self._consumer: _Consumer | None = None
+        self._lost_consumer = ""
+        self.is_cancelled = False
+        """Has the consumer said that it needs no more?"""
+        self.producers: set[_Producer] = set()
+        """Connected producers that have not received the outcome of their end."""
+        self.streams = Streams(name)
+
+    @property
+    def sender(self) -> LocalSender[pa.RecordBatch]:
+        """The end for producers inside this process; it needs a declared schema."""
+        return self._sender
+
+    @property
+    def receiver(self) -> LocalReceiver[pa.RecordBatch]:
+        """The end for a consumer inside this process, instead of a remote one."""
+        return self._receiver
+
+    @property
+    def state(self) -> BridgeState:
+        """The state of the channel."""
+        if self._state is BridgeState.OPEN and self._schema is None:
+            return BridgeState.WAITING
+        return self._state
+
+    @property
+    def is_producible(self) -> bool:
+        """May producers put?"""
+        return self._state is BridgeState.OPEN
+
+    async def known_schema(self) -> pa.Schema:
+        """Wait for the schema of the chunks, and return it.
+
+        Raises:
+            ChannelAbortedError: the channel broke or was removed before a schema was known.
+        """
+        await self._schema_known.wait()
+        if self._schema is None:
+            raise self.refusal()
+        return self._schema
+
+    # Producers.
+
+    def require_producible(self, schema: pa.Schema) -> None:
+        """Refuse a producer that is too late, or has another schema.
+
+        Raises:
+            ChannelError: the channel is broken, or its consumer needs no more; the type tells why.
+            ChannelSpentError: the channel was used before.
+            SchemaMismatchError: the producer has another schema.
+        """
+        if self._state in (BridgeState.ENDED, BridgeState.SPENT) and not self.is_cancelled:
+            raise ChannelSpentError(channel=self.name, reason=self._reason)
+        if self._state is not BridgeState.OPEN:
+            raise self.refusal()
+        if self._schema is not None:
+            require_equal_schemas(ours=self._schema, theirs=schema, owners=OF_PRODUCER)
+
+    def refusal(self) -> ChannelError:
+        """The error for a producer of a channel that is over."""
+        if self._lost_consumer:
+            who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
+            return PeerGoneError(who=who, reason=self._reason)
+        if self.is_cancelled:
+            return ChannelCancelledError(channel=self.name, reason=self._reason)
+        if self._state is BridgeState.BROKEN:
+            return ChannelAbortedError(channel=self.name, reason=self._reason)
+        return ChannelClosedError(end=f"sender of channel {self.name!r}")
+
+    def announce(self, schema: pa.Schema) -> None:
+        """Note the schema of the first accepted producer."""
+        if self._schema is None:
+            self._schema = schema
+            self._schema_known.set()
+
+    def end(self, by: str) -> None:
+        """End the channel: no producer may put, and the consumer reads the remaining messages, then the end.
+
+        Args:
+            by: who ends it, in words.
+        """
+        if self._state is BridgeState.OPEN:
+            self._state, self._reason = BridgeState.ENDED, f"it was ended by {by}"
+            self._sender.end_nowait()
+
+    async def outcome(self, until: EndOutcome | None) -> EndOutcome:
+        """Return the fate of the messages in the channel; wait until the present consumer, if any, has consumed them.
+
+        The call does not wait for a later consumer, nor after a consumer leaves that has taken no message.
+
+        Args:
+            until: ``ACCEPTED`` does not wait at all.
+
+        Raises:
+            ChannelError: the channel is broken.
+        """
+        consumer = None if until is EndOutcome.ACCEPTED else self._consumer
+        has_consumed_all = consumer is not None and await consumer.has_consumed_all()
+        if self._state is BridgeState.BROKEN:
+            raise self.refusal()
+        if self.is_cancelled or (consumer is not None and consumer.has_cancelled):
+            return EndOutcome.CANCELLED
+        is_consumed = has_consumed_all or self._state is BridgeState.SPENT
+        return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
+
+    def abort(self, reason: str) -> None:
+        """Break the channel: its data are incomplete, and the consumer gets an error instead of an end."""
+        self._sender.abort(reason)
+        self._break(reason)
+
+    # The consumer.
+
+    def claim(self, consumer: "_Consumer") -> None:
+        """Make this consumer the channel's consumer.
+
+        Raises:
+            ChannelBusyError: the channel has a consumer.
+            ChannelSpentError: the channel had a consumer, and its data are gone.
+        """
+        if self._state is BridgeState.SPENT or self._lost_consumer:
+            raise ChannelSpentError(channel=self.name, reason=self._reason)
+        if self._consumer is not None:
+            raise ChannelBusyError(channel=self.name, consumer=self._consumer.peer)
+        self._consumer = consumer
+
+    def release(self) -> None:
+        """Let another consumer come: this one has taken no message."""
+        self._consumer = None
+
+    def spend(self) -> None:
+        """Note that the consumer has read the whole channel."""
+        self._reason = f"it was read to its end by {self._consumer.peer if self._consumer else 'nobody'}"
+        self._state = BridgeState.SPENT
+        self._consumer = None
+
+    def cancel(self, reason: str) -> None:
+        """Spend the channel: its consumer needs no more, and its producers hear of it."""
+        if self._state in (BridgeState.SPENT, BridgeState.BROKEN):
+            return
+        self.is_cancelled, self._consumer = True, None
+        self._state, self._reason = BridgeState.SPENT, reason
+        self._receiver.cancel_nowait(reason)
+        for producer in tuple(self.producers):
+            producer.cancel(reason)
+
+    def lose_consumer(self, reason: str) -> None:
+        """Break the channel: its consumer left halfway, the messages it took are lost, and the rest is incomplete."""
+        self._lost_consumer, self._consumer = self._consumer.peer if self._consumer else "", None
+        self._break(f"it left halfway: {reason}")
+        self._receiver.close()
+
+    def _break(self, reason: str) -> None:
+        if self._state not in (BridgeState.SPENT, BridgeState.BROKEN):
+            self._state = BridgeState.BROKEN
+            self._reason = reason
+            self._schema_known.set()
+            for producer in tuple(self.producers):
+                producer.break_off()
+
+    # Streams.
+
+    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "_Producer":
+        """The stream of a producer that has dialled from ``peer``."""
+        return _Producer(self, end, peer, same_host)
+
+    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "_Consumer":
+        """The stream of a consumer that has dialled from ``peer``."""
+        return _Consumer(self, end, peer, same_host)
+
+    def remove(self) -> None:
+        """Break the channel, because the exchange forgets it."""
+        self.abort("it was removed from the exchange")
+
+    def statistics(self) -> BridgeStatistics:
+        """A snapshot of the channel's counts."""
+        return BridgeStatistics(
+            name=self.name,
+            state=self.state,
+            reason=self._reason,
+            numbers=self._sender.statistics(),
+            producers=self.streams.count(Direction.PUT),
+            streams=self.streams.statistics(),
+        )
+
+
+class _Producer(ProducerStream[BridgeChannel]):
+    """A producer whose stream is bridged to the channel.  If it leaves without End, the channel breaks."""
+
+    _has_finished = False
+
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Accept the producer, and pass its messages on to the channel."""
+        channel = self._channel
+        await self._accept(put, schema)
+        try:
+            aborted = await Bridge(self._end, channel.sender).run()
+            if aborted is not None and self._end.ended_with is None:
+                raise aborted
+        except ChannelError as error:
+            if isinstance(error, ChannelCancelledError):  # the channel's receiver may be in this process
+                channel.cancel(error.reason)
+            if channel.is_producible:
+                raise
+            if not channel.is_cancelled and not isinstance(self._end.ended_with, Abort):
+                raise channel.refusal() from error
+        match self._end.ended_with:
+            case Abort() as abort:
+                await self.give_up(abort)
+            case End() as end:
+                if end.closes_channel:
+                    channel.end(f"the producer at {self.peer}")
+                self._has_finished = True
+                self._end_attempt()
+                outcome = await channel.outcome(end.until)
+                channel.producers.discard(self)
+                self._end.answer_end(outcome)
+
+    def cancel(self, reason: str) -> None:
+        """Tell the producer that nothing more is needed."""
+        self._has_finished = True
+        self._end.cancel_nowait(reason)
+
+    def break_off(self) -> None:
+        """Send the producer, even an idle one, the error that the channel is broken."""
+        if not isinstance(self._end.ended_with, Abort):
+            self._end.break_off(self._channel.refusal())
+
+    async def give_up(self, abort: Abort) -> None:
+        """Break the channel."""
+        if self.name:
+            await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
+
+    async def _break(self, reason: str) -> None:
+        self._channel.abort(reason)
+
+    async def _accept(self, put: Put, schema: pa.Schema) -> None:
+        channel = self._channel
+        if put.producer or put.staging is not None:
+            rule = "knows no producers by name, and publishes nothing"
+            raise RetentionError(channel=channel.name, retention=Retention.ONCE.value, rule=rule)
+        channel.require_producible(schema)
+        await self._end.meet(self._same_host)
+        # Meanwhile, another producer may have declared a schema or ended the channel.
+        channel.require_producible(schema)
+        await self._begin(put)
+        self._agree(schema)
+        channel.announce(schema)
+        channel.producers.add(self)
+
+    def fail(self, reason: str) -> None:
+        """Break the channel if the stream failed before its end."""
+        if self.name and not self._has_finished:
+            self._channel.abort(f"the producer at {self.peer} is gone: {reason}")
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._channel.producers.discard(self)
+        super().leave()
+
+
+class _Consumer(ConsumerStream[BridgeChannel]):
+    """A consumer with a bridge from the channel.  If it leaves between first message and end, the channel breaks."""
+
+    def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str, same_host: SameHost) -> None:
+        """``peer`` is the consumer's address."""
+        super().__init__(channel, end, peer, same_host)
+        self._holds_channel = False
+        self._bridge: Bridge | None = None
+        self._left = asyncio.Event()
+
+    async def serve(self, get: Get, schema: pa.Schema | None) -> None:
+        """Accept the consumer, and pass the channel's messages on to it."""
+        channel = self._channel
+        if get.probe:
+            self._agree(await self._meet(schema), is_probe=True)
+            await self._end.end(closes_channel=False)
+            return
+        self._require_no_replay(get)
+        channel.claim(self)
+        self._holds_channel = True
+        self._agree(await self._meet(schema))
+        self._bridge = Bridge(channel.receiver, self._end)
+        aborted = await self._bridge.run()
+        if aborted is not None:
+            self._end.abort(aborted.reason)
+            channel.release()
+        else:
+            await self._end.end(closes_channel=False)
+            channel.spend()
+        self._holds_channel = False
+
+    def _require_no_replay(self, get: Get) -> None:
+        rule = ""
+        if (get.from_row, get.to_row) != (None, None) or get.log_id:
+            rule = "is read from where it stands: it has no ranges of rows"
+        elif get.consumer not in ("", DEFAULT_CONSUMER):
+            rule = f"has one consumer at a time, without a name such as {get.consumer!r}"
+        if rule:
+            raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
+
+    async def has_consumed_all(self) -> bool:
+        """Wait until all messages now in the channel are consumed; False: the consumer left, or its flow cannot tell.
+
+        The call waits for messages that leave meanwhile, too: the consumer's feedback does not tell them apart.
+        """
+        end, last = self._end, self._channel.receiver.unconsumed
+        if self._bridge is not None:
+            last += self._bridge.passed_on
+        sent: tuple[int, ...] | None = None
+        while True:
+            if sent is None and self._bridge is not None and self._bridge.passed_on >= last:
+                sent = end.sent_mark
+                if sent is None:  # this flow never reports consumption
+                    return False
+            if sent is not None and all(map(ge, end.heard_mark, sent)):
+                return True
+            if end.state in (State.CLOSED, State.FAILED):
+                # The channel's state is settled only after ``fail``; ``leave`` follows.
+                await self._left.wait()
+                return False
+            await end.changed()
+
+    @property
+    def has_cancelled(self) -> bool:
+        """Has the consumer said that it needs no more?"""
+        return self._end.cancel is not None
+
+    def cancel(self, reason: str) -> None:
+        """Spend the channel."""
+        if self._holds_channel:
+            self._holds_channel = False
+            self._channel.cancel(reason)
+
+    def fail(self, reason: str) -> None:
+        """Release the channel if the consumer has taken no message; else break it."""
+        if not self._holds_channel:
+            return
+        if self._bridge is not None and self._bridge.taken:
+            self._channel.lose_consumer(reason)
+        else:
+            self._channel.release()
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._left.set()
+        super().leave()

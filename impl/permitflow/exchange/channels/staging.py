@@ -1,0 +1,346 @@
+"""The staging areas of an exchange: rows that no consumer sees before their whole batch is published.
+
+Published rows join their channels at once.  Rows beyond a channel's limit take room in its staging area until rows are
+acknowledged, so that a slow consumer stops direct producers first, then the writers of the next batch.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from time import monotonic
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from permitflow.carriers.same_host import SameHost
+from permitflow.channels.waiting import Stopwatch
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.errors import InvalidParametersError, StoreError
+from permitflow.exchange.books.staging import (
+    DEFAULT_TIMEOUT_SECONDS,
+    Part,
+    PartState,
+    Publication,
+    StagingArea,
+    StagingBooks,
+    require_key,
+)
+from permitflow.exchange.channels.replay_channel import KeepingProducer, ReplayChannel, settled
+from permitflow.exchange.statistics import StagingStatistics
+from permitflow.exchange.stores.store import PublishedPart, Store
+from permitflow.exchange.turns import Turn, Turns
+from permitflow.stream.control import StagedPart
+from permitflow.stream.frames import Abort, EndOutcome, Put, Staging
+
+_log = logging.getLogger(__name__)
+
+# Most parts to discard in one round of the loop.
+_DISCARDED_AT_ONCE = 256
+
+# Seconds between looks for expired attempts, and for chunks that wait for too long, while any rows are staged.
+_TIDY_SECONDS = 1.0
+
+
+class _Place(NamedTuple):
+    """The staging area of one channel."""
+
+    channel: ReplayChannel
+    area: StagingArea
+    waiting: Stopwatch
+    """Measures the time in which producers waited for room."""
+
+
+class StagingAreas:
+    """The staged rows of an exchange.  For one event loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        *,
+        clock: Callable[[], float] = monotonic,
+        turns: Turns | None = None,
+    ) -> None:
+        """Begin without channels.
+
+        Args:
+            store: keeps the staged rows; ``add_channel`` continues with those it has.
+            timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
+            clock: returns seconds that do not go backwards.
+            turns: the exchange's.
+        """
+        self.books = StagingBooks(timeout_seconds)
+        self.books.restore(store.published_batches())
+        self._store = store
+        self._clock = clock
+        self._turns = turns or Turns()
+        self._places: dict[str, _Place] = {}
+        self._left_over: list[Part] = []
+        """Late attempts that an exchange before this one left in the store."""
+        self._ordering = asyncio.Lock()
+        """Held by one request at a time; meanwhile no ended attempt expires."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._tidying: asyncio.TimerHandle | None = None
+
+    def add_channel(self, channel: ReplayChannel, limit_rows: int) -> None:
+        """Add a channel with room for ``limit_rows`` staged rows, and continue with its stored ones.
+
+        Raises:
+            InvalidParametersError: the room is below one row.
+        """
+        area = self.books.add_channel(channel.name, limit_rows, channel.books)
+        self._places[channel.name] = _Place(channel, area, Stopwatch(monotonic))
+        for staging, chunk_rows in channel.found.staged.items():
+            part = self.books.restore_part(channel.name, staging, chunk_rows, self._clock())
+            if part.state is PartState.LATE:
+                self._left_over.append(part)
+        self._go_on()
+
+    def remove_channel(self, name: str) -> None:
+        """Forget a channel and its staged rows, which the store has forgotten already."""
+        self.books.remove_channel(name, self._clock())
+        del self._places[name]
+
+    # Attempts.
+
+    def open(self, channel: str, staging: Staging) -> Part:
+        """Begin an attempt; see ``StagingBooks.open``."""
+        part = self.books.open(channel, staging, self._clock())
+        self._go_on()
+        return part
+
+    async def stage(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
+        """Wait until there is room for the first chunk; then keep as many as fit, and return how many.
+
+        The chunks of a late attempt are dropped.
+
+        Args:
+            part: the attempt.
+            chunks: none empty, none above the channel's limit.
+
+        Raises:
+            StagingFullError: the whole batch can never fit, or others have held the room for too long.
+            StagedPartError: the attempt was forgotten meanwhile.
+            StoreError: they could not be written.
+        """
+        if (place := self._places.get(part.channel)) is None:  # of a channel that was removed, late parts have room
+            return self._take(part, chunks)
+        channel = place.channel
+        count = await channel.room(lambda: self._take(part, chunks), place.waiting, channel.require_appendable)
+        if part.is_kept:
+            await self._keep(part, chunks[:count])
+        return count
+
+    def _take(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
+        now = self._clock()
+        fitting = (self.books.stage(part, chunk.num_rows, now) for chunk in chunks)
+        return next((count for count, fits in enumerate(fitting) if not fits), len(chunks))
+
+    @settled
+    async def _keep(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> None:
+        place = self._places.get(part.channel)
+        if place is None:  # channel and part were removed meanwhile; the producer's next chunk fails
+            return
+        await place.channel.store.stage(part.staging, chunks)
+        if not part.is_kept:
+            await place.channel.store.forget([part.staging])
+
+    def end(self, part: Part) -> None:
+        """Note that all rows of an attempt are here; see ``StagingBooks.end``."""
+        self.books.end(part, self._clock())
+
+    def break_off(self, part: Part) -> None:
+        """Note that the stream of an attempt is over; forget the attempt unless it has ended."""
+        if self.books.break_off(part, self._clock()):
+            self._forget([part])
+
+    # Batches.
+
+    async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
+        """Publish attempts to their channels, all or none; return whether the batch was published before.
+
+        After an error, nothing was published.
+
+        Raises:
+            InvalidParametersError: the query has no name, or the batch is below 0.
+            StagedPartError: one of the attempts is incomplete.
+            ChannelError: one of the channels is over.
+            StoreError: the write failed.
+        """
+        async with self._ordering:
+            plan = await self._turns.done(self.books.planning(query, batch, parts))
+            if not plan.was_published:
+                for part in plan.published:  # planning takes time: a channel may be removed with its parts
+                    if part.state is not PartState.ENDED:
+                        raise part.error(part.reason)
+                channels = {part.channel: self._places[part.channel].channel for part in plan.published}
+                await self._publish(query, batch, plan, channels)
+            return plan.was_published
+
+    @settled
+    async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
+        turn, writing = Turn(self._turns), list[ReplayChannel]()
+        try:
+            for channel in channels.values():
+                await channel.writing.acquire()
+                writing.append(channel)
+                await turn.pause()
+            for channel in writing:
+                await turn.pause()
+                if channel.name in self._places:  # a channel removed meanwhile gets nothing
+                    channel.require_appendable()
+            numbered = await self._turns.done(_numbered(plan.published, channels))
+            await self._store.publish(query, batch, numbered, plan.forgotten)
+            # The batch is published now, even if a channel was removed meanwhile.
+            publication = self.books.carry_out(query, batch, plan, self._clock())
+            await turn.rest()
+            for part in publication.published:
+                channels[part.channel].note_appended(part.chunks)
+                await turn.pause()
+        finally:
+            for channel in writing:
+                channel.writing.release()
+        self._note_change(publication.late)
+
+    async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
+        """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``."""
+        rows, turn = 0, Turn(self._turns)
+        async with self._ordering:
+            for start in range(0, len(parts), _DISCARDED_AT_ONCE):
+                dropped = self.books.discard(query, batch, parts[start : start + _DISCARDED_AT_ONCE], self._clock())
+                self._forget(dropped)
+                rows += sum(part.rows for part in dropped)
+                await turn.rest()
+        return rows
+
+    def statistics(self, channel: str) -> StagingStatistics:
+        """A snapshot of a channel's staging area."""
+        place = self._places[channel]
+        area = place.area
+        return StagingStatistics(
+            limit_rows=area.limit_rows,
+            staged_rows=area.staged_rows,
+            published_rows=area.log.excess_rows,
+            attempts=len(area.parts),
+            open_attempts=sum(part.state is PartState.OPEN for part in area.parts),
+            waiting_attempts=len(area.line),
+            waiting_seconds=place.waiting.seconds,
+        )
+
+    def stop(self) -> None:
+        """Stop all background work; a later exchange may continue with the store."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tidying is not None:
+            self._tidying.cancel()
+
+    # Background work.
+
+    def _go_on(self) -> None:
+        """Start the background work: forget late parts, and look for expired ones while rows are staged."""
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            return  # channels may be added before the loop runs; ``open`` calls this again
+        while self._left_over:
+            self._begin(self._forget_kept(self._left_over.pop()))
+        if self._tidying is None and self.books.has_staged:
+            self._tidying = loop.call_later(_TIDY_SECONDS, self._tidy)
+
+    def _begin(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    def _tidy(self) -> None:
+        self._tidying = None
+        if not self._ordering.locked():
+            self._forget(self.books.expire(self._clock()))
+        for place in self._places.values():
+            if place.area.line:
+                place.channel.note_change()  # those that wait look at the clock
+        self._go_on()
+
+    def _forget(self, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._begin(self._forget_kept(part))
+        self._note_change(parts)
+
+    async def _forget_kept(self, part: Part) -> None:
+        if part.channel not in self._places:
+            return
+        try:
+            await self._places[part.channel].channel.store.forget([part.staging])
+        except StoreError as error:
+            _log.warning("rows of an attempt that nobody will publish stay on disk: %s", error)
+
+    def _note_change(self, parts: Sequence[Part]) -> None:
+        for channel in {part.channel for part in parts} & self._places.keys():
+            self._places[channel].channel.note_change()
+
+
+def _numbered(
+    parts: Sequence[Part], channels: Mapping[str, ReplayChannel]
+) -> Generator[None, None, list[PublishedPart]]:
+    """Number each part's rows behind those before it in its channel."""
+    next_rows = {name: channel.books.next_row for name, channel in channels.items()}
+    numbered = []
+    for part in parts:
+        numbered.append(PublishedPart(part.channel, part.staging, next_rows[part.channel]))
+        next_rows[part.channel] += part.rows
+        yield
+    return numbered
+
+
+class StagedProducer(KeepingProducer):
+    """A producer of staged rows.  If it gives up or leaves without End, its rows are dropped; its channel goes on."""
+
+    def __init__(
+        self, channel: ReplayChannel, areas: StagingAreas, end: RemoteReceiver, peer: str, same_host: SameHost
+    ) -> None:
+        """``peer`` is the producer's address."""
+        super().__init__(channel, end, peer, same_host)
+        self._areas = areas
+        self._part: Part | None = None
+
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Accept the producer, and stage its rows."""
+        channel, areas, staging = self._channel, self._areas, put.staging
+        assert staging is not None, "the exchange has looked at it"
+        require_key(staging)
+        if put.producer:
+            rule = "must be empty for staged rows: an attempt has a name of its own"
+            raise InvalidParametersError(name="producer", value=put.producer, rule=rule)
+        if put.attempt is not None or put.total is not None:
+            rule = "is for rows that are delivered as they come: staged rows have an attempt of their own"
+            raise InvalidParametersError(name="attempt", value=put.attempt or put.total, rule=rule)
+        # A late attempt's rows are dropped: a repeated job need not know that its channels have ended since.
+        if not areas.books.was_published(staging.query, staging.batch):
+            await channel.declare(schema)
+        await self._end.meet(self._same_host)
+        part = self._part = areas.open(channel.name, staging)
+        if not areas.books.was_published(staging.query, staging.batch):
+            # Another producer may have ended the channel meanwhile.
+            channel.require_appendable(schema)
+        self._agree(schema)
+        if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
+            # ``closes_channel`` has no effect here: only a control request closes a channel with staged rows.
+            areas.end(part)
+            self._end.answer_end(EndOutcome.ACCEPTED)
+
+    async def give_up(self, abort: Abort) -> None:
+        """Forget the attempt."""
+        self._break_off()
+
+    def fail(self, reason: str) -> None:
+        """Forget the attempt."""
+        self._break_off()
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._break_off()
+        super().leave()
+
+    def _break_off(self) -> None:
+        if self._part is not None:
+            self._areas.break_off(self._part)

@@ -1,0 +1,195 @@
+"""The streams of a channel, one for each peer that has dialled, and their statistics."""
+
+from abc import ABC, abstractmethod
+from collections import Counter, deque
+from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
+
+import pyarrow as pa
+
+from permitflow.carriers.same_host import SameHost
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client.remote_sender import RemoteSender
+from permitflow.errors import JobTotalError, TaskRetryError
+from permitflow.exchange.books.attempts import AttemptBooks, Sending
+from permitflow.exchange.statistics import Direction, StreamStatistics
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import Abort, Get, Put
+from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
+
+# Finished streams to keep: a channel may have thousands of short-lived producers.
+_KEPT_STREAMS = 64
+
+
+class Streams:
+    """The streams of one channel: the open ones, and the latest finished ones."""
+
+    def __init__(self, channel: str) -> None:
+        self._channel = channel
+        self._open: dict[str, AnyStream] = {}
+        self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
+        self._counts = Counter[Direction]()
+
+    def new_name(self, direction: Direction) -> str:
+        """A name for the next stream: unique in the exchange."""
+        self._counts[direction] += 1
+        return f"{self._channel}#{direction.value}{self._counts[direction]}"
+
+    def open(self, stream: "AnyStream") -> None:
+        """Add an open stream to the statistics."""
+        self._open[stream.name] = stream
+
+    def close(self, stream: "AnyStream") -> None:
+        """Note that a stream is over."""
+        if self._open.pop(stream.name, None) is not None:
+            self._past.append(stream.statistics())
+
+    def count(self, direction: Direction) -> int:
+        """The number of open streams."""
+        return sum(stream.direction is direction for stream in self._open.values())
+
+    def statistics(self) -> tuple[StreamStatistics, ...]:
+        """A snapshot of each stream."""
+        return (*self._past, *(stream.statistics() for stream in self._open.values()))
+
+
+class _Channel(Protocol):
+    name: str
+    parameters: Parameters
+    streams: Streams
+    attempts: AttemptBooks
+
+    async def known_schema(self) -> pa.Schema: ...
+
+
+C = TypeVar("C", bound=_Channel)
+E = TypeVar("E", RemoteReceiver, RemoteSender)
+
+
+class _Stream(ABC, Generic[C, E]):
+    """A peer that has dialled, and the channel that it has named."""
+
+    direction: ClassVar[Direction]
+
+    def __init__(self, channel: C, end: E, peer: str, same_host: SameHost) -> None:
+        """``end`` is the exchange's end of the stream, ``peer`` the address of the other end."""
+        self.peer = peer
+        self.name = ""
+        """The stream's name; empty until both ends have agreed."""
+        self._channel = channel
+        self._end: E = end
+        self._same_host = same_host
+
+    def _agree(self, schema: pa.Schema, first_row: int | None = None, *, is_probe: bool = False) -> None:
+        streams = self._channel.streams
+        name = streams.new_name(self.direction)
+        self._end.accept(self._channel.parameters, schema=schema, stream=name, first_row=first_row)
+        self.name = name
+        if not is_probe:
+            streams.open(self)
+
+    def fail(self, reason: str) -> None:
+        """React to a failure of the stream; called before ``leave``.  By default, do nothing."""
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._channel.streams.close(self)
+
+    def statistics(self) -> StreamStatistics:
+        """A snapshot of the stream's counts."""
+        return StreamStatistics(
+            stream=self.name,
+            peer=self.peer,
+            direction=self.direction,
+            state=self._end.state.value,
+            numbers=self._end.statistics(),
+        )
+
+
+AnyStream: TypeAlias = _Stream[Any, Any]
+
+
+class ProducerStream(_Stream[C, RemoteReceiver]):
+    """A producer that has dialled."""
+
+    direction = Direction.PUT
+
+    _sending: Sending | None = None
+
+    async def _begin(self, put: Put) -> None:
+        """Begin the attempt that the producer states, or compare the total of its job; no wait unless it is refused.
+
+        Raises:
+            TaskRetryError: another attempt at the same task has begun before; if it has sent rows, the channel breaks.
+            JobTotalError: other rows of the job have come than count; the channel breaks.
+        """
+        books, channel = self._channel.attempts, self._channel.name
+        try:
+            if put.attempt is not None:
+                self._sending = books.begin(put.attempt, channel, self._rows_so_far)
+            if put.total is not None:
+                books.require_total(put.total, channel)
+        except (TaskRetryError, JobTotalError) as error:
+            if put.attempt is None or books.spoils(put.attempt):
+                await self._break(str(error))
+            raise
+
+    def _rows_so_far(self) -> int:
+        if not self.name:  # both ends have not agreed yet
+            return 0
+        numbers = self._end.statistics()
+        return numbers.consumed_rows + numbers.inbox_rows
+
+    def _end_attempt(self) -> None:
+        """Note that all rows of the attempt are here; before the producer hears of it."""
+        if self._sending is not None:
+            self._sending.end()
+
+    def leave(self) -> None:
+        """Note that the stream is over."""
+        self._end_attempt()
+        super().leave()
+
+    @abstractmethod
+    async def _break(self, reason: str) -> None:
+        """Break the channel: its rows are incomplete, or some stand twice."""
+
+    @abstractmethod
+    async def serve(self, put: Put, schema: pa.Schema) -> None:
+        """Accept the producer, and take in its messages to the end.
+
+        Raises:
+            PermitflowError: the error to send to the producer.
+        """
+
+    @abstractmethod
+    async def give_up(self, abort: Abort) -> None:
+        """React to the producer's abort; called at once, even while one of its messages waits."""
+
+
+class ConsumerStream(_Stream[C, RemoteSender]):
+    """A consumer that has dialled."""
+
+    direction = Direction.GET
+
+    @abstractmethod
+    async def serve(self, get: Get, schema: pa.Schema | None) -> None:
+        """Accept the consumer, and send the rows it wants, to the end.
+
+        Args:
+            get: what it has dialled with.
+            schema: the one that it requires; None: any.
+
+        Raises:
+            PermitflowError: the error to send to the consumer.
+        """
+
+    def cancel(self, reason: str) -> None:
+        """React to a consumer that needs no more; ``serve`` was stopped.  By default, do nothing."""
+
+    async def _meet(self, wanted: pa.Schema | None) -> pa.Schema:
+        """Negotiate with the consumer, and wait for the channel's schema."""
+        await self._end.meet(self._same_host)
+        schema = await self._channel.known_schema()
+        if wanted is not None:
+            require_equal_schemas(ours=schema, theirs=wanted, owners=OF_CONSUMER)
+        return schema

@@ -1,0 +1,1 @@
+"""What may be sent when: protocols of flow control behind one seam, each a package; no I/O."""

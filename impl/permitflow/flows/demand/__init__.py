@@ -1,0 +1,1 @@
+"""Demand: the receiver requests messages, as in Reactive Streams."""

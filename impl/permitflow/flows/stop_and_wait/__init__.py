@@ -1,0 +1,1 @@
+"""Stop-and-wait: one message is out at a time."""

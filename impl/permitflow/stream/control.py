@@ -1,0 +1,178 @@
+"""Requests of a client about channels that keep their rows, and the exchange's replies, as values.
+
+Each request gets one reply, in order.  A refused request has changed none of its channels.  If the exchange cannot
+write its store, a publication has changed none of its channels; an acknowledgement or a closing has changed some or
+all of them, and the client may repeat it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from permitflow.flows.seam import Parameters
+from permitflow.stream.traffic import Statistics
+
+__all__ = [
+    "Acknowledge",
+    "AskPositions",
+    "AskStatistics",
+    "ChannelPosition",
+    "ChannelRow",
+    "ChannelState",
+    "Close",
+    "ControlReply",
+    "ControlRequest",
+    "Discard",
+    "Discarded",
+    "KeptBarrier",
+    "Positions",
+    "Publish",
+    "Published",
+    "StagedPart",
+]
+
+S = TypeVar("S")
+
+
+class ChannelState(StrEnum):
+    """Whether more rows will arrive."""
+
+    OPEN = "open"
+    ENDED = "ended"
+    """No more rows will arrive: the channel is complete."""
+    BROKEN = "broken"
+    """No more rows will arrive, and some are missing."""
+
+
+class ChannelRow(NamedTuple):
+    """A row of a channel."""
+
+    channel: str
+    row: int
+    log_id: str = ""
+    """The log that the row number belongs to; empty: the current log."""
+    next_barrier: int = 0
+    """The least number of a barrier that the consumer still needs; 0: none that stands at the row or before it."""
+
+
+class KeptBarrier(NamedTuple):
+    """A barrier among the rows of a channel."""
+
+    number: int
+    """At least 1, and above the numbers of the barriers before it."""
+    row: int
+    """The row before which it stands."""
+
+
+@dataclass(frozen=True, slots=True)
+class AskPositions:
+    """Ask for the positions of channels."""
+
+    channels: tuple[str, ...]
+    consumer: str = ""
+    """The consumer whose position is asked for; empty: ``default``."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledge:
+    """A consumer no longer needs the rows before these."""
+
+    rows: tuple[ChannelRow, ...]
+    consumer: str = ""
+
+
+class StagedPart(NamedTuple):
+    """The attempt whose rows are published for a partition of a batch."""
+
+    channel: str
+    partition: int
+    attempt: str
+    rows: int
+    """The number of rows that the attempt reports; the exchange compares it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Publish:
+    """Add one attempt at each partition of a batch to its channel: all of them or none."""
+
+    query: str
+    batch: int
+    parts: tuple[StagedPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Delete unpublished attempts at a batch."""
+
+    query: str
+    batch: int
+    parts: tuple[StagedPart, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """No producer will put into these channels any more."""
+
+    channels: tuple[str, ...]
+    consumer: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatistics:
+    """Ask for the statistics of channels."""
+
+    channels: tuple[str, ...] = ()
+    """Channels of any retention; empty: all channels."""
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelPosition(Generic[S]):
+    """The position of a channel; ``S`` is the type of schemas."""
+
+    channel: str
+    acknowledged_row: int
+    """The first row that the consumer has not acknowledged."""
+    next_row: int
+    """The number of the next row to arrive; all rows before it can be read."""
+    state: ChannelState
+    reason: str
+    """Why the channel is broken; empty if it is not."""
+    parameters: Parameters
+    schema: S | None
+    """None: no producer has stated a schema yet."""
+    log_id: str = ""
+    """A new name after rows were lost: then the same row numbers mean other rows."""
+    limit_rows: int = 0
+    """The most rows kept at once, except for published ones beyond it."""
+    barriers: tuple[KeptBarrier, ...] = ()
+    """The kept barriers that the consumer has not passed, in order."""
+    waiting_rows: int = 0
+    """The rows of a producer's chunk for which there is no room; 0: none waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Positions(Generic[S]):
+    """The reply to AskPositions, Acknowledge and Close: one position for each named channel, in order."""
+
+    channels: tuple[ChannelPosition[S], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """The reply to Publish."""
+
+    was_published: bool
+    """An earlier request has published the batch, or a later one; this request has changed nothing."""
+    last_batch: int = 0
+    """The query's last published batch."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discarded:
+    """The reply to Discard."""
+
+    rows: int
+
+
+ControlRequest: TypeAlias = AskPositions | Acknowledge | Publish | Discard | Close | AskStatistics
+ControlReply: TypeAlias = Positions[S] | Published | Discarded | Statistics

@@ -1,0 +1,259 @@
+"""The frames that the two ends of a stream exchange, as values.
+
+The numbers in a frame are the peer's claims: a frame keeps them unchecked; the handshake and the sessions check them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Generic, NamedTuple, TypeAlias, TypeVar
+
+from permitflow.flows.messages import Message
+from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Wishes
+from permitflow.stream.compression import CompressionAnswer, CompressionOffer
+
+__all__ = [
+    "Abort",
+    "Agreement",
+    "Announcement",
+    "Cancel",
+    "Chunks",
+    "Data",
+    "DownstreamFrame",
+    "End",
+    "EndOutcome",
+    "Ended",
+    "Failure",
+    "Feedback",
+    "Frame",
+    "Get",
+    "JobTotal",
+    "Put",
+    "SameHostAnswer",
+    "SameHostOffer",
+    "Staging",
+    "TaskAttempt",
+    "UpstreamFrame",
+    "frame_name",
+]
+
+T = TypeVar("T")
+
+
+class SameHostOffer(NamedTuple):
+    """The client offers to share memory, if the server runs on the same host."""
+
+    socket: str
+    """The name of the socket from which the server fetches the memory."""
+    is_required: bool = False
+    """The server must refuse the stream if it cannot accept the offer."""
+
+
+class SameHostAnswer(NamedTuple):
+    """The server's answer to a ``SameHostOffer``."""
+
+    proof: bytes
+    """Proof that the server has read the memory; empty: the stream stays on the network."""
+    refusal: str = ""
+    """Why."""
+
+
+class Staging(NamedTuple):
+    """One attempt at one partition of one batch of one query."""
+
+    query: str
+    batch: int
+    partition: int
+    attempt: str
+    """Unique among the attempts at this partition, even after a restart of the query."""
+
+
+class TaskAttempt(NamedTuple):
+    """One attempt at one task of a job whose rows are delivered as they come."""
+
+    job: str
+    """Unique, also among the runs of the same program."""
+    partition: int
+    """Which of the job's tasks."""
+    attempt: int
+    """Unique among the attempts at this task."""
+
+
+class JobTotal(NamedTuple):
+    """How many rows in a channel the tasks of a job have sent that count."""
+
+    job: str
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The first frame of a client."""
+
+    protocol_version: int
+    channel: str
+    """Its name."""
+    flow: str = ""
+    """The flow that the client wants; empty: the channel's flow."""
+    wanted: Wishes | None = None
+    """The client's wishes for that flow's parameters; None: it has none."""
+    schema: bytes | None = None
+    """The serialised schema of the chunks that follow, or that are expected; None: the channel's schema."""
+    same_host: SameHostOffer | None = None
+    compression: CompressionOffer | None = None
+    """None: the client cannot read or write compressed chunks, or does not want them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Get(Opening):
+    """The first frame of a downstream client."""
+
+    probe: bool = False
+    """Ask for the agreement only; the stream will be empty, and the channel keeps its data."""
+    from_row: int | None = None
+    """For a channel that keeps its rows: the first row to read; None: the consumer's first row that is not
+    acknowledged."""
+    to_row: int | None = None
+    """The row before which reading ends; None: read every row that will ever arrive."""
+    consumer: str = ""
+    """The consumer that reads; empty: ``default``."""
+    log_id: str = ""
+    """The log that these row numbers belong to; empty: the current log."""
+
+
+@dataclass(frozen=True, slots=True)
+class Put(Opening):
+    """The first frame of an upstream client."""
+
+    producer: str = ""
+    """For a channel that keeps its rows: the producer's name, by which it resumes; empty: a producer without a name."""
+    staging: Staging | None = None
+    """For a channel that keeps its rows: the attempt that stages these rows; they are visible once published."""
+    attempt: TaskAttempt | None = None
+    """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
+    total: JobTotal | None = None
+    """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """The server's answer: the numbers by which both ends will count."""
+
+    protocol_version: int
+    flow: str
+    parameters: Wishes
+    """All parameters of the flow."""
+    schema: bytes
+    stream: str = ""
+    """The server's name for this stream; both ends use it in statistics and traces."""
+    same_host: SameHostAnswer | None = None
+    """None: there was no offer, or the server does not know the feature."""
+    first_row: int | None = None
+    """For a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer's name:
+    how many rows of this producer have been kept so far."""
+    compression: CompressionAnswer | None = None
+    """None: there was no offer, or the server does not know the feature."""
+
+
+# Code must not change these four either; they are not frozen because that triples the time to make one per message.
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Data(Generic[T]):
+    """A barrier or a watermark."""
+
+    message: Message[T]
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Chunks(Generic[T]):
+    """Chunks that travel together and count as if each travelled alone."""
+
+    payloads: Sequence[T]
+    rows: Sequence[int]
+    """Of each of them."""
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Feedback:
+    """The flow's feedback from the receiver's end to the sender's: with permits, the returned permits."""
+
+    said: AnyFeedback
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class Announcement:
+    """What the flow's sender tells its receiver beside data; the codec keeps the flow's encoding of it."""
+
+    said: AnyAnnouncement
+
+
+class EndOutcome(StrEnum):
+    """The fate of a stream's messages at the time its end is answered."""
+
+    CONSUMED = "consumed"
+    """The channel's consumer has consumed all of them, and every message before them."""
+    ACCEPTED = "accepted"
+    """The exchange has all of them; no consumer has confirmed them yet.
+
+    Channel that is read once: no consumer has connected yet, or the sender did not ask to wait for one.  Channel that
+    keeps its rows: the rows are kept, or staged.
+    """
+    CANCELLED = "cancelled"
+    """The consumer has cancelled: it needs no more messages, and those that it has not consumed are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """The last frame of data.  Totals are those of the whole stream."""
+
+    chunks: int
+    rows: int
+    barriers: int
+    closes_channel: bool = False
+    """No other producer will put into the channel: its consumers reach the end as well."""
+    until: EndOutcome | None = None
+    """What the answer, an ``Ended``, waits for; None: the receiver answers by closing its half, once every message is
+    consumed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Abort:
+    """The upstream gives up; the stream is incomplete."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The server breaks the stream off; the client closes its half, and a status follows."""
+
+    error: bytes
+    """The error as the carrier encodes it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cancel:
+    """The downstream needs no more messages; the upstream answers with End, behind the messages that have left.
+
+    The downstream drops the messages until then.
+    """
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The downstream's answer to an End that asks for one; it follows the last feedback."""
+
+    outcome: EndOutcome
+
+
+UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | Announcement | End | Abort | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Cancel | Ended | Failure
+Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
+
+
+def frame_name(frame: object) -> str:
+    """The name of a frame, or of a frame's type, as in the protocol definition."""
+    return frame.__name__ if isinstance(frame, type) else type(frame).__name__

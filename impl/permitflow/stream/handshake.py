@@ -1,0 +1,79 @@
+"""The handshake: before the first chunk, two ends agree on the flow and its numbers.
+
+The server decides and the client verifies; the flow defines the numbers.
+"""
+
+from typing import Any
+
+from permitflow.errors import ParameterMismatchError, VersionMismatchError
+from permitflow.flows.seam import Parameters
+from permitflow.flows.table import flow_named
+from permitflow.stream.compression import CompressionAnswer
+from permitflow.stream.frames import Agreement, Get, Put, SameHostAnswer
+
+PROTOCOL_VERSION = 2
+
+
+def agree(own: Parameters, request: Get | Put) -> Parameters:
+    """Reconcile the wishes of a client with the parameters of this end.
+
+    Raises:
+        InvalidParametersError: the wishes cannot work at all.
+        ParameterMismatchError: they cannot be reconciled, or are for another flow.
+    """
+    flow = own.flow
+    if request.flow not in ("", flow.name):
+        raise ParameterMismatchError(
+            name="flow", ours=flow.name, theirs=request.flow, rule="must be that of the channel"
+        )
+    if request.wanted is None:
+        return own
+    agreed: Parameters = flow.agree(own, request.wanted)
+    return agreed
+
+
+def stated(wanted: Parameters | None) -> dict[str, Any]:
+    """The fields of Get and Put that state a client's wishes; empty if it accepts the channel's parameters."""
+    return {} if wanted is None else {"flow": wanted.flow.name, "wanted": wanted.flow.state(wanted)}
+
+
+def accept(
+    request: Get | Put,
+    agreed: Parameters,
+    *,
+    schema: bytes,
+    stream: str = "",
+    same_host: SameHostAnswer | None = None,
+    first_row: int | None = None,
+    compression: CompressionAnswer | None = None,
+) -> Agreement:
+    """Answer a client."""
+    answer = None if request.compression is None else compression
+    flow = agreed.flow
+    return Agreement(PROTOCOL_VERSION, flow.name, flow.state(agreed), schema, stream, same_host, first_row, answer)
+
+
+def verify(agreement: Agreement, request: Get | Put) -> Parameters:
+    """Check the server's decision; it may be wrong.
+
+    Raises:
+        VersionMismatchError: the server speaks another version.
+        ParameterMismatchError: the flow is another one, or a parameter is missing, cannot work, or exceeds the wishes.
+    """
+    require_version(agreement.protocol_version)
+    if request.flow not in ("", agreement.flow):
+        raise ParameterMismatchError(
+            name="flow", ours=request.flow, theirs=agreement.flow, rule="must be the requested one"
+        )
+    agreed: Parameters = flow_named(agreement.flow).verify(agreement.parameters, request.wanted)
+    return agreed
+
+
+def require_version(theirs: int) -> None:
+    """Refuse a peer of another version.
+
+    Raises:
+        VersionMismatchError: the versions differ.
+    """
+    if theirs != PROTOCOL_VERSION:
+        raise VersionMismatchError(ours=PROTOCOL_VERSION, theirs=theirs)

@@ -1,0 +1,200 @@
+"""Which chunks travel together, and as what: record batches into messages.
+
+Small chunks that follow each other travel as the rows of one batch: joining and slicing them costs a fraction of what
+encoding and decoding each of them would.  Large ones are not copied more often than needed.
+"""
+
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import accumulate
+from typing import cast
+
+import pyarrow as pa
+
+from permitflow.flows.messages import Message
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import Announcement, Chunks, Data, UpstreamFrame
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.arrow_compression import compressed
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.codec import FULL_MESSAGE_BYTES, EncodedChunks, WireFrame, checked_marker
+from permitflow.wire.joined import JoinedChunks
+from permitflow.wire.protobuf_values import encode_announcement
+
+# A chunk below this size is copied, if necessary, into one batch with its neighbours.  A larger one joins them only
+# if that copies nothing; else it is an IPC message of its own.
+_SMALL_BYTES = 128 << 10
+# A reader that holds one of the joined chunks keeps all of them in memory.
+_JOINED_BYTES = 512 << 10
+_JOINED_CHUNKS = 8_192
+# One batch fills at most this share of the window: with more, the two ends would take turns instead of overlapping.
+_WINDOW_SHARE = 2
+# Of a flow without a window: the rows that are written before the peer can object.
+_MOST_COLLECTED = 65_536
+_NO_LIMIT = 1 << 62
+# A stream's chunks have few distinct lengths.
+_CHUNK_SIZES = 64
+
+
+def collected_rows(parameters: Parameters) -> int:
+    """How many rows are collected before the first ones are sent."""
+    return _MOST_COLLECTED if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
+
+
+def rows_in_message(row_bytes: float | None) -> int:
+    """About how many rows fill a message; no limit without a fixed ``row_bytes``."""
+    return max(1, int(FULL_MESSAGE_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
+
+
+@lru_cache(maxsize=_CHUNK_SIZES)
+def rows_in_whole_batches(rows: int, row_bytes: float | None) -> int:
+    """How many rows fill a message with whole batches of joined chunks of ``rows`` rows each.
+
+    Rows that exceed one message slightly would travel as a full message and a short one, at the price of two.
+    """
+    in_batch = int(_JOINED_BYTES / row_bytes) // rows * rows if row_bytes and rows else 0
+    if not in_batch or not row_bytes:
+        return _NO_LIMIT
+    return max(1, int(FULL_MESSAGE_BYTES / (in_batch * row_bytes))) * in_batch
+
+
+@lru_cache(maxsize=_CHUNK_SIZES)
+def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
+    """How many rows fill a message of at most ``most_rows``, if all chunks have ``rows`` rows.
+
+    A window of full messages and a short one needs as many messages as one of even ones.  The short one would stay
+    short, because each return of permits lets the same number of rows leave.
+    """
+    in_window, most = window_rows // rows, most_rows // rows
+    if most < 2:
+        return _NO_LIMIT
+    messages = -(-in_window // most)
+    return -(-in_window // messages) * rows
+
+
+class MessageWriter:
+    """Prepares a session's posted frames for the codec; the chunks are record batches that ``batches`` accepts."""
+
+    def __init__(self, batches: BatchCodec, parameters: Parameters) -> None:
+        """Use the parameters of the agreement."""
+        self._batches = batches
+        self._flow = parameters.flow
+        self._window_rows = parameters.window_rows
+        self._most_rows = collected_rows(parameters)
+        # With rows of fixed size, the numbers of rows decide how chunks travel.
+        self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
+        if row_bytes:
+            self._small_rows = math.ceil(_SMALL_BYTES / row_bytes)
+            # Chunks of at least this many rows are sent without a copy: they can be gathered, or are too large to copy.
+            self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
+            self._rows_gathered = min(self._most_rows, int(FULL_MESSAGE_BYTES / row_bytes))
+            self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
+
+    def message_rows(self, rows: int) -> int:
+        """How many rows deserve a message of their own, if all chunks have ``rows`` rows."""
+        if not self._row_bytes or rows < self._staying_rows:
+            return rows_in_whole_batches(rows, self._row_bytes)
+        if self._rows_gathered == self._most_rows or self._window_rows is None:
+            return _NO_LIMIT
+        return even_rows(rows, self._rows_gathered, self._window_rows)
+
+    def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
+        """Encode the frames' chunks lazily: an encoded frame may leave before the next one is encoded.
+
+        Raises:
+            ChunkTooLargeError: a chunk does not fit into one message.
+            InvalidParametersError: a barrier's or watermark's value cannot travel over the wire.
+        """
+        run: list[pa.RecordBatch] = []
+        rows: list[int] = []
+        for frame in frames:
+            joined = frame.payloads if isinstance(frame, Chunks) else None
+            if isinstance(frame, Chunks) and not isinstance(joined, JoinedChunks):
+                run.extend(frame.payloads)
+                rows.extend(frame.rows)
+                continue
+            yield from self._chunks(run, rows)
+            run, rows = [], []
+            if isinstance(joined, JoinedChunks):  # rows of one batch already
+                yield self._as_sent(joined.rows, self._batches.encode([joined.batch], joined.num_rows))
+            else:
+                yield self._marked(frame)
+        yield from self._chunks(run, rows)
+
+    def _as_sent(self, rows: tuple[int, ...], arrow: Sequence[Buffer]) -> EncodedChunks:
+        return EncodedChunks(rows, *compressed(arrow, self._batches.codec))
+
+    def _chunks(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
+        start = 0
+        for stop in self._cuts(run, rows):
+            yield from self._encoded(run[start:stop], tuple(rows[start:stop]))
+            start = stop
+
+    def _encoded(self, run: Sequence[pa.RecordBatch], rows: tuple[int, ...]) -> Iterator[EncodedChunks]:
+        """Encode chunks as one batch, or as several if one batch would require a copy."""
+        if len(run) > 1 and self._may_stay(rows):
+            if (pieces := self._batches.gathered(run, sum(rows))) is not None:
+                yield self._as_sent(rows, pieces)
+                return
+            yield from self._copied(run, rows)
+            return
+        yield self._as_sent(rows, self._batches.encode(run, sum(rows)))
+
+    def _copied(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[EncodedChunks]:
+        """Encode chunks that cannot all be gathered: large ones singly, others joined into small batches."""
+        row_bytes = self._batches.row_bytes or _JOINED_BYTES
+        most_rows = 0 if max(rows) * row_bytes >= _SMALL_BYTES else int(_JOINED_BYTES / row_bytes)
+        start = 0
+        for stop in self._cuts_by_rows(rows, min(self._most_rows, most_rows)):
+            part = tuple(rows[start:stop])
+            yield self._as_sent(part, self._batches.encode(run[start:stop], sum(part)))
+            start = stop
+
+    def _may_stay(self, rows: Sequence[int]) -> bool:
+        return bool(self._row_bytes) and min(rows) >= self._staying_rows
+
+    def _cuts(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
+        """Where one batch ends and the next one begins."""
+        if len(run) == 1:
+            return iter((1,))
+        if run and self._row_bytes:
+            if self._may_stay(rows):
+                return self._cuts_by_rows(rows, self._rows_gathered)
+            if max(rows) < self._small_rows:
+                return self._cuts_by_rows(rows, self._rows_in_copy)
+        return self._cuts_by_size(run, rows)
+
+    def _cuts_by_rows(self, rows: Sequence[int], most_rows: int) -> Iterator[int]:
+        ends = list(accumulate(rows))
+        stop = before = 0
+        while stop < len(ends):
+            start = stop
+            stop = bisect_right(ends, before + most_rows, start + 1, min(len(ends), start + _JOINED_CHUNKS))
+            before = ends[stop - 1]
+            yield stop
+
+    def _cuts_by_size(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Iterator[int]:
+        can_join, size_of = self._batches.can_join, self._batches.size_of
+        start = joined_rows = joined_bytes = 0
+        for position, (batch, count) in enumerate(zip(run, rows, strict=True)):
+            size = size_of(batch) if can_join else _SMALL_BYTES
+            joined_rows += count
+            joined_bytes += size if size < _SMALL_BYTES else _JOINED_BYTES
+            is_full = joined_rows > self._most_rows or joined_bytes >= _JOINED_BYTES
+            if position > start and (is_full or position - start >= _JOINED_CHUNKS):
+                yield position
+                start, joined_rows = position, count
+                joined_bytes = size if size < _SMALL_BYTES else _JOINED_BYTES
+        if run:
+            yield len(run)
+
+    def _marked(self, frame: UpstreamFrame[object]) -> WireFrame:
+        """Check the value of a frame other than chunks, and encode the flow's own frames."""
+        if isinstance(frame, Announcement):
+            return Announcement(encode_announcement(self._flow, frame.said))
+        if not isinstance(frame, Data):
+            return cast("WireFrame", frame)
+        message = frame.message
+        return Data(Message(message.kind, checked_marker(message.payload, name=message.kind.value)))

@@ -1,0 +1,261 @@
+"""Schemas, and what an end of a stream must know of one: found once for each schema, however many streams have it.
+
+A schema of ten thousand fields takes some 50 ms.  An event loop takes them in steps (``reading_schema``).
+"""
+
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Generator, Sequence
+from typing import NamedTuple, TypeVar
+
+import pyarrow as pa
+
+from permitflow.errors import SchemaMismatchError, UndecodableDataError
+from permitflow.wire.arrow_metadata import (
+    FIELDS_OF_STEP,
+    MAX_DICTIONARIES,
+    MAX_SCHEMA_BYTES,
+    check_message,
+    checking_schema,
+    front,
+)
+from permitflow.wire.texts import sendable
+
+T = TypeVar("T")
+
+# Of a schema that differs: enough to show how, few enough for the metadata of gRPC.
+_SHOWN_FIELDS = 5
+_SHOWN_CHARACTERS = 120
+# Of schemas that no stream has now, serialised; in memory they take several times as much.
+_REMEMBERED_BYTES = 8 << 20
+# What the memory of a small schema takes besides its bytes.
+_ENTRY_BYTES = 1 << 10
+# Arrow's writers may round buffers up to 64 bytes.  A column of fixed width has two.
+_PADDING_BYTES = 128
+
+
+class SchemaFacts(NamedTuple):
+    """What an end of a stream must know of a schema."""
+
+    encoded: bytes
+    """The schema as the handshake carries it."""
+    columns: int
+    """How many columns a batch has, nested ones included."""
+    fields: int
+    """Nested ones included, and those of dictionaries' values."""
+    row_bytes: float | None
+    """About how many bytes a row takes; None unless all columns have a fixed width."""
+    empty_bytes: int
+    """The most bytes of a batch without rows, if all columns have a fixed width."""
+    dictionaries: int
+    """How many, at any depth."""
+    has_text_views: bool
+    """Texts that may share their bytes, at any depth."""
+
+
+class _Remembered:
+    """The facts of all schemas in use, and of those that were used last.  Safe in several threads."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._by_bytes = OrderedDict[bytes, tuple[pa.Schema, SchemaFacts]]()
+        self._size_bytes = 0
+        # By identity: hashing or comparing schemas takes as long as reading them.
+        self._by_schema: dict[int, tuple[weakref.ref[pa.Schema], SchemaFacts]] = {}
+
+    def of_schema(self, schema: pa.Schema) -> SchemaFacts | None:
+        found = self._by_schema.get(id(schema))
+        return None if found is None or found[0]() is not schema else found[1]
+
+    def of_bytes(self, data: bytes) -> tuple[pa.Schema, SchemaFacts] | None:
+        with self._lock:
+            if (found := self._by_bytes.get(data)) is not None:
+                self._by_bytes.move_to_end(data)
+            return found
+
+    def remember(self, data: bytes, schema: pa.Schema, facts: SchemaFacts) -> None:
+        place = id(schema)
+
+        def forget(reference: "weakref.ref[pa.Schema]") -> None:
+            # Meanwhile, another schema may have its place.
+            if (found := self._by_schema.get(place)) is not None and found[0] is reference:
+                del self._by_schema[place]
+
+        self._by_schema[place] = weakref.ref(schema, forget), facts
+        dropped = []  # leaves memory without the lock
+        with self._lock:
+            if data not in self._by_bytes:
+                self._by_bytes[data] = schema, facts
+                self._size_bytes += len(data) + _ENTRY_BYTES
+            while self._size_bytes > _REMEMBERED_BYTES:
+                oldest, entry = self._by_bytes.popitem(last=False)
+                self._size_bytes -= len(oldest) + _ENTRY_BYTES
+                dropped.append(entry)
+
+
+_remembered = _Remembered()
+
+
+def facts_of(schema: pa.Schema) -> SchemaFacts:
+    """The facts of a schema; at once if it is in use, or was used lately."""
+    if (facts := _remembered.of_schema(schema)) is not None:
+        return facts
+    encoded: bytes = schema.serialize().to_pybytes()
+    found = _remembered.of_bytes(encoded)
+    facts = _all(_learning(schema)) if found is None else found[1]
+    _remembered.remember(encoded, schema, facts)
+    return facts
+
+
+def read_schema(data: bytes) -> pa.Schema:
+    """Decode a schema that the peer sent.
+
+    Raises:
+        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES``, ``MAX_SCHEMA_FIELDS`` or
+            ``MAX_DICTIONARIES``.
+    """
+    return _all(reading_schema(data))
+
+
+def reading_schema(data: bytes) -> Generator[None, None, pa.Schema]:
+    """As ``read_schema``, and find its facts, in steps of a few milliseconds.  No step if it was used lately."""
+    if (found := _remembered.of_bytes(data)) is not None:
+        return found[0]
+    _require_bytes(len(data))
+    try:
+        yield from checking_schema(front(data)[0])
+        schema = pa.ipc.read_schema(pa.py_buffer(data))
+        yield
+        facts = yield from _learning(schema)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise UndecodableDataError(what="the schema", reason=str(error)) from error
+    # Written again, it may take more: another writer may let fields share their names.
+    _require_bytes(len(facts.encoded))
+    if facts.dictionaries > MAX_DICTIONARIES:
+        reason = f"it has {facts.dictionaries} dictionaries; {MAX_DICTIONARIES} are the most"
+        raise UndecodableDataError(what="the schema", reason=reason)
+    _remembered.remember(data, schema, facts)
+    return schema
+
+
+def _require_bytes(size_bytes: int) -> None:
+    if size_bytes > MAX_SCHEMA_BYTES:
+        what, reason = f"a schema of {size_bytes} bytes", f"{MAX_SCHEMA_BYTES} bytes are the most"
+        raise UndecodableDataError(what=what, reason=reason)
+
+
+def _all(steps: Generator[None, None, T]) -> T:
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result
+
+
+def _learning(schema: pa.Schema) -> Generator[None, None, SchemaFacts]:
+    """Find the facts of a schema.
+
+    Raises:
+        UnicodeDecodeError: a name is not UTF-8, which Arrow checks only on reading it.
+    """
+    encoded: bytes = schema.serialize().to_pybytes()
+    yield
+    fields: list[pa.Field] = list(schema)
+    yield
+    row_bytes = yield from _row_bytes(fields)
+    count, dictionaries, has_text_views = yield from _kinds(fields)
+    # As one struct, Arrow makes all columns at once.
+    nothing = pa.nulls(0, pa.struct(fields))
+    yield
+    batch = pa.RecordBatch.from_struct_array(nothing)
+    yield
+    empty = memoryview(batch.serialize())
+    return SchemaFacts(
+        encoded=encoded,
+        columns=check_message(empty).columns,
+        fields=count,
+        row_bytes=row_bytes,
+        empty_bytes=len(empty) + _PADDING_BYTES * (1 + len(fields)),
+        dictionaries=dictionaries,
+        has_text_views=has_text_views,
+    )
+
+
+def _row_bytes(fields: Sequence[pa.Field]) -> Generator[None, None, float | None]:
+    size = 0.0
+    for number, field in enumerate(fields):
+        try:
+            size += (field.type.bit_width + 1) / 8
+        except ValueError:
+            return None
+        if not number % FIELDS_OF_STEP:
+            yield
+    return size
+
+
+def _kinds(fields: Sequence[pa.Field]) -> Generator[None, None, tuple[int, int, bool]]:
+    """Read each name, nested ones included; count fields and dictionaries; is there a text view?"""
+    count = dictionaries = 0
+    has_text_views = False
+    rest = list(fields)
+    while rest:
+        field = rest.pop()
+        _ = field.name
+        kind = field.type
+        while isinstance(kind, (pa.DictionaryType, pa.BaseExtensionType)):
+            is_dictionary = isinstance(kind, pa.DictionaryType)
+            dictionaries += is_dictionary
+            kind = kind.value_type if is_dictionary else kind.storage_type
+        has_text_views |= pa.types.is_string_view(kind)
+        rest.extend(map(kind.field, range(kind.num_fields)))
+        count += 1
+        if not count % FIELDS_OF_STEP:
+            yield
+    return count, dictionaries, has_text_views
+
+
+class Owners(NamedTuple):
+    """Whose two schemas are compared, in words, and what to do if they differ."""
+
+    ours: str
+    theirs: str
+    hint: str
+
+
+OF_PRODUCER = Owners(
+    "the channel has",
+    "this producer has",
+    "a channel keeps the schema of its first producer, or the declared one; fill the missing columns with nulls, cast, "
+    "or take another channel",
+)
+OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
+OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another folder")
+OF_BATCH = Owners("the stream has", "this batch has", "cast the batch, or open the stream with its schema")
+
+
+def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema, owners: Owners) -> None:
+    """Refuse schemas whose names, types or nullability differ; metadata may.
+
+    Raises:
+        SchemaMismatchError: they differ; the message shows in which fields.
+    """
+    if ours is not theirs and not ours.equals(theirs, check_metadata=False):
+        mine, others = list(map(_text, ours)), list(map(_text, theirs))
+        first, second = (owners.ours, _differing(mine, others)), (owners.theirs, _differing(others, mine))
+        raise SchemaMismatchError.between(first, second, hint=owners.hint)
+
+
+def _text(field: pa.Field) -> str:
+    return f"{field.name}: {field.type}{'' if field.nullable else ' not null'}"
+
+
+def _differing(fields: Sequence[str], others: Sequence[str]) -> str:
+    """The first fields that the other schema lacks; if it lacks none, those at another position."""
+    known = set(others)
+    found = [field for field in fields if field not in known]
+    if not found and known.issubset(fields):
+        found = [field for place, field in enumerate(fields) if others[place : place + 1] != [field]] or [*fields]
+    shown = [sendable(field, _SHOWN_CHARACTERS) for field in found[:_SHOWN_FIELDS]] or ["nothing more"]
+    return ", ".join(shown if len(found) <= _SHOWN_FIELDS else [*shown, f"and {len(found) - _SHOWN_FIELDS} more"])

@@ -1,0 +1,54 @@
+"""Conformance: the model leads, an implementation follows, and refuses every move that the model refuses.
+
+For users: ``ChannelKit`` and ``PairKit`` are test classes to subclass, ``judge_adapter`` and ``judge_pair`` give the
+same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairAdapter`` of a pair of ends with explicit
+wires.  docs/guides/conformance-kit.md explains them.
+
+Behind them: ``rules``, ``mistakes`` and ``judging``; ``moves`` lead pairs, ``traces`` judges runs that the model did
+not lead.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
+    from permitflow_testing.judging import judge_adapter, judge_pair
+    from permitflow_testing.moves import ActionRefused, Divergence, PairAdapter
+    from permitflow_testing.pytest_kits import ChannelKit, PairKit, RuleBroken
+    from permitflow_testing.rules import Report, RuleVerdict
+
+__all__ = [
+    "Aborted",
+    "ActionRefused",
+    "ChannelAdapter",
+    "ChannelKit",
+    "Divergence",
+    "Ended",
+    "Feature",
+    "PairAdapter",
+    "PairKit",
+    "Received",
+    "Refused",
+    "Report",
+    "RuleBroken",
+    "RuleVerdict",
+    "judge_adapter",
+    "judge_pair",
+]
+
+# Loaded on first use: only the test classes need pytest, only drawn runs need Hypothesis.
+_PLACES = {
+    "adapter": ("Aborted", "ChannelAdapter", "Ended", "Feature", "Received", "Refused"),
+    "judging": ("judge_adapter", "judge_pair"),
+    "pytest_kits": ("ChannelKit", "PairKit", "RuleBroken"),
+    "rules": ("Report", "RuleVerdict"),
+    "moves": ("ActionRefused", "Divergence", "PairAdapter"),
+}
+
+
+def __getattr__(name: str) -> object:
+    for module, names in _PLACES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

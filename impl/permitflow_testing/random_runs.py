@@ -1,0 +1,239 @@
+"""Runs that Hypothesis draws, of channels and of pairs of ends: parameters and moves, chosen by the model's state.
+
+The verdicts draw the same runs every time.  A failing run is shrunk; it prints as a behaviour of the specification:
+``state.step(move=OfferChunk(3))``, ``state.step(move=SendChunk())``.
+"""
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, ClassVar, cast
+
+from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from permitflow.tracing.file import MemoryTrace
+from permitflow_testing.bounded import MakeBounded
+from permitflow_testing.leading import Led
+from permitflow_testing.moves import Divergence, Move, attempt, compare, is_rule, moves_of, step
+from permitflow_testing.rules import (
+    FEW,
+    Integer,
+    Lacks,
+    MakePair,
+    Outcome,
+    Rule,
+    Rulebook,
+    RuleVerdict,
+    alphabet_for,
+    counted,
+)
+from permitflow_testing.traces import judge
+
+
+def drawn_from(moves: Iterable[Move]) -> st.SearchStrategy[Move]:
+    """Draw an action, then its arguments: the many sizes of a chunk must not crowd the other actions out."""
+    by_action: dict[str, list[Move]] = {}
+    for move in moves:
+        by_action.setdefault(move.action, []).append(move)
+    return st.sampled_from(list(by_action.values())).flatmap(st.sampled_from)
+
+
+def integers(data: st.DataObject) -> Integer:
+    """Draws numbers for the parameters of a channel."""
+    return lambda least, most: data.draw(st.integers(least, most))
+
+
+@dataclass
+class Done:
+    """What was run, counted."""
+
+    runs: int = 0
+    moves: int = 0
+    traces: int = 0
+    """Recordings that were judged."""
+
+
+# More chunks than fit into the channel, so that several wait.
+WAITERS = 4
+
+
+class PairMachine(RuleBasedStateMachine):
+    """Runs model and implementation side by side; the class attributes name them."""
+
+    book: ClassVar[Rulebook]
+    make: ClassVar[MakePair]
+    done: ClassVar["Done"]
+    agree: bool
+    """False while a step is under way, and after one that failed."""
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        """Begin with both at rest."""
+        agreed, sizes = self.book.drawn_pair(integers(data))
+        self.system = self.book.system
+        self.parameters = self.book.model(agreed, sizes, waiters=WAITERS, tags=FEW)
+        self.trace = MemoryTrace()
+        self.adapter = type(self).make(agreed, self.parameters.tags, self.trace.recorder)
+        self.state: Any = self.system.initial(self.parameters)
+        self.moves = tuple(moves_of(self.system, self.parameters))
+        self.agree = True
+
+    def _moves(self, *, enabled: bool) -> list[Move]:
+        return [
+            move
+            for move in self.moves
+            if self.system.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled
+            and (enabled or is_rule(move))
+        ]
+
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=True))))
+    def step(self, move: Move) -> None:
+        """Check that the implementation makes a move that the model makes."""
+        self._step(move)
+
+    @precondition(lambda self: self._moves(enabled=False))
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=False))))
+    def refuse(self, move: Move) -> None:
+        """Check that the implementation refuses a move that the model refuses."""
+        self._step(move)
+
+    def _step(self, move: Move) -> None:
+        self.agree = False
+        type(self).done.moves += 1
+        self.state = step(self.system, self.adapter, self.parameters, self.state, move)
+        self.agree = True
+
+    @precondition(lambda self: self.state.waiting.size() > 1)
+    @rule(position=st.runner().flatmap(lambda self: st.integers(0, self.state.waiting.size() - 1)))
+    def withdraw(self, position: int) -> None:
+        """Withdraw any waiting message, which takes the model several steps."""
+        self.agree = False
+        type(self).done.moves += 1
+        move = Move(self.book.outside.withdraw_action(tuple(self.state.waiting)[position]), (position,))
+        attempt(self.adapter, move)
+        for action, arguments in self.book.outside.withdrawal(self.state, position):
+            self.state = self.system.perform(action, self.state, self.parameters, *arguments)
+        compare(self.adapter.observe(), self.state, f"after {move!r}")
+        self.agree = True
+
+    @invariant()
+    def all_invariants_hold(self) -> None:
+        """Check the invariants in the common state."""
+        # Hypothesis calls this before `start` as well.
+        if hasattr(self, "state"):
+            assert not self.system.broken_invariants(self.state, self.parameters)
+
+    def teardown(self) -> None:
+        """Check that the recording is a behaviour, in whatever order the two ends' logs are merged."""
+        if not getattr(self, "agree", False):
+            return  # the run did not begin, or the failing step says more
+        type(self).done.runs += 1
+        for channel in self.trace.trace().channels.values():
+            type(self).done.traces += 1
+            for by_end in (False, True):
+                verdict = judge(channel, by_end=by_end)
+                assert verdict.is_valid, verdict.describe()
+
+
+def machine_for(book: Rulebook, make: MakePair) -> type[PairMachine]:
+    """The state machine for one implementation; run it with ``.TestCase`` or ``run_state_machine_as_test``."""
+    return cast(
+        "type[PairMachine]", type("Machine", (PairMachine,), {"book": book, "make": staticmethod(make), "done": Done()})
+    )
+
+
+def _verdict_by_runs(
+    rule: Rule, machine: type[PairMachine] | type["ChannelRuns"], *, runs: int, moves: int
+) -> RuleVerdict:
+    """Run the machine, and say how much was run."""
+    profile = settings(
+        max_examples=runs,
+        stateful_step_count=moves,
+        derandomize=True,
+        deadline=None,
+        database=None,
+        verbosity=Verbosity.quiet,
+        phases=(Phase.generate, Phase.shrink),
+        suppress_health_check=list(HealthCheck),
+        report_multiple_bugs=False,
+    )
+    try:
+        run_state_machine_as_test(machine, settings=profile)
+    except (Divergence, AssertionError) as problem:
+        run = tuple(str(problem).splitlines())
+        if problem.__cause__ is not None:
+            return RuleVerdict.raised(rule, problem.__cause__, run)
+        finding = "does something else than the model in a random run"
+        return RuleVerdict(rule, Outcome.BREAKS, finding, run)
+    done = machine.done
+    beside = f", {counted(done.traces, 'recording')} judged" if done.traces else ""
+    return RuleVerdict(
+        rule, Outcome.HOLDS, f"{counted(done.runs, 'run')}, {counted(done.moves, 'move')} in all{beside}"
+    )
+
+
+MOVES_OF_A_RUN = 30
+
+
+class ChannelRuns(RuleBasedStateMachine):
+    """Runs model and channel side by side; the class attributes name the channel and its loop."""
+
+    book: ClassVar[Rulebook]
+    make: ClassVar[MakeBounded]
+    runner: ClassVar[asyncio.Runner]
+    done: ClassVar[Done]
+    led: Led | None = None
+
+    @initialize(data=st.data())
+    def start(self, data: st.DataObject) -> None:
+        """Open a channel at rest."""
+        adapter = type(self).make()
+        lacks = adapter.lacks | self.book.not_modelled
+        agreed, sizes = self.book.drawn(integers(data), lacks, adapter.hops)
+        self.alphabet = alphabet_for(lacks, sizes)
+        self.led = Led(adapter, self.book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
+        type(self).done.runs += 1
+        self.runner.run(self.led.open())
+
+    def moves(self) -> list[Move]:
+        """The moves that the applications can make now."""
+        assert self.led is not None
+        return list(self.led.outside.moves(self.led.worlds[0], self.alphabet))
+
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self.moves())))
+    def step(self, move: Move) -> None:
+        """Make a move, and compare the applications' view with the model's."""
+        assert self.led is not None
+        type(self).done.moves += 1
+        self.runner.run(self.led.make(move))
+
+    def teardown(self) -> None:
+        """Close the channel."""
+        if self.led is not None:
+            self.runner.run(self.led.close())
+
+
+def random_runs(book: Rulebook, rule: Rule, make: MakeBounded, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
+    """Let Hypothesis lead the channel; the same runs every time."""
+    own = {"book": book, "make": staticmethod(make), "runner": runner, "done": Done()}
+    return _verdict_by_runs(rule, type("Runs", (ChannelRuns,), own), runs=runs, moves=MOVES_OF_A_RUN)
+
+
+MOVES_OF_A_PAIR = 50
+
+
+def random_pairs(book: Rulebook, rule: Rule, make: MakePair, *, runs: int, lacks: Lacks) -> RuleVerdict:
+    """Let Hypothesis lead pairs; the same runs every time."""
+    if needed := book.used_by_pairs & lacks:
+        finding = f"random runs use everything; lacks {', '.join(sorted(needed))}"
+        return RuleVerdict(rule, Outcome.NOT_APPLICABLE, finding)
+    return _verdict_by_runs(rule, machine_for(book, make), runs=runs, moves=MOVES_OF_A_PAIR)

@@ -1,0 +1,1 @@
+"""Tools beside the library: the command line, checking, simulation, pictures of runs."""

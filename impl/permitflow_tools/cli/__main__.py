@@ -1,0 +1,5 @@
+"""``python -m permitflow_tools.cli``."""
+
+from permitflow_tools.cli import main
+
+main()

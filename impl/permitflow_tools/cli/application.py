@@ -1,0 +1,134 @@
+"""The commands together."""
+
+from importlib.metadata import version
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from permitflow.errors import (
+    DemoError,
+    InvalidOptionError,
+    InvalidParametersError,
+    ParametersFileError,
+    TraceError,
+    TraceWriteError,
+    UnknownChannelError,
+)
+from permitflow_tools.cli.audit import audit
+from permitflow_tools.cli.check import check
+from permitflow_tools.cli.conform import conform
+from permitflow_tools.cli.demo import demo
+from permitflow_tools.cli.explain import explain
+from permitflow_tools.cli.health import health
+from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
+from permitflow_tools.cli.prove import prove
+from permitflow_tools.cli.serve import serve
+from permitflow_tools.cli.simulate import simulate
+from permitflow_tools.cli.top import top
+from permitflow_tools.cli.trace import trace
+from permitflow_tools.parameters.sections import OLD_NAMES
+
+_OLD_OPTIONS = {
+    old.replace("_", "-"): new.replace("_", "-") for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
+}
+
+
+class _Commands(TyperGroup):
+    """All commands: an error that says what is wrong with what the user gave, or what failed, is one line."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a command."""
+        try:
+            return super().invoke(ctx)
+        except (DemoError, TraceWriteError) as error:
+            complain(str(error))
+            raise typer.Exit(ExitCode.FAILS) from None
+        except (
+            *(InvalidOptionError, InvalidParametersError, ParametersFileError, TraceError, UnknownChannelError),
+        ) as error:
+            unusable(str(error))
+
+
+# Plain text: a line of an error message stays one line, also in a log.
+app = typer.Typer(
+    name="permitflow",
+    cls=_Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    # Options are known by their old names as well, which no help shows.
+    context_settings={
+        "help_option_names": ["--help", "-h"],
+        "token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name),
+    },
+)
+
+
+def _show_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"permitflow {version('permitflow')}")
+        raise typer.Exit
+
+
+@app.callback()
+def permitflow(
+    show_version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Permit-based back-pressure: checked, proved, and running.
+
+    A sender needs a permit for each row it sends; the receiver returns permits as rows are consumed. So there are
+    never more rows between them than row permits, however slow the consumer is. Whether such a channel can get stuck
+    depends on a few numbers:
+
+    \b
+      permitflow check --row-permits 2048 --permit-batch 256   can these numbers deadlock?
+      permitflow check                                         all models of the specification
+      permitflow simulate orders.toml                          how fast is it, and how large must it be?
+      permitflow prove                                         the theorems, for all numbers
+      permitflow explain --row-permits 8 --permit-batch 3      a run as a page to step through
+      permitflow serve --stream orders:2                       an exchange for producers and consumers
+      permitflow health 127.0.0.1:50051                        does it take streams?
+      permitflow top 127.0.0.1:50051                           which side waits for the other?
+      permitflow trace validate RUN/                           was a recorded run a behaviour of the model?
+      permitflow audit RUN/                                    does its ledger add up, however long it was?
+      permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
+      permitflow demo                                          two Spark jobs, with an exchange between them
+      permitflow demo wordcount                                several processes whose sources are muted
+
+    Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
+    --keep) is never overwritten: name a new file. No command replaces what it reads.
+
+    Exit codes: 0 it holds or went well, 1 it does not, 2 the input cannot be used, 130 interrupted (143 by
+    SIGTERM, 129 by a terminal that hangs up).
+    """
+
+
+@app.command("help", hidden=True)
+def show_help(
+    context: typer.Context, names: Annotated[list[str] | None, typer.Argument(metavar="[COMMAND]...")] = None
+) -> None:
+    """Show the help of a command, or of all."""
+    asked: Any = context.parent
+    for name in names or []:
+        found = asked.command.get_command(asked, name) if hasattr(asked.command, "get_command") else None
+        if found is None:
+            unusable(f"there is no command {name!r}; {asked.command_path} --help lists them")
+        asked = type(asked)(found, info_name=name, parent=asked)
+    typer.echo(asked.get_help())
+
+
+@app.command("version", hidden=True)
+def show_version() -> None:
+    """Show the version."""
+    _show_version(is_wanted=True)
+
+
+for command in (check, simulate, prove, explain, serve, health, top, conform, audit):
+    app.command()(command)
+
+app.add_typer(demo, name="demo")
+app.add_typer(trace, name="trace")

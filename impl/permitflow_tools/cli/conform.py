@@ -1,0 +1,230 @@
+"""``permitflow conform``: does a channel keep the rules of the specification?"""
+
+import os
+import re
+import sys
+import threading
+from contextlib import contextmanager
+from difflib import get_close_matches
+from importlib import import_module
+from pkgutil import resolve_name
+from textwrap import fill, wrap
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from permitflow.errors import printable
+from permitflow_tools.cli.console import open_console, print_lines
+from permitflow_tools.cli.interrupts import signalled_exit_code
+from permitflow_tools.cli.options import chosen, option, whole_number
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from permitflow_testing import ChannelAdapter, PairAdapter, Report, RuleVerdict
+
+MOST_NAMES = 3
+"""Adapters of a module that are named, if none is spelt like the one that is missing."""
+
+_OUTCOME_WIDTH = len("not applicable")
+_LEAST_WIDTH = 30
+_LOOK_SECONDS = 0.2
+_PATIENCE_SECONDS = 1.0
+"""After a signal, until a command that goes on is ended."""
+
+_PLACE = re.compile(r"(?!.*\.py:)[^:/]+:[^:]+")
+
+
+def conform(
+    adapter: Annotated[
+        str,
+        typer.Argument(metavar="MODULE:ADAPTER", help="An adapter's class, in a module of this folder or installed."),
+    ],
+    pair: Annotated[
+        bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
+    ] = False,
+    flow: Annotated[
+        str, typer.Option(metavar="NAME", help="The protocol that it claims to obey; permits by default.")
+    ] = "permits",
+    rule: Annotated[list[str] | None, typer.Option(metavar="ID", help="Only this rule; may be repeated.")] = None,
+    random_runs: Annotated[int, option(whole_number(least=1), "N", "Runs that Hypothesis draws; 60 by default.")] = 60,
+    as_json: Json = False,
+) -> None:
+    """Check a channel against every rule of its protocol's specification.
+
+    The channel may be of any library: an adapter says how to open it, send and receive
+    (docs/guides/conformance-kit.md). For each rule: it holds; or it is broken, with the mistake in words and the
+    shortest run that was found; or it is not applicable, because the channel lacks what the rule is about.
+
+    \b
+      permitflow conform my_channel:MyAdapter
+      permitflow conform my_channel:MyAdapter --rule none-lost --rule cancelled-send
+      permitflow conform permitflow_testing.examples.queues:QueueChannel
+      permitflow conform --flow stop-and-wait my_channel:MyAdapter
+
+    Each verdict is printed as soon as it is there. A call that does not end is cancelled some times and then left
+    alone; code that blocks the event loop is interrupted, and its stack is printed.
+
+    Exit code 0: no rule is broken. 1: one is, or the adapter cannot be opened, or a call of it does not end. 2: there
+    is no such adapter, flow or rule.
+    """
+    from permitflow.errors import InvalidParametersError
+
+    with requires_extra("testing"):
+        from permitflow_testing import judge_adapter, judge_pair
+    made = _load(adapter, is_pair=pair)
+    _ = _pair(made, adapter) if pair else _channel(made, adapter)  # before the rest is looked at
+    only = _rules(flow, rule or [], is_pair=pair)
+    lines = _Lines(only, is_silent=as_json)
+    asked: dict[str, Any] = {
+        "flow": flow,
+        "name": adapter,
+        "only": only,
+        "random_runs": random_runs,
+        "when_judged": lines.print,
+    }
+    try:
+        with _ending_in_any_case():
+            report = (
+                judge_pair(_pair(made, adapter), **asked)
+                if pair
+                else judge_adapter(_channel(made, adapter), **asked, when_stuck=_end_stuck)
+            )
+            if as_json:
+                print_json(report.as_json())
+            else:
+                _print_rest(report)
+            sys.stdout.flush()
+            stop(holds=report.conforms)
+    except InvalidParametersError as error:
+        unusable(str(error))
+
+
+@contextmanager
+def _ending_in_any_case() -> "Iterator[None]":
+    """End the process although the adapter has left threads, or catches what Ctrl-C and SIGTERM raise."""
+    before, is_over, code = set(threading.enumerate()), threading.Event(), 0
+    threading.Thread(target=_end_after_a_signal, args=(is_over,), daemon=True).start()
+    try:
+        yield
+    except typer.Exit as end:
+        code = end.exit_code
+        raise
+    except KeyboardInterrupt:
+        code = signalled_exit_code()
+        raise
+    finally:
+        is_over.set()
+        if any(not thread.daemon for thread in set(threading.enumerate()) - before):
+            _end(code)
+
+
+def _end_after_a_signal(is_over: threading.Event) -> None:
+    while not is_over.wait(_LOOK_SECONDS):
+        if signalled_exit_code() and not is_over.wait(_PATIENCE_SECONDS):
+            _end(signalled_exit_code())
+
+
+def _end(code: int) -> None:
+    """End the process; Python would first wait for all threads, without bound."""
+    for output in (sys.stdout, sys.stderr):
+        output.flush()
+    os._exit(code)
+
+
+def _end_stuck(text: str) -> None:
+    """The loop cannot be interrupted: say so, and end the process, from another thread."""
+    complain(text)
+    _end(ExitCode.FAILS)
+
+
+def _load(place: str, *, is_pair: bool) -> object:
+    if not _PLACE.fullmatch(place):
+        without = f": {place.replace('.py:', ':')}, without .py" if ".py:" in place else ""
+        unusable(f"MODULE:ADAPTER must be as in my_channel:MyAdapter, not {place!r}{without}")
+    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
+    module, _, name = place.partition(":")
+    try:
+        found = import_module(module)
+    except Exception as error:
+        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")
+    try:
+        return resolve_name(place)
+    except AttributeError:
+        there = [each for each, value in vars(found).items() if _may_be_meant(value, is_pair=is_pair)]
+        near = get_close_matches(name, there, n=1) or there[:MOST_NAMES]
+        advice = f"; did you mean {' or '.join(near)}?" if near else ""
+        unusable(f"module {module} has no {name}{advice}")
+
+
+def _may_be_meant(value: object, *, is_pair: bool) -> bool:
+    from permitflow_testing import ChannelAdapter
+
+    is_adapter = isinstance(value, type) and issubclass(value, ChannelAdapter)
+    return callable(value) and not is_adapter if is_pair else is_adapter and value is not ChannelAdapter
+
+
+def _rules(flow: str, names: list[str], *, is_pair: bool) -> list[str]:
+    """The ids of the rules that are asked for, in the order of the report."""
+    from permitflow_testing.rulebooks.table import flows, rulebook_of
+
+    book = rulebook_of(chosen("--flow", [flow], flows(), "flow")[0])
+    known = [rule.id for rule in (book.pair_rules if is_pair else book.rules)]
+    for name in names:
+        if name not in known and (near := [each for each in known if name in each]):
+            unusable(f"--rule: there is no rule {name!r}; did you mean {' or '.join(near)}?")
+        if name not in known and not get_close_matches(name, known, cutoff=0.5):
+            there = fill(", ".join(known), 100, initial_indent="  ", subsequent_indent="  ", break_on_hyphens=False)
+            unusable(f"--rule: there is no rule {name!r}; there are\n{there}")
+    return chosen("--rule", names, known, "rule")
+
+
+def _channel(made: object, place: str) -> "type[ChannelAdapter]":
+    from permitflow_testing import ChannelAdapter
+
+    if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
+        unusable(f"{place} is no class of permitflow_testing.ChannelAdapter; for a pair of ends, use --pair")
+    return made
+
+
+def _pair(made: object, place: str) -> "Callable[..., PairAdapter]":
+    from permitflow_testing import ChannelAdapter
+
+    if isinstance(made, type) and issubclass(made, ChannelAdapter):
+        unusable(f"{place} is a channel as a whole, a permitflow_testing.ChannelAdapter; leave --pair away")
+    if not callable(made):
+        unusable(f"{place} makes nothing; --pair needs a callable that makes a permitflow_testing.PairAdapter")
+    return made
+
+
+class _Lines:
+    """Prints verdicts as they come, as the lines of a table."""
+
+    def __init__(self, rules: list[str], *, is_silent: bool) -> None:
+        self._console = open_console()
+        self._width = max(map(len, rules))
+        self._is_silent = is_silent
+        self._has_begun = False
+
+    def print(self, verdict: "RuleVerdict") -> None:
+        """Print a line, the heading before the first."""
+        if self._is_silent:
+            return
+        if not self._has_begun:
+            self._line("rule", "", "what was found")
+            self._has_begun = True
+        outcome = verdict.outcome.value
+        self._line(verdict.rule.id, outcome.upper() if verdict.is_broken else outcome, verdict.finding)
+
+    def _line(self, rule: str, outcome: str, finding: str) -> None:
+        before = f"{rule:{self._width}}   {outcome:{_OUTCOME_WIDTH}}   "
+        room = max(self._console.width - len(before), _LEAST_WIDTH)
+        lines = wrap(printable(finding), room, break_on_hyphens=False) or [""]
+        print_lines(self._console, before + lines[0], *(" " * len(before) + line for line in lines[1:]))
+        self._console.file.flush()
+
+
+def _print_rest(report: "Report") -> None:
+    broken = [f"\n{verdict.describe()}" for verdict in report.verdicts if verdict.is_broken]
+    print_lines(open_console(), *report.remarks(), *broken, f"\n{report.summary()}")

@@ -1,0 +1,145 @@
+"""``permitflow demo``: the main job, on real input."""
+
+import asyncio
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from permitflow_tools.cli.console import open_console
+from permitflow_tools.cli.options import given_options, number, option, whole_number
+from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.output import require_folder, write_files
+
+demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+
+
+@demo.callback()
+def main_job(
+    context: typer.Context,
+    scale: Annotated[float, option(number, "FACTOR", "TPC-H scale factor; 1 is about 1 GB as text.")] = 0.1,
+    keep: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Keep logs, traces and statistics in this folder.", file_okay=False),
+    ] = None,
+    streaming: Annotated[
+        bool, typer.Option("--streaming", help="A pipeline that never stops instead of two jobs.")
+    ] = False,
+    kills: Annotated[
+        int, option(whole_number(least=0), "N", "With --streaming: kill a part of the pipeline so many times.")
+    ] = 0,
+    seed: Annotated[int, option(whole_number(least=0), "N", "Of which part is killed, and when.")] = 1,
+    as_json: Json = False,
+) -> None:
+    """Run TPC-H query 12 as two Spark jobs with an exchange between them, and check everything about it.
+
+    First the models and theorems of what it uses are checked again. Then Spark job 1 pushes the filtered line items
+    through an exchange, and Spark job 2 reads them there and joins the orders. The answer must equal that of Spark
+    alone, no stream may ever hold more rows than it has permits, and the model must accept every step that was
+    recorded.
+
+    With --streaming, a producer feeds a streaming query of Spark through an exchange on disk, and another channel of it
+    leads to a consumer with a database of its own. With --kills, these processes are killed at random (SIGKILL) and
+    started again: no row may be lost or come twice, and no channel may ever keep more rows than it has permits. If
+    this command itself is killed, all of them end.
+
+    \b
+      permitflow demo
+      permitflow demo --scale 1 --keep demo-files
+      permitflow demo --streaming
+      permitflow demo --streaming --scale 1 --kills 50 --seed 7
+      permitflow demo --json
+      permitflow demo wordcount                                another demo: sources that are muted
+
+    The tables are generated once and cached. Exit code 0: all checks passed. 1: a check or a process failed.
+    2: unusable input.
+    """
+    if context.invoked_subcommand is not None:
+        return
+    with requires_extra("demo"):
+        for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    from rich.console import Console
+
+    from permitflow.demo import DemoSettings, PipelineSettings, Progress, run
+
+    if not streaming and (strange := [name for name in given_options(context) if name in ("--kills", "--seed")]):
+        unusable(f"{strange[0]}: needs --streaming: what two jobs have sent they cannot take back, so none is killed")
+    pipeline = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
+    settings = pipeline if streaming else DemoSettings(scale=scale, keep=keep)
+    console = Console(quiet=True) if as_json else open_console()
+    with Progress(console) as progress:
+        report = run(settings, progress)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        console.print(report.render())
+    stop(holds=report.holds)
+
+
+@demo.command()
+def wordcount(
+    stalls: Annotated[int, option(whole_number(least=1), "N", "How often the reader stands still.")] = 2,
+    stall_seconds: Annotated[float, option(number, "SECONDS", "For how long.")] = 2.0,
+    flow_seconds: Annotated[float, option(number, "SECONDS", "How long it reads before, between and after.")] = 1.5,
+    kill: Annotated[bool, typer.Option("--kill", help="Kill the worker that counts after the last stall.")] = False,
+    trouble: Annotated[
+        float,
+        option(
+            number, "SECONDS", "At the end, for so long: kill workers, let readers come and go, let strangers connect."
+        ),
+    ] = 0.0,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write a page of the run.", dir_okay=False)
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Keep logs and saved counts in this folder.", file_okay=False)
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Count words in several processes, with a reader that stands still: what is muted when, and for how long.
+
+    Senders write words over TCP to worker processes, which send lines to another one. That one counts, and writes each
+    count to the reader. When the reader stands still, it cannot write: it mutes the sources of all workers, and TCP
+    stops the senders. The bytes between senders and reader have a bound, computed from the sizes of all sockets. During
+    the first stall a worker is added: it is muted at once.
+
+    \b
+      permitflow demo wordcount
+      permitflow demo wordcount --kill -o wordcount.html
+      permitflow demo wordcount --stalls 5 --stall-seconds 10 --json
+      permitflow demo wordcount --trouble 3600
+
+    Ctrl-C ends it early: the senders stop, all that they have sent is counted, and the report comes; a second Ctrl-C
+    ends it at once. Needs neither Java nor any package but permitflow itself. Exit code 0: the counts are exact, the
+    bound held, each whole stall muted a source, and in trouble the memory of the workers stayed flat and no traceback
+    came. 1: not so, or a process failed. 2: unusable input.
+    """
+    from rich.text import Text
+
+    from permitflow.child_processes import run_interruptible, work_folder
+    from permitflow.mute.wordcount_demo import WordCountSettings, figures, run_wordcount
+
+    require_folder("--output", output)
+    console = open_console()
+    settings = WordCountSettings(
+        stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill, trouble_seconds=trouble
+    )
+    with work_folder(keep) as folder:
+        note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
+        ending = asyncio.Event()
+        report, timeline = run_interruptible(run_wordcount(settings, folder, note, ending), ending.set)
+    if output is not None:
+        write_files({output: timeline.page()})
+    if as_json:
+        print_json(report.as_json())
+    else:
+        console.print()
+        width = max(len(name) for name, _ in figures(report))
+        for name, value in figures(report):
+            console.print(Text(f"{name:{width}}  {value}"))
+        for problem in report.problems():
+            console.print(Text(f"Failed check: {problem}", style="bold red"))
+    stop(holds=report.holds)

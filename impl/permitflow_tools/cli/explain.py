@@ -1,0 +1,203 @@
+"""``permitflow explain``: runs and state graphs to look at."""
+
+import webbrowser
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from permitflow.tracing.reader import trace_files
+from permitflow_tools.cli.check import answer_for
+from permitflow_tools.cli.options import (
+    AllowTruncated,
+    FlushIdle,
+    MaxChunkCost,
+    PermitBatch,
+    RowPermits,
+    Sizes,
+    given_options,
+    option,
+    readable,
+    whole_number,
+    writable,
+)
+from permitflow_tools.cli.outcomes import Json, print_json, unusable
+from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apart, write_files
+from permitflow_tools.cli.own import is_place, own_run
+from permitflow_tools.cli.permits import graph_of, run_of, setting_of
+from permitflow_tools.cli.trace import read_files, select_channels
+from permitflow_tools.parameters.read import is_toml, read_description
+
+if TYPE_CHECKING:
+    from permitflow_tools.explain.run import Run
+    from permitflow_tools.explain.state_graph import StateGraph
+
+_DEFAULT_PAGE = Path("permitflow-explain.html")
+# What other commands draw, and this one does not.
+_OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
+# What an option is about; of the others, each is about everything.
+_BELONGS = {
+    **dict.fromkeys(("--row-permits", "--permit-batch", "--max-chunk-cost", "--sizes", "--flush-idle"), ("numbers",)),
+    "--barriers": ("numbers", "file"),
+    "--graph": ("numbers", "file", "model"),
+    **dict.fromkeys(("--channel", "--allow-truncated"), ("trace",)),
+    **dict.fromkeys(("--parameters", "--max-states"), ("model",)),
+}
+_TOLD = {
+    ("numbers",): "numbers of your own; leave it or the files away",
+    ("numbers", "file"): "a permit channel with numbers of your own, or of a file",
+    ("numbers", "file", "model"): "numbers of your own, a file with them, or a model; a recording has no graph",
+    ("trace",): "a trace: name its files too",
+    ("model",): "a model of your own: name it, as in my_protocol:SYSTEM",
+}
+
+
+def explain(
+    context: typer.Context,
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(
+            metavar="[FILE... | MODULE:SYSTEM]",
+            parser=readable,
+            help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel described in TOML; a model "
+            "of your own, in a module of this folder or installed.",
+        ),
+    ] = None,
+    row_permits: RowPermits = None,
+    permit_batch: PermitBatch = None,
+    max_chunk_cost: MaxChunkCost = None,
+    sizes: Sizes = None,
+    flush_idle: FlushIdle = False,
+    barriers: Annotated[
+        bool, typer.Option("--barriers", help="Barriers and watermarks too, with one permit each.")
+    ] = False,
+    graph: Annotated[
+        bool, typer.Option("--graph", help="All states and steps of a small channel, at most 500 states.")
+    ] = False,
+    channel: Annotated[str | None, typer.Option(metavar="NAME", help="Which channel of the trace.")] = None,
+    allow_truncated: AllowTruncated = False,
+    parameters: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Of a model of your own: its parameters, in the same module.")
+    ] = None,
+    max_states: Annotated[
+        int, option(whole_number(least=1), "N", "Of a model of your own: visit no more states. Default: 2,000,000.")
+    ] = 2_000_000,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            parser=writable,
+            help=f"The page to write; - is standard output. Default: {_DEFAULT_PAGE}, unless --svg is given.",
+        ),
+    ] = None,
+    svg: Annotated[
+        Path | None, typer.Option(metavar="FILE", parser=writable, help="A drawing to write: one line for each step.")
+    ] = None,
+    opens: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show it: a deadlock, a recorded run of any protocol or a state graph as one web page.
+
+    The page holds everything it needs and uses no network: send it, project it, print it. It steps through a run:
+    where each chunk and each permit is, which action was taken and where the specification says so, what can happen
+    next, and which guard is false where it can not.
+
+    \b
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7               a run into a deadlock
+      permitflow explain --row-permits 8 --permit-batch 3 --max-chunk-cost 7 --svg x.svg   the same as a drawing
+      permitflow explain --row-permits 2048 --permit-batch 256 -o live.html                a window filled and drained
+      permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
+      permitflow explain orders.toml                                                       the channel of a file
+      permitflow explain run/ --channel orders/0                                           a recording, up to a fault
+      permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
+
+    A model of your own (docs/guides/own-protocol.md) is explored: what is shown is a shortest run into a broken
+    invariant or a deadlock, or a run that never comes to what was promised; as a table, and as the page.
+
+    Exit code 0: written, whatever it shows. 2: unusable input.
+    """
+    given = given_options(context)
+    named = files or []
+    kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
+    if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
+        unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
+    if kind in ("model", "file") and len(named) > 1:
+        unusable(f"{named[0]} is shown alone: leave {named[1]} away")
+    page = output or (None if svg else _DEFAULT_PAGE)
+    if opens and (page is None or is_special(page)):
+        unusable("--open shows a page: name a file with --output, or leave --svg and - away")
+    if page is not None and page.suffix.lower() in _OTHER_FORMATS:
+        unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
+    if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
+        unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
+    inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
+    require_apart({"--output": page, "--svg": svg}, inputs)
+    shown: Run | StateGraph
+    table = ""
+    if kind == "trace":
+        shown = _recorded(named, channel, allow_truncated)
+    elif kind == "model":
+        shown, table = own_run(str(named[0]), parameters, with_graph=graph, most_states=max_states)
+    else:
+        if kind == "file":
+            setting = read_description(named[0]).setting
+        elif not any(name in _BELONGS for name in given):
+            unusable(
+                "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
+                "--row-permits and --permit-batch"
+            )
+        else:
+            setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
+        if graph:
+            shown = graph_of(setting, with_barriers=barriers)
+        else:
+            shown = run_of(answer_for(setting), with_barriers=barriers)
+    # What is written to standard output stands there alone.
+    is_piped = STANDARD_OUTPUT in (page, svg)
+    if table and not as_json:
+        typer.echo(table, err=is_piped)
+    _write(shown, page, svg, as_json=as_json)
+    if opens and page is not None and not webbrowser.open(page.resolve().as_uri()):
+        typer.echo(f"--open: no browser was found; open {page} in one", err=True)
+
+
+def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
+    from permitflow_testing.traces import judge
+    from permitflow_tools.explain.looks.table import look_of
+    from permitflow_tools.explain.run import recorded_run
+
+    channels = select_channels(read_files(files, allow_truncated), [name] if name else [])
+    if len(channels) > 1:
+        names = [channel.channel for channel in channels]
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        unusable(f"the trace holds {len(names)} channels; choose one with --channel: {', '.join(names[:8])}{more}")
+    (channel,) = channels
+    verdict = judge(channel, keep_path=True)
+    parameters = verdict.subject.parameters(channel)
+    start = verdict.subject.explanation(parameters, channel.ends, True).start().state
+    return recorded_run(verdict, look_of(verdict.subject.system.module), parameters, start)
+
+
+def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
+    from permitflow_tools.explain.run_page import page_of, storyboard
+    from permitflow_tools.explain.state_graph import StateGraph, graph_drawing, graph_page, graph_sentence
+
+    contents: dict[Path, str] = {}
+    if isinstance(shown, StateGraph):
+        verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
+        made = ((page, graph_page), (drawing, graph_drawing))
+        contents = {path: make(shown) for path, make in made if path}
+    else:
+        verdict, sentence = shown.verdict.value, shown.sentence
+        contents = {path: make(shown) for path, make in ((page, page_of), (drawing, storyboard)) if path}
+    write_files(contents)
+    if as_json:
+        print_json({"verdict": verdict, "sentence": sentence, "files": [str(path) for path in contents]})
+        return
+    is_piped = STANDARD_OUTPUT in contents
+    typer.echo(f"{verdict}: {sentence}", err=is_piped)
+    for path in contents:
+        typer.echo(f"written: {path}", err=is_piped)

@@ -1,0 +1,253 @@
+"""Options that several commands take, and parsers of values: a complaint names the option, the value and the rule."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from enum import StrEnum
+from functools import partial
+from math import inf
+from pathlib import Path
+from typing import Annotated, Any, TypeAlias, TypeVar
+
+import typer
+
+from permitflow.carriers.addresses import SCHEME, parsed
+from permitflow.errors import InvalidParametersError
+from permitflow_tools.cli.outcomes import unusable
+from permitflow_tools.cli.output import STANDARD_OUTPUT
+from permitflow_tools.parameters import quantities
+from permitflow_tools.parameters.read import STANDARD_INPUT, read_axis
+from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
+from permitflow_tools.simulation.setting import Axis
+
+T = TypeVar("T")
+Choice = TypeVar("Choice", bound=StrEnum)
+
+# Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
+_MOST_CHANNELS = 100_000
+
+
+@dataclass(frozen=True)
+class StreamName:
+    """A stream and into how many channels it is cut."""
+
+    name: str
+    channels: int
+
+
+def option(parser: Callable[[str], object], metavar: str, text: str) -> Any:
+    """An option whose value a function parses; ``text`` is its help."""
+    return typer.Option(parser=parser, metavar=metavar, help=text)
+
+
+def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]:
+    """A parser of whole numbers from ``least`` up to ``most``; 8,192 and 8_192 are understood."""
+
+    def parse(text: str) -> int:
+        count = _understood(partial(quantities.whole, least=least), str(text))
+        if most is not None and count > most:
+            raise typer.BadParameter(f"must be at most {most:,}, not {count:,}")
+        return count
+
+    return parse
+
+
+def one_of(kind: type[Choice]) -> Callable[[str | Choice], Choice]:
+    """A parser of the members of an enumeration, by their values."""
+
+    def parse(text: str | Choice) -> Choice:
+        try:
+            return kind(text)
+        except ValueError:
+            *names, last = (member.value for member in kind)
+            raise typer.BadParameter(f"must be {', '.join(names)} or {last}, not {text!r}") from None
+
+    return parse
+
+
+def number(text: str | float) -> float:
+    """Parse a number, as in 0.1."""
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"must be a number, not {text!r}") from None
+
+
+def sizes_in_rows(text: str) -> frozenset[int]:
+    """Parse chunk sizes in rows, separated by commas, as in ``1,3,5``."""
+    try:
+        counts = [int(part) for part in str(text).split(",")]
+    except ValueError:
+        raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
+    if negative := [count for count in counts if count < 0]:
+        raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
+    return frozenset(counts)
+
+
+def readable(text: str | Path) -> Path:
+    """Parse the name of a file to read; ``-`` is standard input."""
+    return STANDARD_INPUT if str(text) == "-" else Path(text)
+
+
+def writable(text: str | Path) -> Path:
+    """Parse the name of a file to write; ``-`` is standard output."""
+    return STANDARD_OUTPUT if str(text) == "-" else Path(text)
+
+
+def folder(text: str | Path) -> Path:
+    """Parse the path of a folder; an empty one is a variable that was not set, not the folder one happens to be in."""
+    if not str(text).strip():
+        raise typer.BadParameter("must be a folder, not empty")
+    return Path(text)
+
+
+def host_and_port(text: str) -> str:
+    """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
+    try:
+        parsed(str(text), least_port=0)
+    except InvalidParametersError as error:
+        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+    return text
+
+
+def http_address(text: str) -> str:
+    """Parse an address to listen at for HTTP, which has no ``tcp://``."""
+    if str(text).startswith(SCHEME):
+        raise typer.BadParameter(f"must be HOST:PORT without {SCHEME}, not {text!r}")
+    return host_and_port(text)
+
+
+def stream_name(text: str | StreamName) -> StreamName:
+    """Parse a stream, as in ``orders`` or, with its number of channels, ``orders:4``."""
+    if isinstance(text, StreamName):
+        return text
+    name, colon, count = text.rpartition(":")
+    if not colon:
+        name, count = text, "1"
+    if not name.isprintable():
+        raise typer.BadParameter(f"must be a name that can be shown on one line, not {text!r}")
+    if any(map(str.isspace, name)):
+        raise typer.BadParameter(f"must be a name without blanks, not {text!r}")
+    if not name or not count.isdecimal() or int(count) < 1:
+        raise typer.BadParameter(f"must be NAME or NAME:N with at least one channel, as in orders:4, not {text!r}")
+    if len(count) > len(str(_MOST_CHANNELS)) or int(count) > _MOST_CHANNELS:
+        raise typer.BadParameter(f"may have at most {_MOST_CHANNELS:,} channels, not {count} as in {text!r}")
+    return StreamName(name, int(count))
+
+
+def duration(text: str | float) -> float:
+    """Parse a duration, as in ``40ms``, into seconds; a number is seconds already."""
+    return text if isinstance(text, float) else _understood(quantities.duration, text)
+
+
+def seconds(text: str | float) -> float:
+    """Parse a number of seconds that is not below 0."""
+    value = number(text)
+    if not 0 <= value < inf:
+        raise typer.BadParameter(f"must be a number of seconds of at least 0, not {text!r}")
+    return value
+
+
+def rows_per_second(text: str) -> float:
+    """Parse a rate, as in ``1_000_000`` or ``unlimited``."""
+    return _understood(quantities.rate, text)
+
+
+def axis(text: str | Axis) -> Axis:
+    """Parse a varied parameter, as in ``row_permits=256..65536:x2``."""
+    return text if isinstance(text, Axis) else _understood(read_axis, text)
+
+
+def distinct(axes: Sequence[Axis]) -> Sequence[Axis]:
+    """The axes; ends the command if one of them comes twice."""
+    names = [axis.name for axis in axes]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        unusable(f"--sweep: {twice} is varied twice; name all of its values in one --sweep")
+    return axes
+
+
+def share(text: str | float) -> float:
+    """Parse a share above 0 and up to 1, as in ``0.99`` or ``99%``."""
+    given = str(text)
+    try:
+        value = float(given.removesuffix("%")) / (100 if given.endswith("%") else 1)
+    except ValueError:
+        value = 0.0
+    if not 0 < value <= 1:
+        raise typer.BadParameter(f"must be a share above 0 and up to 1, as in 0.99 or 99%, not {given!r}")
+    return value
+
+
+def chunk_sizes(text: str) -> ChunkSizes:
+    """Parse rows of chunks, as in ``1024`` or, equally often, ``1,64,1024``."""
+    try:
+        return WeightedSizes(sorted(sizes_in_rows(text)))
+    except InvalidParametersError as error:
+        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+
+
+def _understood(reader: Callable[[str], T], text: str) -> T:
+    try:
+        return reader(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def given_options(context: typer.Context) -> list[str]:
+    """The options that the user has written, in the order of the help."""
+    sources = ((each.opts[0], context.get_parameter_source(each.name or "")) for each in context.command.params)
+    return [name for name, source in sources if name.startswith("-") and source and source.name == "COMMANDLINE"]
+
+
+def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -> list[str]:
+    """These of the known names, in the known order, all if none is named; ends the command if one is unknown."""
+    known, names = list(known), list(names)
+    if unknown := [name for name in names if name not in known]:
+        near = get_close_matches(unknown[0], known, n=3, cutoff=0.5)
+        advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
+        unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
+    return [name for name in known if not names or name in names]
+
+
+def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:
+    """An option of a number of rows, or of permits for them."""
+    return option(whole_number(least=least, most=most), "ROWS", text)
+
+
+RowPermits: TypeAlias = Annotated[int | None, rows("The most rows in the channel at once.")]
+
+PermitBatch: TypeAlias = Annotated[
+    int | None, rows("The receiver returns row permits once it holds this many. Default: an eighth of them.")
+]
+
+MaxChunkCost: TypeAlias = Annotated[
+    int | None,
+    rows("The most row permits a chunk takes. Default: row permits less permit batch, as published."),
+]
+
+Sizes: TypeAlias = Annotated[
+    frozenset[int] | None,
+    option(sizes_in_rows, "ROWS,...", "Only chunks of these sizes are sent. Default: every size."),
+]
+
+FlushIdle: TypeAlias = Annotated[
+    bool, typer.Option("--flush-idle", help="An idle receiver returns less than a permit batch (permitflow's own).")
+]
+
+Sweep: TypeAlias = Annotated[
+    list[Axis] | None,
+    option(axis, "NAME=VALUES", "Vary this: 1,16,256 or 256..65536:x2 or 1..9:+2; may be repeated."),
+]
+
+AllowTruncated: TypeAlias = Annotated[
+    bool, typer.Option("--allow-truncated", help="Leave out a half-written last line, and take what comes before.")
+]
+
+DescribedChannel: TypeAlias = Annotated[
+    Path | None,
+    typer.Argument(
+        metavar="FILE",
+        parser=readable,
+        help="A channel described in TOML; see docs/guides/parameters.md. - is standard input.",
+    ),
+]

@@ -1,0 +1,74 @@
+"""A model of one's own on the command line: found by name, as ``module:SYSTEM``."""
+
+import re
+import sys
+from difflib import get_close_matches
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from permitflow_tools.cli.outcomes import unusable
+
+if TYPE_CHECKING:
+    from permitflow_tools.explain.run import Run
+    from permitflow_tools.explain.state_graph import StateGraph
+
+_PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
+
+
+def is_place(path: Path) -> bool:
+    """Is it the name of a system rather than of a file?"""
+    return _PLACE.fullmatch(str(path)) is not None and not path.exists()
+
+
+def own_run(
+    place: str, parameters: str | None, *, with_graph: bool, most_states: int
+) -> "tuple[Run | StateGraph, str]":
+    """Explore the system at ``place``; the run, or the graph, for a page, and what was found as a table.
+
+    Ends the command if there is no such system, or its text cannot be right.
+    """
+    from permitflow_model.kernel.explore import StateLimitReached
+    from permitflow_model.kernel.system import ModelError, System
+    from permitflow_tools.explain.own import OwnLook, explain_system
+    from permitflow_tools.explain.state_graph import reachable
+
+    system = _loaded(place)
+    if not isinstance(system, System):
+        unusable(f"{place} must be a permitflow_model.kernel.system.System, not {system!r}")
+    module = place.partition(":")[0]
+    given = None if parameters is None else _loaded(parameters if ":" in parameters else f"{module}:{parameters}")
+    try:
+        if with_graph:
+            return reachable(OwnLook(system), given), ""
+        run, found = explain_system(system, given, max_states=most_states)
+    except StateLimitReached as error:
+        option = "--graph" if with_graph else "--max-states"
+        unusable(f"{option}: more than {error.limit:,} states can be reached; choose smaller parameters")
+    except ModelError as error:
+        is_missing = given is None and "'NoneType'" in str(error)
+        advice = "; name the parameters with --parameters" if is_missing else ""
+        unusable(f"{place}: {error}{advice}")
+    return run, "" if found is None else f"{found}\n"
+
+
+def _loaded(place: str) -> Any:
+    name, _, attribute = place.partition(":")
+    if name.endswith(".py"):
+        unusable(f"{place} must name a module, not its file: write {name.removesuffix('.py')}:{attribute}")
+    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
+    try:
+        found: Any = import_module(name)
+        for part in attribute.split("."):
+            known = dir(found)
+            if part not in known:
+                near = get_close_matches(part, known, n=3)
+                unusable(f"{place}: {name} has no {part}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+            found = getattr(found, part)
+    except Exception as error:
+        if isinstance(error, typer.Exit):
+            raise
+        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")
+    return found

@@ -1,0 +1,332 @@
+"""``permitflow serve``: an exchange between producers and consumers; its options."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any, cast
+
+import typer
+
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.shared_memory import SameHost
+from permitflow.channels.interface import stream_channels
+from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.errors import InvalidParametersError, ParameterMismatchError, StoreError, TransportError
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.flows.permits.core import DEFAULT_ROW_PERMITS, PERMITS, Oversize, kept_parameters
+from permitflow.flows.seam import Parameters
+from permitflow.flows.table import flow_named, flow_names
+from permitflow.stream.compression import Compression
+from permitflow_tools.cli.options import (
+    StreamName,
+    folder,
+    given_options,
+    host_and_port,
+    http_address,
+    one_of,
+    option,
+    rows,
+    seconds,
+    stream_name,
+    whole_number,
+)
+from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
+
+# Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store.
+_MOST = 10**15
+_ROWS = whole_number(least=1, most=_MOST)
+_DEFAULT_ADDRESS = "127.0.0.1:50051"
+# Parameters of flows that have an option of their own.
+_WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
+
+
+_OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
+
+
+def serve(
+    context: typer.Context,
+    stream: Annotated[
+        list[StreamName],
+        option(stream_name, "NAME[:N]", "A stream of N channels, NAME/0 to NAME/N-1; may be repeated."),
+    ],
+    address: Annotated[
+        list[str] | None,
+        option(
+            host_and_port,
+            "HOST:PORT",
+            "Where to listen; port 0 takes a free one, tcp:// before it does without gRPC; may be repeated. "
+            "Default: 127.0.0.1:50051.",
+        ),
+    ] = None,
+    flow: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="The protocol that decides what may be sent when; an unknown name is answered with the known ones.",
+        ),
+    ] = PERMITS.name,
+    row_permits: Annotated[
+        int | None,
+        rows(
+            f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
+            least=2,
+            most=_MOST,
+        ),
+    ] = None,
+    permit_batch: Annotated[
+        int | None,
+        rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=_MOST),
+    ] = None,
+    max_chunk_cost: Annotated[
+        int | None,
+        rows(
+            "The most permits a chunk takes. Default: row permits less batch; "
+            f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
+            most=_MOST,
+        ),
+    ] = None,
+    barrier_permits: Annotated[
+        int | None, option(_ROWS, "N", "Barriers that may be in a channel at once. Default: 1.")
+    ] = None,
+    oversize: Annotated[
+        Oversize,
+        typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
+    ] = Oversize.SPLIT,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--parameter",
+            metavar="NAME=NUMBER",
+            help="A parameter of the flow that has no option of its own; may be repeated.",
+        ),
+    ] = None,
+    retention: Annotated[
+        Retention,
+        typer.Option(
+            metavar="RULE",
+            parser=one_of(Retention),
+            help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them "
+            "(replay).",
+        ),
+    ] = Retention.ONCE,
+    consumer: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--consumer",
+            metavar="NAME",
+            help="With replay: a consumer for which rows are kept; may be repeated. Default: one, named default.",
+        ),
+    ] = None,
+    store: Annotated[
+        Path | None,
+        option(
+            folder,
+            "DIR",
+            "With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
+        ),
+    ] = None,
+    kept_rows: Annotated[
+        int | None,
+        rows(
+            "With replay: the most rows of a channel that are kept before producers wait. "
+            f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
+            most=_MOST,
+        ),
+    ] = None,
+    staging_rows: Annotated[
+        int | None,
+        rows(
+            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=_MOST
+        ),
+    ] = None,
+    staging_timeout_seconds: Annotated[
+        float,
+        option(
+            _ROWS,
+            "SECONDS",
+            "With replay: what a query has staged is forgotten after so long without a sign of the query. "
+            f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
+        ),
+    ] = int(DEFAULT_TIMEOUT_SECONDS),
+    drain_seconds: Annotated[
+        float,
+        option(
+            seconds,
+            "SECONDS",
+            "After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take the rows in memory.",
+        ),
+    ] = 3.0,
+    handshake_seconds: Annotated[
+        float, option(seconds, "SECONDS", "Close a connection that has not named its channel within this time.")
+    ] = HANDSHAKE_SECONDS,
+    silence_seconds: Annotated[
+        float, option(seconds, "SECONDS", "End the streams of a peer that is silent for longer; at least 3.")
+    ] = SILENCE_SECONDS,
+    same_host: Annotated[
+        SameHost,
+        typer.Option(
+            metavar="RULE",
+            parser=one_of(SameHost),
+            help="Share memory with processes on this host if they can (auto), never, or require it.",
+        ),
+    ] = SameHost.AUTO,
+    compression: Annotated[
+        Compression,
+        typer.Option(
+            metavar="CODEC",
+            parser=one_of(Compression),
+            help="Compress chunks to and from other hosts: lz4 or zstd, if the others can; auto, if they ask; or none.",
+        ),
+    ] = Compression.AUTO,
+    checksums: Annotated[
+        bool,
+        typer.Option(
+            help="Add a checksum to each message over gRPC and TCP: an altered message ends its stream. "
+            "Without, one of 65,536 damaged packets passes TCP's own check."
+        ),
+    ] = True,
+    metrics_address: Annotated[
+        str | None,
+        option(
+            http_address,
+            "HOST:PORT",
+            "Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
+        ),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Record every action of the protocol, in a new file; .parquet, else JSON lines.",
+            dir_okay=False,
+        ),
+    ] = None,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Print the addresses, and nothing else.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Run an exchange: producers put rows into named channels, consumers get them.
+
+    Producers and consumers both dial the exchange, so neither must be reachable. It holds at most --row-permits rows
+    of each channel (with replay --kept-rows), and --row-permits for each producer and consumer that is connected;
+    a faster producer waits.
+
+    \b
+      permitflow serve --stream orders:2                       channels orders/0 and orders/1
+      permitflow serve --stream q12:4 --row-permits 8192       smaller windows
+      permitflow serve --stream q12 --address 127.0.0.1:0      a free port; the first line says which
+      permitflow serve --stream q12 --trace run.jsonl          for the model to replay
+      permitflow serve --stream orders:2 --retention replay --consumer etl --consumer audit --store orders.store
+                                                               rows that are read again, and survive a crash
+
+    The first line is "listening at HOST:PORT", one for each address. After it, a terminal shows a live table,
+    anything else gets a line when something has changed, and --json prints one object a line.
+
+    SIGTERM or Ctrl-C drains: the exchange is no longer ready, and takes no new producers. A producer with a name gets
+    an error that asks it to come back later; the others may come to their end, and consumers may take the rows in
+    memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
+    what was left behind. A second signal stops at once. More: docs/guides/serving.md.
+
+    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
+    130: stopped by Ctrl-C.
+    """
+    _refuse_twice("--stream", [one.name for one in stream])
+    strange = [name for name in given_options(context) if name in _OF_REPLAY]
+    if strange and retention is not Retention.REPLAY:
+        unusable(f"{strange[0]}: rows are gone once they were read; to keep them, add --retention replay")
+    consumers = consumer or [DEFAULT_CONSUMER]
+    if "" in consumers:
+        unusable("--consumer: a name must not be empty")
+    _refuse_twice("--consumer", consumers)
+    parameters = _parameters(
+        flow,
+        retention,
+        oversize=None if oversize is Oversize.SPLIT else oversize,
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=max_chunk_cost,
+        barrier_permits=barrier_permits,
+        **_numbers(parameter or ()),
+    )
+    with requires_extra("grpc"):
+        from permitflow.exchange.registry import Exchange, Keeping
+        from permitflow.exchange.stores.sqlite import SqliteStore
+        from permitflow_tools.cli.serve_reports import Report
+        from permitflow_tools.cli.serving import new_recording, serve_until_signal
+    if metrics_address is not None:
+        with requires_extra("metrics"):
+            import prometheus_client  # noqa: F401 - to complain now
+    channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
+    try:
+        with ExitStack() as stack:
+            recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
+            kept = stack.enter_context(SqliteStore(store)) if store else None
+            if kept is not None:  # all of it, before the first channel is written down
+                kept.require_fitting(channels, parameters=parameters, consumers=consumers)
+            exchange = Exchange(
+                parameters=parameters,
+                record=None if recording is None else recording.recorder,
+                same_host=same_host,
+                compression=compression,
+                checksums=checksums,
+                store=kept,
+                staging_timeout_seconds=staging_timeout_seconds,
+            )
+            keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
+            is_interrupted = asyncio.run(
+                serve_until_signal(
+                    exchange,
+                    lambda: exchange.add_channels(channels, retention=retention, **keeping),
+                    address or [_DEFAULT_ADDRESS],
+                    stack.enter_context(Report(as_json=as_json, quiet=quiet)),
+                    begin,
+                    drain_seconds=drain_seconds,
+                    handshake_seconds=handshake_seconds,
+                    silence_seconds=silence_seconds,
+                    metrics_address=metrics_address,
+                )
+            )
+    except TransportError as error:
+        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
+    except StoreError as error:
+        unusable(f"--store: {error}")
+    raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
+
+
+def _refuse_twice(option: str, names: Sequence[str]) -> None:
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        unusable(f"{option}: {twice[0]!r} is given twice")
+
+
+def _numbers(stated: Sequence[str]) -> dict[str, int]:
+    """The numbers that are given by name."""
+    numbers: dict[str, int] = {}
+    for text in stated:
+        name, _, number = text.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            value = int(number)
+        except ValueError:
+            unusable(f"--parameter: {text!r} must be NAME=NUMBER")
+        if not -_MOST <= value <= _MOST:
+            unusable(f"--parameter: {text!r} must be a number of at most {_MOST:,}")
+        if name in numbers or name in _WITH_OPTIONS:
+            instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
+            unusable(f"--parameter: {text!r}: {instead}")
+        numbers[name] = value
+    return numbers
+
+
+def _parameters(flow: str, retention: Retention, **given: int | str | None) -> Parameters:
+    stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
+    try:
+        if retention is Retention.REPLAY and flow == PERMITS.name:
+            return kept_parameters(**stated)
+        return cast(Parameters, flow_named(flow).parse(stated))
+    except InvalidParametersError as error:
+        option_name = f"--{error.name.replace('_', '-')}" if error.name in _WITH_OPTIONS else "--parameter"
+        unusable(f"{option_name}: {error}")
+    except ParameterMismatchError:
+        unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")

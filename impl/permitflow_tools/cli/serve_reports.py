@@ -1,0 +1,156 @@
+"""How ``permitflow serve`` reports what flows: a live table, lines of a log, lines of JSON, or nothing."""
+
+import json
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
+from typing import Self
+
+import typer
+from rich.live import Live
+
+from permitflow.errors import printable
+from permitflow.exchange.draining import Remainder
+from permitflow.stream.traffic import ChannelTraffic, Rates
+from permitflow_tools.cli.console import open_console
+from permitflow_tools.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
+
+
+class Style(Enum):
+    """In which form, and every how many seconds; never to look spares looking at thousands of channels."""
+
+    QUIET = None
+    """The addresses, and nothing else."""
+    JSON = 1.0
+    """One object a line, each with an ``event``."""
+    LOG = 2.0
+    """A line for each channel on which something happened."""
+    TABLE = 0.5
+    """A table that follows what happens, for a terminal."""
+
+
+_LEGEND = (
+    "held: rows that take room in a channel; blocked: the share of time that rows waited for room, and",
+    "on their way out for a consumer; Ctrl-C stops",
+)
+
+
+class Report:
+    """Says what happens to an exchange, with a method for each thing; a context manager."""
+
+    def __init__(self, *, as_json: bool, quiet: bool) -> None:
+        """What is to be printed; else a table on a terminal, or lines of a log."""
+        self._console = open_console()
+        as_text = Style.TABLE if self._console.is_terminal else Style.LOG
+        self.style = Style.JSON if as_json else Style.QUIET if quiet else as_text
+        self._live = Live(console=self._console, auto_refresh=False)
+        self._shown: dict[str, tuple[object, ...]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
+        """The exchange can be dialled."""
+        facts = {"address": addresses[0], "addresses": [*addresses], "channels": [*channels]}
+        more = {Style.LOG: [f"channels: {', '.join(channels)}"], Style.TABLE: _LEGEND}.get(self.style, ())
+        self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)
+        if self.style is Style.TABLE:
+            self._live.start()
+
+    def metrics(self, address: str) -> None:
+        """Prometheus can ask there."""
+        self._say("metrics", {"address": address}, f"metrics at {address}")
+
+    def show(self, flows: Sequence[Rates]) -> Iterator[None]:
+        """Another interval has passed.  Between two of these steps the caller may do something else."""
+        if self.style is Style.TABLE:
+            self._live.update(traffic_table(flows, width=self._console.width), refresh=True)
+            return
+        changed: list[Rates] = []
+        for flow in flows:
+            name, facts = flow.traffic.channel, _facts(flow.traffic)
+            if self._shown.get(name) != facts:
+                changed.append(flow)
+            self._shown[name] = facts
+            yield
+        if self.style is Style.LOG:
+            for flow in changed:
+                if not _is_untouched(flow.traffic):
+                    self._print(_line(flow))
+                yield
+        elif changed:
+            channels: list[str] = []
+            for flow in flows:
+                channels.append(json.dumps(flow.as_json()))
+                yield
+            typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
+
+    def stopping(self) -> None:
+        """A signal asked the exchange to stop."""
+        self._say("stopping", {}, *([] if self.style is Style.QUIET else ["stopping"]))
+
+    def stopped(self, flows: Sequence[Rates], rest: Remainder) -> None:
+        """The exchange has stopped; these are the last numbers, with rates over all the time that it was watched."""
+        if self.style is Style.QUIET:
+            return
+        if self.style is not Style.JSON:
+            deque(self.show(flows), maxlen=0)
+        self._live.stop()
+        rows_in = sum(flow.traffic.rows_in for flow in flows)
+        rows_out = sum(flow.traffic.rows_out for flow in flows)
+        said = [f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"]
+        said += [f"kept on disk: {_by_channel(rest.stored)}"] if rest.stored else []
+        said += [f"left behind in memory, and lost: {_by_channel(rest.lost)}"] if rest.lost else []
+        self._say("stopped", {"channels": [flow.as_json() for flow in flows], **rest._asdict()}, *said)
+
+    def _say(self, event: str, facts: Mapping[str, object], *lines: str) -> None:
+        if self.style is Style.JSON:
+            typer.echo(json.dumps({"event": event, **facts}))
+        else:
+            self._print(*lines)
+
+    def _print(self, *lines: str) -> None:
+        for line in lines:
+            self._console.print(printable(line), soft_wrap=True)
+
+
+def _facts(traffic: ChannelTraffic) -> tuple[object, ...]:
+    """What only changes when something happens."""
+    return traffic.state, traffic.producers, traffic.consumers, traffic.rows_in, traffic.rows_out, traffic.kept
+
+
+def _is_untouched(traffic: ChannelTraffic) -> bool:
+    """Has no stream come yet?"""
+    return traffic.state == "waiting" and not (traffic.producers or traffic.consumers or traffic.rows_in)
+
+
+def _line(flow: Rates) -> str:
+    traffic = flow.traffic
+    state = f"{traffic.state} ({traffic.reason})" if traffic.reason else traffic.state
+    window = "" if traffic.window_rows is None else f" of {traffic.window_rows:,}"
+    return (
+        f"{traffic.channel} {state}: producers {traffic.producers}, consumers {traffic.consumers}, "
+        f"{traffic.rows_in:,} rows in, {_out(traffic)}, {flow.rows_out_per_second:,.0f} rows/s out, "
+        f"{traffic.rows_held:,}{window} held (peak {traffic.peak_rows_held:,}), "
+        f"blocked in {flow.blocked_share:.0%}, out {flow.consumer_blocked_share:.0%}"
+        f"{f', stopped {flow.consumer_stopped_share:.0%}' if traffic.consumer_stopped_seconds else ''}"
+        f"{f', {gauges_in_words(traffic)}' if traffic.gauges else ''}"
+        f"{f', compressed streams: {traffic.compression}' if traffic.compressed_streams else ''}"
+    )
+
+
+def _out(traffic: ChannelTraffic) -> str:
+    kept = traffic.kept
+    if kept is None:
+        return f"{traffic.rows_out:,} out"
+    staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
+    beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
+    return f"{traffic.rows_out:,} acknowledged (still to come: {lag_in_words(kept)}){staged}{beyond}"
+
+
+def _by_channel(rows: Mapping[str, int]) -> str:
+    parts = ", ".join(f"{channel} {count:,}" for channel, count in rows.items())
+    return f"{sum(rows.values()):,} rows ({parts})"

@@ -1,0 +1,170 @@
+"""The exchange of ``permitflow serve``: from its start to the signal that stops it; its recording, and its metrics."""
+
+import asyncio
+import gc
+import os
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from permitflow.errors import InvalidOptionError, TraceWriteError
+from permitflow.exchange.draining import drain, remainder
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import traffic_through
+from permitflow.metrics import ExchangeCollector
+from permitflow.stream.traffic import Statistics, each_rates_between, rates_between
+from permitflow.tracing import FileTrace
+from permitflow_tools.cli.outcomes import unusable
+from permitflow_tools.cli.output import is_special
+from permitflow_tools.cli.serve_reports import Report
+
+# A process that is killed takes at most so many events of its recording with it.
+_EVENTS_LOST_AT_MOST = 32
+
+T = TypeVar("T")
+
+
+@contextmanager
+def new_recording(path: Path) -> Iterator[tuple[FileTrace, Callable[[], None]]]:
+    """A trace in a file that was not there, and what to call when there may be something to record.
+
+    Of a run that has never begun it leaves nothing: the next one can take the same name.  Ends the command if there is
+    such a file, or none can be made.
+    """
+    has_begun = False
+
+    def begin() -> None:
+        nonlocal has_begun
+        has_begun = True
+
+    with ExitStack() as stack:
+        if not is_special(path):  # a pipe, or what a caller has open, is written to as it is
+            made = Path(os.path.realpath(path))
+            try:
+                # In one step: of two that want the same name at the same time, one gets it.  So an empty file is none
+                # to take: it may be that of a run that has recorded nothing yet.
+                os.close(os.open(made, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666))
+            except FileExistsError:
+                unusable(f"--trace: {path} exists already, and a recording is never overwritten: name a new file")
+            except OSError as error:
+                unusable(f"--trace: cannot write {path}: {error.strerror or error}")
+
+            def take_back() -> None:
+                if not has_begun:
+                    made.unlink(missing_ok=True)
+
+            stack.callback(take_back)
+        try:
+            # A file of Parquet cannot be read if the process is killed, however little is buffered.
+            buffered = {} if path.suffix == ".parquet" else {"buffered_events": _EVENTS_LOST_AT_MOST}
+            trace = FileTrace(path, **buffered)
+        except TraceWriteError as error:
+            unusable(f"--trace: cannot write {path}: {error.reason}")
+        with trace:
+            yield trace, begin
+
+
+async def serve_until_signal(
+    exchange: Exchange,
+    add_channels: Callable[[], object],
+    addresses: Sequence[str],
+    report: Report,
+    begin: Callable[[], None],
+    *,
+    drain_seconds: float,
+    handshake_seconds: float,
+    silence_seconds: float,
+    metrics_address: str | None,
+) -> bool:
+    """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
+
+    Raises:
+        InvalidOptionError: the address for metrics cannot be had.
+        TransportError: an address cannot be had.
+    """
+    stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+    _resolve_by_signals(stopped)
+    add_channels()
+    # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a second,
+    # in which no stream is served.
+    gc.freeze()
+    async with AsyncExitStack() as stack:
+        servers = []
+        for address in addresses:
+            server = ExchangeServer(
+                exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
+            )
+            servers.append(await stack.enter_async_context(server))
+            begin()
+        report.listening([server.address for server in servers], [*exchange.names])
+        if metrics_address is not None:
+            report.metrics(stack.enter_context(metrics_at(metrics_address, exchange)))
+        begun = await _watch(exchange, report, stopped)
+        report.stopping()
+        draining = asyncio.ensure_future(drain(exchange, drain_seconds))
+        await _watch(exchange, report, draining)
+        await draining
+        async with asyncio.TaskGroup() as group:
+            for server in servers:
+                group.create_task(server.stop())
+    report.stopped(rates_between(begun, await traffic_through(exchange)), remainder(exchange))
+    return stopped.result()
+
+
+def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
+    loop = asyncio.get_running_loop()
+
+    def stop(is_interrupt: bool) -> None:
+        if not stopped.done():
+            stopped.set_result(is_interrupt)
+        # A second signal does what it does to any program: a user who repeats it does not want to wait.
+        for number in heeded:
+            loop.remove_signal_handler(number)
+
+    # A process that was started to ignore one goes on to do so: Ctrl-C in the background of a script, or as by nohup.
+    inherited = [number for number in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(number) is not signal.SIG_IGN]
+    heeded = [signal.SIGTERM, *inherited]
+    for number in heeded:
+        loop.add_signal_handler(number, stop, number is signal.SIGINT)
+
+
+async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
+    """Report what flows; return what there was at first, None if nothing is shown."""
+    if report.style.value is None:
+        await asyncio.wait({until})
+        return None
+    first = before = await traffic_through(exchange)
+    while not until.done():
+        await asyncio.wait({until}, timeout=report.style.value)
+        now = await traffic_through(exchange)
+        await exchange.turns.all(report.show(await exchange.turns.all(each_rates_between(before, now))))
+        before = now
+    return first
+
+
+@contextmanager
+def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
+    """Serve metrics while the block runs; the address, with the port that was chosen.  Call it in the event loop.
+
+    Raises:
+        InvalidOptionError: the address cannot be had.
+    """
+    from prometheus_client import CollectorRegistry, start_http_server
+
+    host, _, port = address.rpartition(":")
+    registry = CollectorRegistry()
+    registry.register(ExchangeCollector(exchange))
+    try:
+        server, thread = start_http_server(int(port), host.strip("[]"), registry)
+    except OSError as error:
+        reason = f"cannot be had: {error.strerror or error}"
+        raise InvalidOptionError(option="--metrics-address", value=address, reason=reason) from error
+    try:
+        yield f"http://{host}:{server.server_port}/metrics"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,307 @@
+"""``permitflow trace``: recorded runs, judged by the specification."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from permitflow.errors import TraceTruncatedError
+from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table, tracked
+from permitflow_tools.cli.options import AllowTruncated, chosen, option, rows, whole_number
+from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+
+if TYPE_CHECKING:
+    from permitflow.tracing import ChannelTrace, Trace
+    from permitflow.tracing.events import Event
+    from permitflow_testing.query_runs import QueryVerdict
+    from permitflow_testing.referee import Referee
+    from permitflow_testing.subjects import Subject
+    from permitflow_testing.traces import Verdict
+
+trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
+
+
+@trace.callback()
+def _group() -> None:
+    """Recorded runs, judged by the specification.
+
+    Whatever can record writes traces: `permitflow serve --trace`, open_channel(record=...), get and put, the Spark
+    options. A trace holds the specification's actions as they happened at one end or both, no payloads.
+    """
+
+
+@trace.command()
+def validate(
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+    ],
+    channel: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")
+    ] = None,
+    allow_truncated: AllowTruncated = False,
+    with_tlc: Annotated[
+        bool, typer.Option("--with-tlc", help="Have TLC judge as well, by the specification's own text; needs Java.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Is what happened a behaviour of the specification?
+
+    Give all files of a run at once: what two processes recorded of a channel is put into one order without trusting
+    clocks. For each channel: valid, or the first event that no behaviour allows, the state before it, and what would
+    have been allowed. Where only one end was recorded, say so, and check that some behaviour of the
+    other end explains it.
+
+    \b
+      permitflow trace validate run/                         all trace files of a folder
+      permitflow trace validate producer.jsonl server.jsonl  the two ends of a channel
+      permitflow trace validate run/ --channel orders/0      one channel of it
+      permitflow trace validate run/ --with-tlc              TLC as a referee
+
+    Exit code 0: all valid, as far as recorded. 1: not a behaviour, or TLC judges otherwise. 2: not a usable trace.
+    """
+    from permitflow_testing.traces import judge
+
+    channels = select_channels(read_files(files, allow_truncated), channel or [])
+    verdicts = list(tracked((judge(each) for each in channels), len(channels), lambda verdict: verdict.channel))
+    referees = _ask_tlc(channels) if with_tlc else {}
+    holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
+    if as_json:
+        tlc = {name: referee.as_json() for name, referee in referees.items()}
+        print_json({"holds": holds, "channels": [_as_json(verdict) for verdict in verdicts], "tlc": tlc})
+    else:
+        _print(verdicts, referees)
+    stop(holds=holds)
+
+
+@trace.command()
+def query(
+    trace_dir: Annotated[
+        Path, typer.Argument(metavar="TRACE_DIR", help="The folder that was the source's option trace_dir.")
+    ],
+    checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
+    table: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="What a file sink has written: compare what it has published.")
+    ] = None,
+    consumer: Annotated[
+        str, typer.Option(metavar="NAME", help="The name of the consumer as which the source reads.")
+    ] = "default",
+    source: Annotated[
+        int, option(whole_number(least=0), "N", "The source's number among those of the query, from 0.")
+    ] = 0,
+    in_memory: Annotated[
+        bool, typer.Option("--in-memory", help="The exchange has no store: it may lose rows, and the query fail.")
+    ] = False,
+    staging_rows: Annotated[
+        int,
+        rows("The exchange's --staging-rows, if jobs publish batches into the channels that the query reads.", least=0),
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Is what a streaming query did a behaviour of the specification?
+
+    Spark, its tasks, the source and the sink each know a part of what happened. An order is looked for in which all of
+    it is a run of SparkMicroBatch.tla: rows are acknowledged only when their batch is in the commit log, each batch is
+    read as it was planned, no row is skipped or forgotten too soon. No clock is trusted.
+
+    \b
+      permitflow trace query trace/ checkpoint/                    whatever the sink is
+      permitflow trace query trace/ checkpoint/ --table orders/    a file sink, whose log lists what it published
+
+    Exit code 0: it is. 1: it is not. 2: not a usable recording, or it does not begin with the query.
+    """
+    with requires_extra("spark"):
+        from permitflow_testing.query_runs import judge_query, published_by_file_sink
+    verdicts = judge_query(
+        trace_dir,
+        checkpoint,
+        consumer=consumer,
+        source=source,
+        published=None if table is None else published_by_file_sink(table),
+        durable=not in_memory,
+        staging_rows=staging_rows,
+    )
+    holds = all(verdict.is_valid for verdict in verdicts)
+    if as_json:
+        print_json({"holds": holds, "channels": [_query_as_json(verdict) for verdict in verdicts]})
+    else:
+        for verdict in verdicts:
+            typer.echo(verdict.describe())
+    stop(holds=holds)
+
+
+def _ask_tlc(channels: "Sequence[ChannelTrace]") -> "dict[str, Referee]":
+    from permitflow_model.tlc import TlcError, TlcNotFoundError
+    from permitflow_testing.referee import ask_tlc
+
+    try:
+        return {channel.channel: ask_tlc(channel) for channel in channels}
+    except (TlcNotFoundError, TlcError, ValueError) as error:
+        unusable(f"--with-tlc: {error}")
+
+
+def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> None:
+    console = open_console()
+    print_table(console, _overview(verdicts))
+    for verdict in verdicts:
+        print_lines(console, *(f"{verdict.channel}: {remark}" for remark in verdict.remarks()))
+        if verdict.is_valid and not verdict.is_at_rest and verdict.undecided is None:
+            print_lines(console, f"{verdict.channel}: at the end not at rest: {_where(verdict)}")
+    bad = [verdict for verdict in verdicts if not verdict.is_valid]
+    for verdict in bad:
+        _print_objection(console, verdict)
+    print_lines(console, *(f"{channel}: {referee.describe()}" for channel, referee in referees.items()))
+    counted = f"{len(verdicts):,} channel{'s' if len(verdicts) != 1 else ''}"
+    if bad:
+        console.print(f"{len(bad):,} of {counted} not valid")
+    else:
+        events = sum(verdict.replay.performed for verdict in verdicts)
+        console.print(
+            f"{counted} valid: {events:,} events are steps of the specification, all invariants hold after each"
+        )
+
+
+def _overview(verdicts: "Sequence[Verdict]") -> Table:
+    numbers = ("events", "rows", "most in use", "of permits", "most in inbox", "of rows", "actions")
+    table = open_table("channel", "ends", *numbers, "", right=numbers)
+    for verdict in verdicts:
+        peaks = verdict.peaks
+        word = "NOT VALID" if not verdict.is_valid else "valid" if verdict.undecided is None else "valid so far"
+        table.add_row(
+            verdict.channel,
+            " + ".join(sorted(verdict.ends, reverse=True)),
+            f"{verdict.actions.total():,}",
+            f"{verdict.rows:,}",
+            f"{peaks.row_permits_in_use:,}" if peaks and "sender" in verdict.ends else "",
+            f"{peaks.row_permits:,}" if peaks else "",
+            f"{peaks.inbox_rows:,}" if peaks and "receiver" in verdict.ends else "",
+            f"{peaks.row_bound:,}" if peaks else "",
+            f"{len(verdict.actions)} of {len(verdict.subject.system.actions)}",
+            word,
+        )
+    return table
+
+
+def _print_objection(console: Console, verdict: "Verdict") -> None:
+    performed = verdict.replay.performed
+    heading = f"{verdict.channel}: not a behaviour of the specification, after {performed:,} valid events"
+    print_lines(console, "", heading)
+    print_table(console, _last_steps(verdict))
+    allowed = "; ".join(verdict.allowed) or "nothing that the protocol does by itself"
+    left_over = [f"{verdict.left_over:,} later events were not looked at"] if verdict.left_over else []
+    before = f"the state before it: {_where(verdict)}"
+    print_lines(console, *verdict.problems(), before, f"allowed instead: {allowed}", *left_over)
+
+
+def _last_steps(verdict: "Verdict") -> Table:
+    """How the run came there: where everything is after each of its last events, then the events that stopped it."""
+    subject, tail = verdict.subject, verdict.replay.tail
+    places = [name.replace("_", " ") for name in subject.places(verdict.world.state)]
+    numbers = ("event", "rows", *places, "sum")
+    table = open_table("end", "event", "action", "rows", *places, "sum", right=numbers)
+    worlds = [*(world for world, _ in tail), verdict.world]
+    for (_, event), after in zip(tail, worlds[1:], strict=True):
+        counts = subject.places(after.state).values()
+        table.add_row(*_told(subject, event), *(f"{count:,}" for count in (*counts, sum(counts))))
+    for block in verdict.replay.blocked:
+        table.add_row(*_told(subject, block.event), *("?" for _ in (*places, "sum")))
+    return table
+
+
+def _told(subject: "Subject", event: "Event") -> tuple[str, str, str, str]:
+    amount = subject.amount_of(event)
+    return event.end, f"{event.sequence:,}", event.action, f"{amount:,}" if amount else ""
+
+
+def _where(verdict: "Verdict") -> str:
+    subject, state = verdict.subject, verdict.world.state
+    counts, sizes = subject.places(state), subject.waiting(state)
+    waiting = f", {len(sizes):,} waiting" if sizes else ""
+    if any(sizes):
+        waiting = f", waiting chunks of {', '.join(map(str, sizes[:5]))}{' …' if len(sizes) > 5 else ''}"
+    words = {name: subject.place_in_words.get(name, name.replace("_", " ")) for name in counts}
+    places = " + ".join(f"{count:,} {words[name]}" for name, count in counts.items())
+    return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}"
+
+
+def _as_json(verdict: "Verdict") -> dict[str, object]:
+    return {
+        "channel": verdict.channel,
+        "valid": verdict.is_valid,
+        "decided": verdict.undecided is None,
+        "ends": sorted(verdict.ends),
+        "events": verdict.actions.total(),
+        "explained": verdict.replay.performed,
+        "rows": verdict.rows,
+        "at_rest": verdict.is_at_rest,
+        "flow": verdict.subject.table.flow,
+        "peaks": None if verdict.peaks is None else asdict(verdict.peaks),
+        "actions": dict(sorted(verdict.actions.items())),
+        "missing_actions": verdict.missing_actions,
+        "remarks": list(verdict.remarks()),
+        "problem": None if verdict.is_valid else _problem_as_json(verdict),
+    }
+
+
+def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
+    from permitflow.tracing.json_lines import arguments_as_json
+
+    subject, state = verdict.subject, verdict.world.state
+    blocked = [(block.event, block.reason, block.is_refused) for block in verdict.replay.blocked]
+    broken = (
+        [(verdict.replay.last, f"breaks {', '.join(verdict.replay.broken)}", True)] if verdict.replay.broken else []
+    )
+    return {
+        "events": [
+            {
+                "end": event.end,
+                "sequence": event.sequence,
+                "action": event.action,
+                **arguments_as_json(subject.table, event),
+                "reason": reason,
+                "is_refused": is_refused,
+            }
+            for event, reason, is_refused in (*broken, *blocked)
+            if event is not None
+        ],
+        "state": {**subject.places(state), "waiting": subject.waiting(state)},
+        "allowed": list(verdict.allowed),
+        "not_looked_at": verdict.left_over,
+    }
+
+
+def _query_as_json(verdict: "QueryVerdict") -> dict[str, object]:
+    return {
+        "channel": verdict.channel,
+        "valid": verdict.is_valid,
+        "first_row": verdict.first_row,
+        "events": verdict.replay.performed,
+        "left_over": verdict.left_over,
+        "state": verdict.state._asdict(),
+        "problems": [
+            {"action": block.event.action, "where": block.event.where, "reason": block.reason}
+            for block in verdict.replay.blocked
+        ],
+    }
+
+
+def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
+    """Read the files of one run, or end the command."""
+    from permitflow.tracing import read_trace
+
+    try:
+        with requires_extra("grpc"):
+            return read_trace(*files, allow_truncated=allow_truncated)
+    except TraceTruncatedError as error:
+        unusable(f"{error} (--allow-truncated)")
+
+
+def select_channels(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":
+    """The channels of these names, or all if there are none; end the command if there is nothing to look at."""
+    if not read.channels:
+        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
+    return [read.channels[name] for name in chosen("--channel", names, read.channels, "channel")]

@@ -1,0 +1,93 @@
+"""What flows through channels, as a table and in words: the same in ``permitflow serve`` and ``permitflow top``."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from rich.cells import cell_len
+from rich.table import Table
+
+from permitflow.errors import printable
+from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
+
+
+class _Column(NamedTuple):
+    heading: str
+    cells: Sequence[str]
+    is_number: bool = True
+
+    @property
+    def width(self) -> int:
+        """That of its widest line."""
+        return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
+
+
+# What a narrow terminal can do without, the first first.
+_DISPENSABLE = ("put/get", "rows in", "room", "compressed", "stopped", "lag", "in/s", "state", "out/s", "held")
+
+
+def traffic_table(flows: Sequence[Rates], *, width: int, shows_gauges: bool = False) -> Table:
+    """All channels, one a row.  A narrow terminal shows fewer columns, and whole names.
+
+    Args:
+        flows: what each channel did.
+        width: of the terminal, in columns.
+        shows_gauges: the gauges of the channels' flows, too, one a line.
+    """
+    columns = _columns(flows)
+    if shows_gauges:
+        columns.append(_Column("gauges", [gauges_in_words(flow.traffic, between="\n") for flow in flows], False))
+    left_out = []
+    for name in _DISPENSABLE:
+        if sum(column.width + 1 for column in columns) <= width:
+            break
+        left_out += [column.heading for column in columns if column.heading == name]
+        columns = [column for column in columns if column.heading != name]
+    told = f"too narrow for {', '.join(left_out)}" if left_out else None
+    table = Table(box=None, pad_edge=False, padding=(0, 1, 0, 0), caption=told, caption_justify="left")
+    for column in columns:
+        is_name = column.heading == "channel"
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_number else "left",
+            # A name that is wider than the terminal is broken: it is never cut.
+            no_wrap=not is_name,
+            overflow="fold" if is_name else "ellipsis",
+            min_width=min(column.width, max(1, width // 2)) if is_name else None,
+        )
+    for row in zip(*(column.cells for column in columns), strict=True):
+        table.add_row(*row)
+    return table
+
+
+def _columns(flows: Sequence[Rates]) -> list[_Column]:
+    traffics = [flow.traffic for flow in flows]
+    columns = [
+        _Column("channel", [printable(traffic.channel) for traffic in traffics], False),
+        _Column("state", [printable(traffic.state) for traffic in traffics], False),
+        _Column("put/get", [f"{traffic.producers}/{traffic.consumers}" for traffic in traffics], False),
+        _Column("rows in", [f"{traffic.rows_in:,}" for traffic in traffics]),
+        _Column("in/s", [f"{flow.rows_in_per_second:,.0f}" for flow in flows]),
+        _Column("out/s", [f"{flow.rows_out_per_second:,.0f}" for flow in flows]),
+        _Column("held", [f"{traffic.rows_held:,}" for traffic in traffics]),
+        _Column("room", ["" if traffic.room_rows is None else f"{traffic.room_rows:,}" for traffic in traffics]),
+        _Column("blocked in/out", [f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}" for flow in flows]),
+    ]
+    if any(traffic.kept is not None for traffic in traffics):
+        columns.append(_Column("lag", [lag_in_words(traffic.kept, between="\n") for traffic in traffics], False))
+    if any(traffic.compressed_streams for traffic in traffics):
+        columns.append(_Column("compressed", [printable(traffic.compression) for traffic in traffics], False))
+    if any(traffic.consumer_stopped_seconds for traffic in traffics):
+        columns.append(_Column("stopped", [f"{flow.consumer_stopped_share:.0%}" for flow in flows]))
+    return columns
+
+
+def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:
+    """Each consumer, and the rows that it has still to acknowledge."""
+    return "" if kept is None else between.join(f"{printable(name)} {rows:,}" for name, rows in kept.lag_rows.items())
+
+
+def gauges_in_words(traffic: ChannelTraffic, between: str = ", ") -> str:
+    """Each gauge of the channel's flow: its name and its number; out: of the streams to its consumers."""
+    inside = (f"{printable(name)} {number:,}" for name, number in traffic.gauges.items())
+    outside = (f"{printable(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
+    return between.join((*inside, *outside))

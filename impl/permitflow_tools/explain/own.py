@@ -1,0 +1,199 @@
+"""A model of one's own in pictures: its runs are pages too, with the model's Python text beside each step."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from inspect import getsourcefile, getsourcelines, unwrap
+from pathlib import Path
+from typing import Any, ClassVar
+
+from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore
+from permitflow_model.kernel.liveness import Lasso, counterexample
+from permitflow_model.kernel.system import Action, Step, System
+from permitflow_tools.explain.look import Fact, Look
+from permitflow_tools.explain.run import Run, Section, Verdict
+from permitflow_tools.explain.run_page import page_of
+from permitflow_tools.explain.specification import FalseGuard, Passage
+
+__all__ = ["OwnLook", "explain_system", "own_page", "run_of_system"]
+
+
+class _ModelText:
+    """The functions of a model, as text."""
+
+    def __init__(self, system: System[Any, Any]) -> None:
+        self._passages = {action.name: _passage(action) for action in system.actions}
+        self.file = next((each.file for each in self._passages.values() if each.line), system.module)
+
+    def operators(self) -> dict[str, Passage]:
+        """What each action performs, by the action's name."""
+        return self._passages
+
+    def remarks(self) -> Mapping[str, str]:
+        """Nothing: a model says what its variables are where it declares them."""
+        return {}
+
+
+def _passage(action: Action[Any, Any]) -> Passage:
+    try:
+        perform = unwrap(action.perform)
+        lines, first = getsourcelines(perform)
+        file = Path(getsourcefile(perform) or "").name
+    except (OSError, TypeError):  # made by a program, or typed by hand
+        return Passage(action.name, "the model", 0, "(its text is in no file)", 1)
+    return Passage(action.name, file, first, "".join(lines).rstrip(), first)
+
+
+class OwnLook(Look):
+    """The look of a system that this repository does not have."""
+
+    text_of: ClassVar[str] = "in the model"
+    footnote: ClassVar[str] = "The table shows the variables of the model; what a step has changed is marked."
+
+    def __init__(self, system: System[Any, Any]) -> None:
+        """There are no words for its guards: their own text is shown, with its values."""
+        super().__init__(system)
+
+    @property
+    def specification(self) -> Any:
+        """The text of the model."""
+        return _ModelText(self.system)
+
+    def false_guard(self, action: str, state: Any, parameters: Any, *arguments: int) -> FalseGuard | None:
+        """The first guard of an action that is false; only that it refuses, if the text of the guard is not there."""
+        try:
+            return super().false_guard(action, state, parameters, *arguments)
+        except (OSError, SyntaxError, LookupError, StopIteration, NameError, TypeError):
+            return FalseGuard(action, "", "it refuses")
+
+    def parts(self, state: Any) -> tuple[Any, ...]:
+        """The values of the variables."""
+        return tuple(state) if hasattr(state, "_fields") else (state,)
+
+    def variables(self, state: Any) -> dict[str, str]:
+        """Each variable by its name in the model."""
+        names = getattr(state, "_fields", ("state",))
+        return {name: self.value(value) for name, value in zip(names, self.parts(state), strict=True)}
+
+    def row(self, state: Any) -> dict[str, str]:
+        """A row of a table."""
+        return self.variables(state)
+
+    def facts(self, parameters: Any, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:
+        """The parameters by their names; those without names, as they are printed."""
+        return [Fact(name, self.value(value), "") for name, value in _named(parameters).items()]
+
+    def in_numbers(self, parameters: Any) -> str:
+        """The model with its parameters."""
+        told = ", ".join(f"{fact.name} {fact.value}" for fact in self.facts(parameters))
+        return f"{self.system.module} with {told}" if told else self.system.module
+
+    def is_stuck(self, state: Any, parameters: Any) -> bool:
+        """As ``explore`` has it."""
+        steps = list(self.system.successors(state, parameters))
+        if self.system.at_rest is None:
+            return not steps
+        own = (step for step in steps if not self.system.action(step.action).is_environment)
+        return all(step.state == state for step in own) and not self.system.at_rest(state, parameters)
+
+
+def _named(parameters: Any) -> dict[str, Any]:
+    if parameters is None:
+        return {}
+    if is_dataclass(parameters):
+        return {field.name: getattr(parameters, field.name) for field in fields(parameters)}
+    if hasattr(parameters, "_asdict"):
+        return dict(parameters._asdict())
+    return dict(parameters) if isinstance(parameters, Mapping) else {"parameters": parameters}
+
+
+Found = Violation[Any] | Lasso[Any]
+
+
+def explain_system(
+    system: System[Any, Any], parameters: Any, *, max_states: int = 2_000_000
+) -> tuple[Run, Found | None]:
+    """Explore a model; the run that shows what is wrong, or one into a state farthest from the beginning.
+
+    A broken invariant comes first, then a deadlock, then a promise that does not hold.
+
+    Raises:
+        StateLimitReached: there are more than ``max_states`` states.
+        ModelError: the text of the model cannot be right.
+    """
+    graph = explore(system, parameters, max_states=max_states)
+    found: Found | None = graph.violations[0] if graph.violations else graph.deadlock
+    if found is None:
+        promises = (
+            counterexample(system, parameters, graph, promise, name=name) for name, promise in system.leads_to.items()
+        )
+        found = next((lasso for lasso in promises if lasso is not None), None)
+    return (_live_run(system, parameters, graph) if found is None else run_of_system(system, parameters, found)), found
+
+
+def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Run:
+    """The run that ``explore`` or ``check_liveness`` has found, to be shown."""
+    steps: tuple[Step[Any], ...] = found.steps
+    after = f"After {_steps(len(steps))}"
+    conclusions: tuple[Section, ...] = ()
+    if isinstance(found, Lasso):
+        verdict, what = Verdict.VIOLATED, f"{found.promise} does not hold"
+        sentence = f"{after} the run stands still: nothing that is possible has to happen."
+        if found.loop:
+            begin, end = len(steps) + 1, len(steps) + len(found.loop)
+            sentence = f"{after} the run goes round for ever, and each fair action happens or is impossible on the way."
+            calls = ", ".join(step.call for step in found.loop)
+            conclusions = (Section("And so for ever", (f"After step {end} comes step {begin} again: {calls}",)),)
+        steps = (*steps, *found.loop)
+    elif found.invariant == DEADLOCK:
+        verdict, what = Verdict.STUCK, "it can get stuck"
+        own = "nothing but the application can move" if system.at_rest else "nothing can move"
+        sentence = f"{after} {own}."
+    else:
+        verdict, what = Verdict.VIOLATED, f"{found.invariant} does not hold"
+        sentence = f"{after} {found.invariant} does not hold."
+    look = OwnLook(system)
+    return Run(
+        look=look,
+        title=f"{look.in_numbers(parameters)}: {what}",
+        verdict=verdict,
+        sentence=sentence,
+        parameters=parameters,
+        start=found.start,
+        steps=steps,
+        conclusions=conclusions,
+    )
+
+
+def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> Run:
+    look = OwnLook(system)
+    checked = [*system.invariants, *system.leads_to]
+    held = f", and {', '.join(checked)} {'holds' if len(checked) == 1 else 'hold'}" if checked else ""
+    return Run(
+        look=look,
+        title=f"{look.in_numbers(parameters)}: nothing is wrong",
+        verdict=Verdict.LIVE,
+        sentence=f"All {graph.state_count:,} states were visited: none is stuck{held}. "
+        "This run leads to a state that is as far from the beginning as any.",
+        parameters=parameters,
+        start=graph.states[0],
+        steps=graph.path_to(graph.state_count - 1),
+    )
+
+
+def _steps(count: int) -> str:
+    return f"{count:,} step{'' if count == 1 else 's'}"
+
+
+def own_page(system: System[Any, Any], parameters: Any, found: Found | None = None) -> str:
+    """A page to step through: of what was found, or of what ``explain_system`` finds.
+
+    Args:
+        system: the model.
+        parameters: of the model.
+        found: ``Graph.deadlock``, one of ``Graph.violations``, or a counterexample of ``check_liveness``.
+
+    Raises:
+        StateLimitReached, ModelError: as ``explain_system``.
+    """
+    run = explain_system(system, parameters)[0] if found is None else run_of_system(system, parameters, found)
+    return page_of(run)

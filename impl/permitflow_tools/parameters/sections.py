@@ -1,0 +1,163 @@
+"""A TOML file as sections that are read key by key; a complaint names the key, the value, the line and what to write.
+
+``permitflow_model.manifest`` reads the manifest of the specification: its values are TLA+ values, and its authors
+know the keys.  Here people describe channels of their own: lines, units and the nearest known key matter.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable, Collection, Iterator, Mapping
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NoReturn, TypeVar
+
+from permitflow.errors import ParametersFileError
+from permitflow_tools.parameters.quantities import shown
+
+T = TypeVar("T")
+
+OLD_NAMES = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
+"""Former names of constants in files, sweeps and options, each with its present name."""
+
+# Names of the same things elsewhere: in RisingWave's configuration, or in common words.
+_OTHER_NAMES = {
+    "buf": "row_permits",
+    "window": "row_permits",
+    "exchange_initial_permits": "row_permits",
+    "exchange_batched_permits": "permit_batch",
+    "clamp": "max_chunk_cost",
+    "exchange_concurrent_barriers": "barrier_permits",
+    "sender": "upstream",
+    "receiver": "downstream",
+    "link": "network",
+    "size": "rows",
+    "delay": "one_way",
+    "latency": "one_way",
+}
+# A device may have no end.
+_MOST_CHARACTERS = 64 << 20
+_TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
+_KEY = re.compile(r"\s*([\w.\"']+)\s*=")
+
+
+def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str, Section]":
+    """All sections that a file may have, each with the keys that it may have; empty if it is not there.
+
+    Raises:
+        ParametersFileError: it cannot be read, is no TOML, or has something unknown.
+    """
+    text, content = "", {}
+    try:
+        # Some editors begin a file with a byte order mark.
+        with path.open(encoding="utf-8-sig") as file:
+            text = file.read(_MOST_CHARACTERS + 1)
+        if len(text) > _MOST_CHARACTERS:
+            _refuse(path, f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
+        content = tomllib.loads(text)
+    except OSError as error:
+        _refuse(path, f"cannot be read: {error.strerror or error}")
+    except UnicodeDecodeError as error:
+        _refuse(path, f"cannot be read: it is no UTF-8 text (byte {error.start})")
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        _refuse(path, f"is not valid TOML: {error}")
+    for name in content:
+        if name not in known:
+            if homes := [f"[{section}]" for section, keys in known.items() if OLD_NAMES.get(name, name) in keys]:
+                below = " or ".join(homes)
+                _refuse(path, f"belongs below {below}: write that line above it", key=name, line=_line_of(text, name))
+            _refuse(path, f"[{name}] is unknown; {nearest(name, known)}", line=_line_of(text, name))
+    return {name: Section(path, text, name, content.get(name, {}), keys) for name, keys in known.items()}
+
+
+def _refuse(path: Path, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
+    raise ParametersFileError(file=str(path), line=line, key=key, reason=reason)
+
+
+def _line_of(text: str, section: str, key: str = "") -> int:
+    """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
+    at = ""
+    for number, line in enumerate(text.splitlines(), start=1):
+        if table := _TABLE.match(line):
+            at = table[1].strip("\"'")
+        name = _KEY.match(line)
+        written = at if name is None else ".".join(filter(None, (at, name[1].strip("\"'"))))
+        if written == f"{section}.{key}" if key else written.partition(".")[0] == section:
+            return number
+    return _line_of(text, section) if key else 0
+
+
+class Section:
+    """One table; every key is known, by its name or by an old one."""
+
+    def __init__(self, path: Path, text: str, name: str, content: object, known: Collection[str]) -> None:
+        """Check the keys of what the file says.
+
+        Raises:
+            ParametersFileError: it is no table, or a key is unknown, or there twice, by its old name and its new one.
+        """
+        self.path, self._text, self._name = path, text, name
+        # By the name of today: the key as it is written.
+        self._written: dict[str, str] = {}
+        if not isinstance(content, dict):
+            _refuse(path, f"must be a section, [{name}], not {shown(content)}", key=name, line=_line_of(text, name))
+        for written in map(str, content):
+            key = OLD_NAMES.get(written, written)
+            if key not in known:
+                self.refuse(written, f"is unknown; {nearest(written, known)}")
+            if other := self._written.pop(key, None):
+                self.refuse(written, f"and {other} are two names of one number; keep {key}")
+            self._written[key] = written
+        self._content = {key: content[written] for key, written in self._written.items()}
+
+    def __contains__(self, key: object) -> bool:
+        return key in self._content
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._content)
+
+    def get(self, key: str) -> object:
+        """The value as TOML has it; None if it is not there."""
+        return self._content.get(key)
+
+    def read(self, key: str, reader: Callable[[object], T]) -> T | None:
+        """The value, as ``reader`` understands it; None if it is not there.
+
+        Raises:
+            ParametersFileError: the reader raises a ``ValueError``; its text follows the key.
+        """
+        if key not in self._content:
+            return None
+        try:
+            return reader(self._content[key])
+        except ValueError as error:
+            self.refuse(key, str(error))
+
+    def required(self, key: str, reader: Callable[[object], T], *, example: str) -> T:
+        """The same for a value that must be there.
+
+        Raises:
+            ParametersFileError: it is missing, or not what it should be.
+        """
+        value = self.read(key, reader)
+        if value is None:
+            self.refuse(key, f"is missing; write {example} below [{self._name}]")
+        return value
+
+    def refuse(self, key: str, reason: str) -> NoReturn:
+        """Refuse a key, or the whole section if it is empty.
+
+        Raises:
+            ParametersFileError: always.
+        """
+        written = self._written.get(key, key)
+        full = f"{self._name}.{written}" if key else f"[{self._name}]"
+        _refuse(self.path, reason, key=full, line=_line_of(self._text, self._name, written))
+
+
+def nearest(name: str, known: Collection[str]) -> str:
+    """What may have been meant."""
+    close = [_OTHER_NAMES.get(name.lower(), ""), *get_close_matches(name, (*known, *OLD_NAMES))]
+    for meant in (OLD_NAMES.get(each, each) for each in close):
+        if meant in known:
+            return f"did you mean {meant}?"
+    return f"known are {', '.join(known)}"

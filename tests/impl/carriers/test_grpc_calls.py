@@ -1,0 +1,125 @@
+"""The peer's status is found, whichever way a write has crossed it.
+
+grpc.aio replaces the status of a call by one of its own when a write crosses the end: before the peer's status has
+arrived, or after.  The order cannot be forced from outside, so that a call is played here.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import grpc
+import pytest
+
+from permitflow.carriers import grpc_calls
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.grpc_calls import ClientCall
+from permitflow.errors import PeerGoneError, PermitflowError, PermitOverrunError
+from permitflow.wire.wire_errors import Metadata, status_of
+
+Status = tuple[grpc.StatusCode, str, Metadata]
+
+CROSSED: Status = (grpc.StatusCode.INTERNAL, "Internal error from Core", ())
+MEANT = PermitOverrunError(permit_class="rows", returned=5, outstanding=3)
+TOLD: Status = (grpc.StatusCode.FAILED_PRECONDITION, *status_of(MEANT)[1:])
+
+
+class PlayedCall:
+    """As much of a call as ClientCall sees: its status may be set again and again, and tells so each time."""
+
+    def __init__(self) -> None:
+        self.status: Status | None = None
+        self.messages = list[bytes]()
+        self.waits_for_ever = False
+        self._callbacks: list[Callable[[Any], None]] = []
+
+    def set(self, status: Status) -> None:
+        self.status = status
+        for callback in self._callbacks:
+            callback(self)
+
+    def add_done_callback(self, callback: Callable[[Any], None]) -> None:
+        self._callbacks.append(callback)
+
+    def done(self) -> bool:
+        return self.status is not None
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self
+
+    async def __anext__(self) -> bytes:
+        if self.waits_for_ever:
+            await asyncio.Event().wait()
+        if not self.messages:
+            raise StopAsyncIteration
+        return self.messages.pop(0)
+
+    async def write(self, message: bytes) -> None:
+        raise asyncio.InvalidStateError("RPC already finished.")
+
+    async def done_writing(self) -> None:
+        raise asyncio.InvalidStateError("RPC already finished.")
+
+    async def code(self) -> grpc.StatusCode:
+        assert self.status is not None
+        return self.status[0]
+
+    async def details(self) -> str:
+        assert self.status is not None
+        return self.status[1]
+
+    async def trailing_metadata(self) -> Metadata:
+        assert self.status is not None
+        return self.status[2]
+
+
+async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
+    call: Any = PlayedCall()
+    carrier = ClientCall(call, "the exchange at here:1")
+    call.waits_for_ever = True
+    conversation = Conversation(carrier)
+    play(call)
+    with pytest.raises(PermitflowError) as caught:
+        await conversation.write([b"permits"])
+    await conversation.stop()
+    return caught.value
+
+
+def status_before(call: PlayedCall) -> None:
+    call.set(TOLD)
+    call.set(CROSSED)
+
+
+def status_behind(call: PlayedCall) -> None:
+    call.set(CROSSED)
+    asyncio.get_running_loop().call_later(0.01, call.set, TOLD)
+
+
+@pytest.mark.parametrize("play", [status_before, status_behind])
+async def test_the_peers_status_counts_whichever_way_the_write_crossed_it(play: Callable[[PlayedCall], None]) -> None:
+    error = await error_of_write(play)
+    assert (type(error), error.facts) == (PermitOverrunError, MEANT.facts)
+
+
+@pytest.mark.parametrize(
+    ("status", "words"),
+    [(CROSSED, "the stream broke off"), ((grpc.StatusCode.OK, "", ()), "it closed the stream before the end")],
+    ids=["no status", "a good end"],
+)
+async def test_a_stream_that_ends_without_a_reason_means_that_the_peer_is_gone(
+    monkeypatch: pytest.MonkeyPatch, status: Status, words: str
+) -> None:
+    monkeypatch.setattr(grpc_calls, "_STATUS_SECONDS", 0.01)
+    error = await error_of_write(lambda call: call.set(status))
+    assert type(error) is PeerGoneError
+    assert str(error).startswith(f"the exchange at here:1 is gone: {words}")
+
+
+async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
+    call: Any = PlayedCall()
+    call.messages = [b"one", b"two", b"three"]
+    carrier = ClientCall(call, "the exchange at here:1")
+    call.set(CROSSED)
+    await carrier.settle()
+    left: list[bytes] = call.messages
+    assert left == []

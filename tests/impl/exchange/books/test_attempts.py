@@ -1,0 +1,84 @@
+"""The books of attempts: one attempt at each task, and a total that must be right."""
+
+import pytest
+
+from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.exchange.books.attempts import AttemptBooks, Sending
+from permitflow.stream.frames import JobTotal, TaskAttempt
+
+
+def begin(books: AttemptBooks, attempt: int = 1, *, job: str = "j", partition: int = 0, rows: int = 10) -> Sending:
+    return books.begin(TaskAttempt(job, partition, attempt), "a", lambda: rows)
+
+
+def test_a_second_attempt_is_refused_whatever_became_of_the_first() -> None:
+    books = AttemptBooks()
+    first = begin(books, 7)
+    for _ in ("alive", "over"):
+        with pytest.raises(TaskRetryError, match=r"partition 0 .* \(task attempt 8\)"):
+            begin(books, 8)
+        first.end()
+    begin(books, 8, partition=1)
+    begin(books, 8, job="another")
+
+
+@pytest.mark.parametrize(("rows", "spoils"), [(10, True), (0, False)])
+def test_a_second_attempt_spoils_a_channel_that_has_rows_of_the_first(rows: int, spoils: bool) -> None:
+    books = AttemptBooks()
+    first = begin(books, rows=rows)
+    assert books.spoils(TaskAttempt("j", 0, 2)) is spoils
+    first.end()
+    assert books.spoils(TaskAttempt("j", 0, 2)) is spoils
+    books.require_total(JobTotal("j", rows), "a")
+    assert not books.spoils(TaskAttempt("j", 0, 2))  # its job is over: the rows count
+
+
+def test_a_total_must_be_what_ended_attempts_have_sent() -> None:
+    books = AttemptBooks()
+    first, second = begin(books), begin(books, partition=1, rows=5)
+    first.end()
+    with pytest.raises(JobTotalError, match=r"15 rows of job 'j' count .* has taken 15 \(1 attempts still send"):
+        books.require_total(JobTotal("j", 15), "a")
+    second.end()
+    second.end()  # a stream that leaves after its end
+    for rows, channel in ((10, "a"), (15, "b")):
+        with pytest.raises(JobTotalError):
+            books.require_total(JobTotal("j", rows), channel)
+    books.require_total(JobTotal("j", 15), "a")
+    books.require_total(JobTotal("j", 0), "b")
+
+
+def test_no_task_begins_after_the_total_of_its_job() -> None:
+    books = AttemptBooks()
+    books.require_total(JobTotal("j", 0), "a")
+    with pytest.raises(TaskRetryError):
+        begin(books)
+
+
+def test_the_oldest_job_without_open_streams_is_forgotten_first() -> None:
+    books = AttemptBooks(most_tasks=3)
+    begin(books, job="open")
+    begin(books, job="old").end()
+    begin(books, job="new").end()
+    begin(books, job="newest")
+    assert len(books) == 3
+    for job in ("open", "new", "newest"):
+        with pytest.raises(TaskRetryError):
+            begin(books, job=job)
+    with pytest.raises(JobTotalError):  # it cannot end well any more
+        books.require_total(JobTotal("old", 10), "a")
+
+
+def test_a_job_with_more_tasks_than_are_remembered_is_refused() -> None:
+    books = AttemptBooks(most_tasks=2)
+    for partition in (0, 1):
+        begin(books, partition=partition).end()
+    with pytest.raises(TooManyTasksError, match="remembers 2 tasks"):
+        begin(books, partition=2)
+    assert len(books) == 2
+
+
+@pytest.mark.parametrize("attempt", [("", 0, 1), ("j" * 201, 0, 1), ("j", -1, 1)])
+def test_an_attempt_without_a_proper_name_is_refused(attempt: tuple[str, int, int]) -> None:
+    with pytest.raises(InvalidParametersError):
+        AttemptBooks().begin(TaskAttempt(*attempt), "a", lambda: 0)

@@ -1,0 +1,136 @@
+"""The books of a channel that keeps its rows: what they allow is what the model of a streaming query allows."""
+
+from collections.abc import Callable
+
+import pytest
+
+from permitflow.errors import (
+    InvalidParametersError,
+    RowsForgottenError,
+    RowsNotThereError,
+    WouldBlock,
+)
+from permitflow.exchange.books.replay import ReplayBooks
+from permitflow_model.kernel.explore import explore
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, keeps
+
+PARAMETERS = {
+    "small batches": Parameters(row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, driver_crashes=True, faults=1),
+    "whole windows": Parameters(row_permits=2, batch_cap=2, sizes=(1, 2), horizon=5),
+    "published beyond the window": Parameters(row_permits=2, staging_rows=3, batch_cap=1, sizes=(1, 2), horizon=5),
+    "acknowledged in commit": Parameters(
+        row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, acknowledge_in="commit", driver_crashes=True, faults=1
+    ),
+}
+
+
+def books_in(state: State, row_permits: int) -> ReplayBooks:
+    """As they are after a start from a store that has kept what the model keeps."""
+    acknowledged = {"default": state.acknowledged}
+    return ReplayBooks(row_permits, next_row=state.produced, acknowledged=acknowledged)
+
+
+def follow(books: ReplayBooks, action: str, state: State) -> None:
+    """Do what the model has done; other actions are none of the exchange's."""
+    if action == "Produce":
+        books.produce(state.produced - books.next_row)
+    elif action == "ProduceBatch":
+        books.publish(state.produced - books.next_row)
+    elif action in ("Acknowledge", "AcknowledgeForDriver"):
+        books.acknowledge("default", state.acknowledged)
+
+
+def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> None:
+    assert (books.next_row, books.acknowledged) == (state.produced, {"default": state.acknowledged})
+    assert books.kept_rows == state.produced - state.acknowledged <= parameters.row_permits + parameters.staging_rows
+    assert books.excess_rows == max(0, books.kept_rows - parameters.row_permits)
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
+def test_the_books_take_over_what_the_model_takes_over_and_keep_what_it_keeps(parameters: Parameters) -> None:
+    for state in explore(SYSTEM, parameters).states:
+        books = books_in(state, parameters.row_permits)
+        if state.waiting:
+            assert books.has_room(state.waiting) == SYSTEM.is_enabled("Produce", state, parameters)
+        for row in range(state.produced + 1):
+            assert is_readable(books, row) == keeps(state, row)
+
+
+def is_readable(books: ReplayBooks, row: int) -> bool:
+    try:
+        books.require_readable("default", row)
+    except RowsForgottenError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
+def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -> None:
+    graph = explore(SYSTEM, parameters)
+    for source, action, target in graph.edges:
+        books = books_in(graph.states[source], parameters.row_permits)
+        follow(books, action, graph.states[target])
+        require_same(books, graph.states[target], parameters)
+
+
+# What the model of one consumer does not say.
+
+
+def test_rows_are_kept_until_the_slowest_consumer_has_acknowledged_them() -> None:
+    books = ReplayBooks(10, ("etl", "audit"))
+    assert books.produce(10) == 0
+    assert books.acknowledge("etl", 7) == 0
+    assert not books.has_room(1)
+    assert books.acknowledge("audit", 4) == 4
+    assert (books.first_kept_row, books.kept_rows, books.room_rows) == (4, 6, 4)
+    assert books.acknowledged == {"etl": 7, "audit": 4}
+    assert books.produce(4) == 10
+    with pytest.raises(WouldBlock, match="a chunk of 1 rows must wait: 0 of 10 rows are free"):
+        books.produce(1)
+    assert books.peak_kept_rows == 10
+
+
+def test_less_than_was_acknowledged_before_changes_nothing() -> None:
+    books = ReplayBooks(10)
+    books.produce(5)
+    assert books.acknowledge("default", 4) == 4
+    for row in (4, 3, 0, -1):
+        assert books.acknowledge("default", row) == 0
+    assert books.acknowledged == {"default": 4}
+
+
+def test_rows_that_have_not_come_can_neither_be_acknowledged_nor_read_as_a_range() -> None:
+    books = ReplayBooks(10)
+    books.produce(5)
+    deeds: list[Callable[[], int]] = [
+        lambda: books.acknowledge("default", 6),
+        lambda: books.require_readable("default", 0, 6),
+        lambda: books.require_readable("default", 6),
+    ]
+    for deed in deeds:
+        with pytest.raises(RowsNotThereError) as told:
+            deed()
+        assert (told.value.wanted_row, told.value.next_row) == (6, 5)
+    assert books.require_readable("default", 5) == 5, "who follows may wait for the next row"
+    assert books.require_readable("default", 5, 5) == 5, "nothing is there whatever comes"
+
+
+@pytest.mark.parametrize(("from_row", "to_row"), [(-1, None), (3, 2), (None, -1)])
+def test_an_impossible_range_of_rows_is_refused(from_row: int | None, to_row: int | None) -> None:
+    books = ReplayBooks(10)
+    books.produce(5)
+    with pytest.raises(InvalidParametersError):
+        books.require_readable("default", from_row, to_row)
+
+
+@pytest.mark.parametrize("consumers", [(), "etl", ("",), ("etl", "etl"), (1,)])
+def test_consumers_that_are_none_are_refused(consumers: tuple[str, ...]) -> None:
+    with pytest.raises(InvalidParametersError, match="consumers must"):
+        ReplayBooks(10, consumers)
+
+
+def test_a_consumer_that_is_new_begins_with_the_first_row_that_is_kept() -> None:
+    books = ReplayBooks(10, ("etl", "new"), next_row=9, acknowledged={"etl": 5, "gone": 2})
+    assert books.acknowledged == {"etl": 5, "new": 2}
+    alone = ReplayBooks(10, ("new",), next_row=9, acknowledged={"gone": 2})
+    assert alone.acknowledged == {"new": 2}, "what the store has kept is there for it"

@@ -1,0 +1,164 @@
+"""Questions, orders and replies survive the wire, and bytes that are none of them are refused in words."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
+from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.stream.control import (
+    Acknowledge,
+    AskPositions,
+    AskStatistics,
+    ChannelPosition,
+    ChannelRow,
+    ChannelState,
+    Close,
+    ControlRequest,
+    Discard,
+    Discarded,
+    KeptBarrier,
+    Positions,
+    Publish,
+    Published,
+    StagedPart,
+)
+from permitflow.wire.checksum import checked
+from permitflow.wire.control_codec import decode_reply, decoding, encode_request, read_answer
+from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow.wire.v1 import permits_pb2
+from tests.support.carriers import encode_reply, message_of
+
+counts = st.integers(-(2**63), 2**63 - 1)
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
+channel_names = st.lists(names, max_size=3).map(tuple)
+parts = st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
+requests = st.one_of(
+    st.builds(AskPositions, channel_names, names),
+    st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names, counts), max_size=3).map(tuple), names),
+    st.builds(Publish, names, counts, parts),
+    st.builds(Discard, names, counts, parts),
+    st.builds(Close, channel_names, names),
+)
+parameters = st.builds(
+    ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
+)
+schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.string(), nullable=False)]))
+barriers = st.lists(st.builds(KeptBarrier, counts, counts), max_size=3).map(tuple)
+channel_positions = st.builds(
+    ChannelPosition,
+    *(names, counts, counts, st.sampled_from(ChannelState), names, parameters, schemas, names),
+    limit_rows=counts,
+    barriers=barriers,
+    waiting_rows=counts,
+)
+replies = st.one_of(
+    st.builds(Positions, st.lists(channel_positions, max_size=3).map(tuple)),
+    st.builds(Published, st.booleans()),
+    st.builds(Discarded, counts),
+)
+
+
+def decoded(message: bytes) -> ControlRequest:
+    """The request, after all steps."""
+    found: list[ControlRequest] = []
+
+    def steps() -> Iterator[None]:
+        found.append((yield from decoding(message)))
+
+    for _ in steps():
+        pass
+    return found[0]
+
+
+@given(requests)
+def test_requests_arrive_as_they_were_sent(request: Any) -> None:
+    assert decoded(encode_request(request)) == request
+
+
+LARGE_REQUESTS = [
+    AskPositions(tuple(f"orders/{number}" for number in range(5_000)), "etl"),
+    Publish("q" * 200, 2**62, tuple(StagedPart("orders/0", number, "x" * 300, number) for number in range(1_000))),
+    Discard("q", 0, (StagedPart("", 0, "", 0),) * 20_000),
+    Close(("x" * 100_000, "", "y"), "z"),
+]
+
+
+@pytest.mark.parametrize("request_", LARGE_REQUESTS, ids=lambda request: type(request).__name__)
+def test_a_large_request_arrives_in_many_steps(request_: Any) -> None:
+    assert decoded(encode_request(request_)) == request_
+    message = bytes(checked(encode_request(request_)))
+    assert len([*decoding(encode_request(request_))]) > len(message) // (64 << 10)
+    # The last of several requests counts; fields that are not known count for nothing.
+    other = bytes(checked(encode_request(AskStatistics(("a",)))))
+    assert decoded(message_of([other, b"\xfa\x01\x03abc", message])) == request_
+    for wrong in (message[:-1], message + b"\x0b" * 40_000, message + b"\xff" * 20):
+        with pytest.raises(UndecodableDataError, match="bytes"):
+            decoded(message_of([wrong]))
+
+
+@given(replies)
+def test_replies_arrive_as_they_were_sent(reply: Any) -> None:
+    assert decode_reply(encode_reply(reply)) == reply
+
+
+@pytest.mark.parametrize("data", [b"", bytes(33 << 20)], ids=["nothing", "too much"])
+def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
+    for decode in (decoded, decode_reply):
+        with pytest.raises(UndecodableDataError):
+            decode(data)
+
+
+SENSELESS = permits_pb2.Parameters(row_permits=-1).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "position",
+    [
+        pb.ChannelPosition(channel="c"),
+        pb.ChannelPosition(state=pb.CHANNEL_STATE_OPEN, flow="permits", parameters=SENSELESS),
+    ],
+    ids=["state", "parameters"],
+)
+def test_a_position_without_state_or_parameters_is_refused(position: pb.ChannelPosition) -> None:
+    message = pb.ControlReply(positions=pb.Positions(channels=[position]))
+    with pytest.raises(UndecodableDataError, match="a position"):
+        decode_reply(message_of([message.SerializeToString()]))
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        AskPositions(("\ud800",)),
+        AskPositions((1,)),  # type: ignore[arg-type]  # that is the mistake
+        Acknowledge((ChannelRow("c", 2**63),)),
+        Publish("q", 1, (StagedPart("c", 0, "\ud800", 1),)),
+    ],
+)
+def test_values_that_the_wire_cannot_hold_are_refused(request_: Any) -> None:
+    with pytest.raises(InvalidParametersError):
+        encode_request(request_)
+
+
+@pytest.mark.parametrize("names", [(), ("b",), ("a", "a")])
+def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> None:
+    def stands(name: str) -> ChannelPosition[pa.Schema]:
+        return ChannelPosition(name, 0, 0, ChannelState.OPEN, "", ChannelParameters(row_permits=64), None)
+
+    reply = encode_reply(Positions(tuple(map(stands, names))))
+    for kind, channels in ((Positions, ["a"]), (Published, None)):
+        with pytest.raises(UndecodableDataError, match="is no answer to this question"):
+            read_answer(reply, kind, channels)
+
+
+@given(st.binary(max_size=64))
+def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
+    for decode in (decoded, decode_reply):
+        try:
+            decode(message_of([data]))
+        except PermitflowError as error:
+            assert isinstance(error, UndecodableDataError)  # noqa: PT017  # most bytes are, some are not

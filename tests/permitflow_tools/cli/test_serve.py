@@ -1,0 +1,246 @@
+"""``permitflow serve`` as a process: what it says, how it stops, and what it refuses."""
+
+import asyncio
+import json
+import os
+import pty
+import signal
+import socket
+import subprocess
+import sys
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.client.aio import get, put
+from permitflow.exchange.books.replay import Retention
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import traffic_through
+from permitflow.stream.traffic import rates_between
+from permitflow.tracing import read_trace
+from permitflow_testing.traces import judge_all
+from permitflow_tools.cli.serve_reports import Report
+from tests.permitflow_tools.cli.conftest import Command, serving
+
+ROWS_OF_CHUNK = 100
+SCHEMA = pa.schema([("x", pa.int64())])
+
+
+# As a script's shell starts what it has in the background.
+IGNORING_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
+
+
+def line_of(process: "subprocess.Popen[str]") -> str:
+    assert process.stdout is not None
+    return process.stdout.readline().rstrip("\n")
+
+
+def address_of(process: "subprocess.Popen[str]") -> str:
+    line = line_of(process)
+    assert line.startswith("listening at 127.0.0.1:")
+    return line.removeprefix("listening at ")
+
+
+def events_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
+    while line := line_of(process):
+        event = json.loads(line)
+        assert isinstance(event, dict)
+        yield event
+
+
+def stop(process: "subprocess.Popen[str]", number: signal.Signals) -> tuple[int, str, str]:
+    """Send a signal and wait for the end: exit code, and what was printed since."""
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=30)
+    return process.returncode, stdout, stderr
+
+
+async def move(address: str, channel: str, chunks: int) -> int:
+    """Put chunks into a channel and get them from it; how many rows came out."""
+    batch = pa.record_batch({"x": pa.array(range(ROWS_OF_CHUNK))})
+
+    async def produce() -> None:
+        async with put(address, channel, batch.schema) as sender:
+            for _ in range(chunks):
+                await sender.send(batch)
+            await sender.end(closes_channel=True)
+
+    rows = 0
+    async with asyncio.TaskGroup() as group:
+        group.create_task(produce())
+        async with get(address, channel) as receiver:
+            async for message in receiver:
+                rows += message.rows
+    return rows
+
+
+async def test_it_bridges_producers_and_consumers_and_says_what_flowed() -> None:
+    with serving("--stream", "orders:2", "--stream", "other", "--row-permits", "400", "--json") as process:
+        events = events_of(process)
+        listening = next(events)
+        assert listening["event"] == "listening"
+        assert listening["channels"] == ["orders/0", "orders/1", "other/0"]
+        assert await move(listening["address"], "orders/1", 50) == 50 * ROWS_OF_CHUNK
+        process.send_signal(signal.SIGTERM)
+        remaining = list(events)
+        assert [event["event"] for event in remaining if event["event"] != "traffic"] == ["stopping", "stopped"]
+        assert process.wait(timeout=30) == 0
+    traffic = {channel["channel"]: channel for channel in remaining[-1]["channels"]}
+    assert traffic["orders/0"]["rows_in"] == 0
+    moved = traffic["orders/1"]
+    assert (moved["rows_in"], moved["rows_out"], moved["state"]) == (5000, 5000, "spent")
+    assert moved["rows_held"] == 0
+    assert 0 < moved["peak_rows_held"] <= moved["window_rows"] == 400
+
+
+COMMANDS = "\x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e"
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+async def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(as_json: bool) -> None:
+    with serving("--stream", "orders", *(["--json"] if as_json else [])) as process:
+        address = next(events_of(process))["address"] if as_json else address_of(process)
+        async with put(address, "orders/0", SCHEMA) as sender:
+            sender.abort(COMMANDS)
+        code, stdout, stderr = stop(process, signal.SIGTERM)
+    assert (code, stderr) == (0, "")
+    # Split at line ends only: other characters end lines in Python's opinion, too.
+    said = stdout.removesuffix("\n").split("\n")
+    assert all(character.isprintable() for line in said for character in line)
+    assert not any("listening" in line and "gave up" not in line for line in said)
+    if as_json:
+        (orders,) = json.loads(said[-1])["channels"]
+        assert orders["reason"].endswith(f"gave up: {COMMANDS}")
+    else:
+        assert any(r"gave up: \x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e" in line for line in said)
+
+
+async def test_a_log_has_a_line_for_what_happened() -> None:
+    with serving("--stream", "orders:2") as process:
+        address = address_of(process)
+        assert line_of(process) == "channels: orders/0, orders/1"
+        await move(address, "orders/0", 3)
+        code, stdout, stderr = stop(process, signal.SIGTERM)
+    assert (code, stderr) == (0, "")
+    assert "orders/0 spent (it was read to its end by" in stdout
+    assert "300 rows in, 300 out" in stdout
+    assert "orders/1" not in stdout
+    assert stdout.endswith("stopped: 300 rows in, 300 rows out\n")
+
+
+@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+async def test_what_has_not_changed_is_not_said_again(capsys: pytest.CaptureFixture[str], as_json: bool) -> None:
+    exchange = Exchange()
+    await exchange.add_channel("kept", retention=Retention.REPLAY).append(pa.record_batch({"x": pa.array([1, 2])}))
+    flows = rates_between(None, await traffic_through(exchange))
+    said = []
+    with Report(as_json=as_json, quiet=False) as report:
+        for _ in range(2):
+            deque(report.show(flows), maxlen=0)
+            said.append("kept" in capsys.readouterr().out)
+    assert said == [True, False]
+
+
+async def test_in_the_background_it_ignores_ctrl_c_and_heeds_sigterm() -> None:
+    with serving("--stream", "orders", "--quiet", by=IGNORING_CTRL_C) as process:
+        address = address_of(process)
+        process.send_signal(signal.SIGINT)
+        await move(address, "orders/0", 3)
+        assert stop(process, signal.SIGTERM) == (0, "", "")
+
+
+async def test_a_recording_is_a_behaviour_of_the_specification(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    with serving("--stream", "orders", "--row-permits", "300", "--trace", str(path), "--quiet") as process:
+        await move(address_of(process), "orders/0", 20)
+        assert stop(process, signal.SIGTERM)[0] == 0
+    verdicts = {verdict.channel: verdict for verdict in judge_all(read_trace(path))}
+    inside = verdicts["orders/0"]
+    assert inside.is_valid
+    assert inside.is_at_rest
+    assert inside.rows == 20 * ROWS_OF_CHUNK
+
+
+@pytest.mark.parametrize("content", ["evidence\n", ""])
+def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Path, content: str) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(content)
+    code, stdout, stderr = command("serve", "--stream", "orders", "--trace", str(path))
+    assert (code, stdout) == (2, "")
+    assert stderr == (f"Error: --trace: {path} exists already, and a recording is never overwritten: name a new file\n")
+    assert path.read_text() == content
+
+
+@pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
+def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tmp_path: Path, name: str) -> None:
+    link = tmp_path / f"link-{name}"
+    link.symlink_to(tmp_path / name)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, stderr = process("serve", "--stream", "orders", "--address", address, "--trace", str(link))
+    rule = "the port is in use, or this machine has no such address"
+    assert (code, stderr) == (2, f"Error: --address: cannot listen at {address}: {rule}\n")
+    assert list(tmp_path.iterdir()) == [link]
+
+
+async def test_an_exchange_whose_recording_fails_ends_with_1() -> None:
+    with serving("--stream", "orders", "--trace", "/dev/full", "--quiet") as process:
+        await move(address_of(process), "orders/0", 20)
+        code, _, stderr = stop(process, signal.SIGTERM)
+    assert (code, "recording in /dev/full is incomplete: No space left on device" in stderr) == (1, True)
+
+
+def test_a_recording_may_go_into_a_pipe(tmp_path: Path) -> None:
+    path = tmp_path / "pipe"
+    os.mkfifo(path)
+    with subprocess.Popen(["cat", str(path)], stdout=subprocess.PIPE) as reader:
+        try:
+            with serving("--stream", "orders", "--trace", str(path), "--quiet") as process:
+                address_of(process)
+                assert stop(process, signal.SIGTERM)[0] == 0
+            assert reader.communicate(timeout=60)[0].endswith(b'{"permitflow_trace_events": 0}\n')
+        finally:
+            reader.kill()
+    assert path.is_fifo()
+
+
+def test_a_terminal_gets_a_table() -> None:
+    parent, child = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--stream", "orders"],
+        stdin=child,
+        stdout=child,
+        stderr=child,
+        env={**os.environ, "TERM": "xterm", "COLUMNS": "100"},
+    )
+    os.close(child)
+    try:
+        seen = b""
+        while b"orders/0" not in seen:
+            seen += os.read(parent, 65536)
+        process.send_signal(signal.SIGINT)
+        while b"stopped: 0 rows in, 0 rows out" not in seen:
+            seen += os.read(parent, 65536)
+        assert process.wait(timeout=30) == 130
+    finally:
+        process.kill()
+        process.wait()
+        os.close(parent)
+    text = seen.decode()
+    assert "listening at 127.0.0.1:" in text
+    for heading in ("channel", "rows in", "in/s", "held", "blocked in/out"):
+        assert heading in text
+
+
+def test_a_metrics_address_in_use_is_unusable(command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        code, _, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", "--metrics-address", address)
+    assert code == 2
+    assert "--metrics-address" in stderr

@@ -1,0 +1,253 @@
+"""``permitflow trace``: what it says of good recordings, bad ones and unusable ones, and its exit code."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow.tracing import FileTrace
+from permitflow_testing.subjects.permits import CorePair
+from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
+from tests.permitflow_tools.cli.conftest import Command, Report
+
+AGREED = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
+# A digit offers and sends a chunk of so many rows; d, c, a deliver, consume, add permits.
+MOVES = "234234dddccca3dddccaadccaaaa"
+
+
+def run_pair(record: RecorderFactory, moves: str = MOVES, pair_type: type[CorePair] = CorePair) -> None:
+    pair = pair_type(AGREED, record=record)
+    steps = {"d": pair.deliver, "c": pair.consume, "a": pair.add_permits}
+    for move in moves:
+        if move.isdigit():
+            pair.offer_chunk(int(move))
+            pair.send_chunk()
+        else:
+            steps[move]()
+
+
+class LostOnTheWay(CorePair):
+    """The second return of permits never arrives."""
+
+    returns = 0
+
+    def add_permits(self) -> None:
+        self.returns += 1
+        if self.returns == 2:
+            self.grants.popleft()
+        super().add_permits()
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    """A run of one channel, both ends in one file."""
+    with FileTrace(tmp_path / "good.jsonl") as trace:
+        run_pair(trace.recorder)
+    return trace.path
+
+
+@pytest.fixture
+def ends(good: Path) -> tuple[Path, Path]:
+    """The same run as two processes would have recorded it."""
+    lines = good.read_text().splitlines(keepends=True)[:-1]
+    paths = good.with_name("sender.jsonl"), good.with_name("receiver.jsonl")
+    for path in paths:
+        write(path, [line for line in lines if f'"end": "{path.stem}"' in line])
+    good.unlink()
+    return paths
+
+
+def write(path: Path, lines: Sequence[str]) -> None:
+    events = sum('"action"' in line for line in lines)
+    path.write_text("".join([*lines, json.dumps({"permitflow_trace_events": events}) + "\n"]))
+
+
+def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], command: Command, report: Report) -> None:
+    code, found = report("trace", "validate", *map(str, ends))
+    assert (code, found["holds"]) == (0, True)
+    (channel,) = found["channels"]
+    assert (channel["events"], channel["explained"], channel["at_rest"]) == (35, 35, True)
+    assert channel["ends"] == ["receiver", "sender"]
+    assert channel["peaks"] == {"row_permits": 30, "row_bound": 30, "row_permits_in_use": 19, "inbox_rows": 9}
+    assert channel["actions"] == {"AddPermits": 7, "Consume": 7, "Deliver": 7, "OfferChunk": 7, "SendChunk": 7}
+    assert ("SendBarrier" in channel["missing_actions"], channel["problem"]) == (True, None)
+    _, stdout, _ = command("trace", "validate", *map(str, ends))
+    shown = next(line for line in stdout.splitlines() if "sender + receiver" in line).split()
+    assert shown[4:] == ["35", "21", "19", "30", "9", "30", "5", "of", "12", "valid"]
+    assert "1 channel valid: 35 events are steps of the specification" in stdout
+
+
+def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, command: Command) -> None:
+    with FileTrace(tmp_path / "bad.jsonl") as trace:
+        run_pair(trace.recorder, "234234dddccca3dddccaa", LostOnTheWay)
+
+    code, stdout, _ = command("trace", "validate", str(trace.path))
+
+    assert code == 1
+    assert "NOT VALID" in stdout
+    assert "channel: not a behaviour of the specification, after 26 valid events" in stdout
+    culprit = next(line for line in stdout.splitlines() if "?" in line)
+    assert culprit.split() == ["sender", "16", "AddPermits", "4", *"??????"]
+    assert "4 row permits are no sum of what comes back first" in stdout
+    assert "the state before it: row permits 11 at the sender" in stdout
+    assert "= 30" in stdout
+    assert "AddPermits of (3, 0, 0)" in next(line for line in stdout.splitlines() if line.startswith("allowed instead"))
+    assert "1 later events were not looked at" in stdout
+
+
+def test_a_recording_that_was_cut_off_is_not_held_against_the_other_end(
+    ends: tuple[Path, Path], command: Command
+) -> None:
+    sender, receiver = ends
+    lines = receiver.read_text().splitlines(keepends=True)
+    receiver.write_text("".join(lines[:5]))
+
+    code, stdout, _ = command("trace", "validate", str(sender), str(receiver))
+
+    assert code == 0
+    assert "valid so far" in stdout
+    assert "the recording of the receiver was not closed: its last events may be missing" in stdout
+    assert "not decided: AddPermits" in stdout
+
+    # The same with a receiver that was closed in good order: the permits come from nowhere.
+    write(receiver, lines[:5])
+    code, stdout, _ = command("trace", "validate", str(sender), str(receiver))
+    assert code == 1
+    assert "has no cause" in stdout
+
+
+def test_a_half_written_last_line_is_left_out_only_when_asked(good: Path, command: Command) -> None:
+    text = good.read_text()
+    good.write_text(text[: text.rindex('"action"')])
+    code, stdout, stderr = command("trace", "validate", str(good))
+    assert (code, stdout) == (2, "")
+    assert "the last line is half written" in stderr
+    assert "--allow-truncated" in stderr
+    code, stdout, stderr = command("trace", "validate", "--allow-truncated", str(good))
+    assert code == 0
+    assert "the recording of the sender was not closed" in stdout
+    assert "34 events are steps" in stdout
+
+
+def test_one_channel_of_several_is_chosen_by_name(tmp_path: Path, report: Report, command: Command) -> None:
+    with FileTrace(tmp_path / "two.jsonl") as trace:
+        for number in (0, 1):
+            run_pair(lambda _name, *facts, number=number: trace.recorder(f"orders/{number}", *facts))
+
+    assert [channel["channel"] for channel in report("trace", "validate", str(tmp_path))[1]["channels"]] == [
+        "orders/0",
+        "orders/1",
+    ]
+    _, found = report("trace", "validate", str(tmp_path), "--channel", "orders/1")
+    assert [channel["channel"] for channel in found["channels"]] == ["orders/1"]
+
+    code, _, stderr = command("trace", "validate", str(tmp_path), "--channel", "order")
+    assert code == 2
+    assert "there is no channel 'order'; did you mean orders/" in stderr
+
+
+def test_tlc_is_asked_as_well(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with FileTrace(tmp_path / "run.jsonl") as trace:
+        run_pair(trace.recorder, "3dca")
+    asked = ("trace", "validate", "--with-tlc", str(trace.path))
+    code, stdout, _ = command(*asked)
+    assert (code, "channel: TLC agrees: all 5 steps are steps of the specification" in stdout) == (0, True)
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    code, _, stderr = command(*asked)
+    assert (code, "--with-tlc: JAVA_HOME is" in stderr) == (2, True)
+
+
+CHANNEL = "orders/0"
+FIRST = 100
+"""The consumer had acknowledged so many rows before the query began."""
+
+
+def record(folder: Path, *source: tuple[str, dict[str, int]]) -> None:
+    """A query of two batches with 20 rows each, as the source and its tasks would have recorded it."""
+    trace, checkpoint = folder / "trace", folder / "checkpoint"
+    trace.mkdir()
+    begin = ("Restart", {"row": FIRST, "row_permits": 64, "batch_cap": 32})
+    write_events(trace / "source-default-000000.query.ndjson", begin, *source)
+    for batch in range(2):
+        rows = {"start": FIRST + 20 * batch, "end": FIRST + 20 * (batch + 1), "batch": batch}
+        write_events(trace / f"task-default-00000{batch}.query.ndjson", ("RunTask", rows), ("Stage", rows))
+        for log in ("offsets", "commits"):
+            (checkpoint / log).mkdir(parents=True, exist_ok=True)
+            offset = {"version": 1, "rows": {CHANNEL: rows["end"]}, "logs": {CHANNEL: "5f"}}
+            (checkpoint / log / str(batch)).write_text(f"v1\n{{}}\n{json.dumps(offset)}\n")
+
+
+def write_events(path: Path, *events: tuple[str, dict[str, int]]) -> None:
+    lines = [json.dumps({"action": action, "channel": CHANNEL, **facts}) for action, facts in events]
+    path.write_text("".join(f"{line}\n" for line in lines))
+
+
+def planned(start: int, produced: int) -> tuple[str, dict[str, int]]:
+    return "PlanBatch", {"start": FIRST + start, "end": FIRST + start + 20, "produced": FIRST + produced}
+
+
+def acknowledged(row: int, before: int, produced: int) -> tuple[str, dict[str, int]]:
+    return "Acknowledge", {"row": FIRST + row, "before": FIRST + before, "produced": FIRST + produced}
+
+
+def test_a_batch_that_is_planned_before_the_last_one_was_acknowledged_is_no_behaviour(
+    tmp_path: Path, command: Command, report: Report
+) -> None:
+    record(tmp_path, planned(0, 40), planned(20, 40))
+    code, output, _ = command("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"))
+    assert code == 1
+    assert "PlanBatch (source-default-000000.query.ndjson, line 3): a batch from row 20 is planned, but only" in output
+    code, found = report("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"))
+    assert (code, found["channels"][0]["problems"][0]["action"]) == (1, "PlanBatch")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "arguments", "words"),
+    [
+        (lambda folder: None, ["--consumer", "audit"], "was option trace_dir set, and is this the consumer?"),
+        (lambda folder: (folder / "checkpoint/offsets/0").unlink(), [], "the offset log begins with batch 1"),
+        (lambda folder: (folder / "checkpoint/offsets/1").write_text("v1\n{}\nkafka"), [], "offsets/1, line 3"),
+        (lambda folder: (folder / "trace/task-default-000000.query.ndjson").write_text("{\n"), [], "line 1: no event"),
+    ],
+    ids=["consumer", "purged", "foreign", "half a line"],
+)
+def test_an_incomplete_recording_of_a_query_is_unusable(
+    tmp_path: Path, command: Command, spoil: Callable[[Path], object], arguments: list[str], words: str
+) -> None:
+    record(tmp_path, planned(0, 20), acknowledged(20, 0, 40), planned(20, 40))
+    spoil(tmp_path)
+    code, _, complaint = command("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"), *arguments)
+    assert code == 2
+    assert words in complaint
+
+
+def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, command: Command) -> None:
+    with FileTrace(tmp_path / "run.jsonl") as trace:
+        pair = StopAndWaitPair(StopAndWait(), record=trace.recorder)
+        for move in (pair.offer, pair.offer, pair.send, pair.deliver, pair.consume, pair.answer):
+            move()
+    path = str(trace.path)
+
+    code, found = report("trace", "validate", path)
+    assert (code, found["channels"][0]["flow"], found["channels"][0]["peaks"]) == (0, "stop-and-wait", None)
+    code, shown, _ = command("trace", "validate", path)
+    assert code == 0
+    assert "1 at the sender + 0 in flight + 0 in the inbox + 0 on their way back = 1, 1 waiting" in shown
+    assert command("audit", path, "--processes", "1")[0] == 0
+    page = tmp_path / "run.html"
+    assert command("explain", path, "-o", str(page))[0] == 0
+    assert "Answer" in page.read_text()
+
+    text = trace.path.read_text()
+    trace.path.write_text(text.replace('"Answer", "time', '"Send", "time'))
+    code, found = report("trace", "validate", path)
+    assert code == 1
+    (event,) = found["channels"][0]["problem"]["events"]
+    assert (event["action"], event["reason"]) == ("Send", "only Answer can go on")
+    trace.path.write_text(text.replace("stop-and-wait", "walk-and-talk"))
+    code, _, error = command("trace", "validate", path)
+    assert (code, "no model of the protocol 'walk-and-talk' is known" in error) == (2, True)

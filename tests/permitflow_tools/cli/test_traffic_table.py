@@ -1,0 +1,65 @@
+"""The table of what flows keeps the channels' names, however narrow the terminal is."""
+
+import io
+
+import pytest
+from rich.console import Console
+
+from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
+from permitflow_tools.cli.traffic_table import traffic_table
+
+NAMES = ("orders/0", "a-channel-with-a-long-name/17")
+
+
+def flow_of(channel: str, kept: KeptRows | None = None) -> Rates:
+    traffic = ChannelTraffic(
+        channel=channel,
+        state="open",
+        reason="",
+        window_rows=32_768,
+        producers=1,
+        consumers=1,
+        rows_in=123_456_789,
+        rows_out=123_450_000,
+        rows_held=28_672,
+        peak_rows_held=32_768,
+        rows_with_consumers=0,
+        waiting_seconds=1.0,
+        consumer_waiting_seconds=1.0,
+        kept=kept,
+    )
+    return Rates(
+        traffic=traffic,
+        seconds=1.0,
+        rows_in_per_second=1_000_000.0,
+        rows_out_per_second=1_000_000.0,
+        blocked_share=0.4,
+        consumer_blocked_share=0.1,
+        consumer_stopped_share=0.0,
+    )
+
+
+def printed(width: int, *names: str) -> list[str]:
+    console = Console(width=width, file=io.StringIO(), markup=False)
+    console.print(traffic_table([flow_of(name) for name in names], width=width))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue().splitlines()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_narrow_table_keeps_the_names_of_channels(width: int) -> None:
+    heading, *rows = printed(width, *NAMES)
+    assert tuple(row.split()[0] for row in rows[:2]) == NAMES
+    assert heading.split()[-2:] == ["blocked", "in/out"]
+    assert all("40%/10%" in row for row in rows[:2])
+
+
+def test_what_a_narrow_table_leaves_out_is_said() -> None:
+    *_, said, rest = printed(60, *NAMES)
+    assert f"{said.strip()} {rest.strip()}" == "too narrow for put/get, rows in, room, in/s, state, out/s"
+    assert len(printed(120, *NAMES)) == 1 + len(NAMES)
+
+
+def test_a_name_wider_than_the_terminal_is_broken() -> None:
+    lines = printed(60, "n" * 90)
+    assert sum(line.split()[0].count("n") for line in lines[1:3]) == 90

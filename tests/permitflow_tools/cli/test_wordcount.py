@@ -1,0 +1,63 @@
+"""``permitflow demo wordcount``: it holds what it shows, and ends when it is told to."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.permitflow_tools.cli.conftest import Command, Report
+
+
+def test_the_demo_stalls_kills_a_worker_and_counts_exactly(report: Report, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    times = ("--stalls", "1", "--stall-seconds", "1", "--flow-seconds", "0.3")
+    code, found = report("demo", "wordcount", *times, "--kill", "-o", str(page), "--keep", str(tmp_path))
+    assert (code, found["holds"], found["is_exact"]) == (0, True, True)
+    assert 0 < found["peak_held_bytes"] <= found["bound_bytes"]
+    assert [source["source"] for source in found["sources"]] == ["front1#1/in/1", "front2#1/in/1"]
+    assert found["sources"][0]["longest_seconds"] > 0.1
+    assert found["deaths"] == ["worker 'back' has ended with exit code -9, in start 1"]
+    text = page.read_text()
+    assert "Content-Security-Policy" in text
+    assert re.search(r"<title>back#1/out0, \d", text)
+    assert text.count("<polyline") == 2
+
+
+@pytest.mark.long
+def test_a_minute_of_trouble_leaves_counts_exact(process: Command) -> None:
+    """Workers that are killed, readers that come and go, strangers that connect: the demo has the checks."""
+    code, stdout, stderr = process("demo", "wordcount", "--stalls", "1", "--trouble", "60", "--json")
+    found = json.loads(stdout)
+    assert (code, found["problems"], stderr) == (0, [], "")
+    trouble = found["trouble"]
+    assert trouble["seconds"] >= 60
+    assert min(trouble["kills"], trouble["left_readers"]) > 5
+    assert trouble["strangers"] > 100
+
+
+@pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 130)], ids=["early, with exact counts", "at once"])
+def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, code: int) -> None:
+    command = [sys.executable, "-m", "permitflow_tools.cli", "demo", "wordcount", "--keep", str(tmp_path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:
+        assert demo.stdout is not None  # it is a pipe
+        assert "the words flow" in demo.stdout.readline()
+        family = psutil.Process(demo.pid).children(recursive=True)
+        assert sum("permitflow.mute.worker" in each.cmdline() for each in family) == 2
+        if times == 2:
+            for worker in family:
+                worker.suspend()  # nothing that is on its way can be counted
+        demo.send_signal(signal.SIGINT)
+        if times == 2:
+            assert "asked to end" in demo.stdout.readline()
+            demo.send_signal(signal.SIGINT)
+        output, errors = demo.communicate(timeout=60)
+    assert (demo.returncode, "Traceback" in errors) == (code, False)
+    assert re.search(r"counts +exact", output) or code
+    _, alive = psutil.wait_procs(family, timeout=50)
+    assert alive == []
+    assert "Traceback" not in "".join(log.read_text() for log in tmp_path.glob("*.log"))

@@ -1,0 +1,95 @@
+"""A run of a user's own model is a page, too, with the model's own text."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.liveness import Lasso
+from permitflow_model.kernel.system import Action, System, require
+from permitflow_tools.explain.own import OwnLook, explain_system, own_page
+from permitflow_tools.explain.run import Verdict
+from permitflow_tools.explain.run_page import storyboard
+from permitflow_tools.explain.state_graph import graph_page, graph_sentence, reachable
+from tests.support.browser import Visit
+from tests.support.own_model import CALLS, ENDLESS, FIVE, SIX, send
+from tests.support.pages import PageReader
+
+
+def embedded(page: str) -> dict[str, Any]:
+    (text,) = PageReader(page).data.values()
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+def test_a_deadlock_is_told_with_the_guards_and_their_values() -> None:
+    document = embedded(own_page(CALLS, SIX, explore(CALLS, SIX).deadlock))
+    assert document["sentence"] == "After 10 steps nothing but the application can move."
+    told = [None if number < 0 else document["reasonTexts"][number] for number in document["reasons"][-1]]
+    assert told == [
+        "state.requests < service.requests is false (2 < 2)",
+        "state.at_work == 0 is false (1 == 0)",
+        "state.replies < service.replies is false (2 < 2)",
+        "state.sent == service.calls is false (5 == 6)",
+        None,
+    ]
+
+
+def test_the_page_has_the_text_of_each_action() -> None:
+    action = embedded(own_page(CALLS, SIX))["actions"][0]
+    assert action["place"] == f"own_model.py:{send.__code__.co_firstlineno}"
+    assert action["text"].startswith("def send(state: State, service: Service) -> State:")
+    assert action["does"] == "The client sends a call."
+
+
+def test_a_live_model_is_shown_by_its_farthest_state() -> None:
+    run, found = explain_system(CALLS, FIVE)
+    assert (run.verdict, found) == (Verdict.LIVE, None)
+    assert run.sentence.startswith("All 35 states were visited: none is stuck, and Bounded holds.")
+    assert len(run.steps) == explore(CALLS, FIVE).depth - 1
+
+
+def test_a_loop_is_shown_at_the_end_of_its_run() -> None:
+    run, found = explain_system(ENDLESS, FIVE)
+    assert isinstance(found, Lasso)
+    assert run.verdict is Verdict.VIOLATED
+    assert [step.state for step in run.steps][-1] == (run.steps[len(found.steps) - 1].state)
+    assert run.conclusions[0].heading == "And so for ever"
+
+
+def test_a_broken_invariant_comes_first() -> None:
+    broken = replace(CALLS, invariants={"Few": lambda state, _: state.sent < 3})
+    run, _ = explain_system(broken, SIX)
+    assert run.sentence == "After 4 steps Few does not hold."
+
+
+def test_a_state_that_is_a_number_has_a_page() -> None:
+    def up(number: int, _: None) -> int:
+        require(number < 3)
+        return number + 1
+
+    run, _ = explain_system(System[int, None]("Up", lambda _: 0, (Action("up", up),), {}), None)
+    assert run.look.variables(run.end) == {"state": "3"}
+    assert "up" in storyboard(run)
+
+
+def test_an_action_without_text_refuses_all_the_same() -> None:
+    names: dict[str, Any] = {"require": require}
+    exec("def up(number, _):\n    require(number < 3)\n    return number + 1", names)
+    system = System[int, None]("Up", lambda _: 0, (Action("up", names["up"]),), {})
+    document = embedded(own_page(system, None))
+    assert document["reasonTexts"] == ["it refuses"]
+    assert document["actions"][0]["text"] == "(its text is in no file)"
+
+
+def test_the_graph_marks_what_the_application_alone_can_leave() -> None:
+    graph = reachable(OwnLook(CALLS), SIX)
+    assert graph_sentence(graph) == "18 states and 41 steps: 1 state is stuck (red), 10 steps from the beginning."
+    assert "Calls with calls 6, requests 2, replies 2" in graph_page(graph)
+
+
+def test_the_page_of_a_model_works_in_a_browser(visit: Callable[..., Visit]) -> None:
+    page = visit(own_page(CALLS, SIX), fragment="step=10").page
+    assert page.locator("#passage h2").inner_text().startswith("send in the model own_model.py:")
+    assert page.locator("#variables tr").count() == 5
