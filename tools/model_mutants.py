@@ -2,11 +2,14 @@
 
     python tools/model_mutants.py                          all models
     python tools/model_mutants.py demand conflate --every 5   each fifth mistake of two of them
+    python tools/model_mutants.py --sample 20 --seed 7     twenty of all, drawn by this seed
     python tools/model_mutants.py --list                   the mistakes, without trying them
 
 A mistake forgets a guard, a part of a condition or an update, changes another field of the same type, does something
 twice, or for one instead of all.  Only theorems are asked: a state count that differs notices nothing, and neither does
-a model that is expected to fail.
+a model that is expected to fail.  Of what no theorem notices it is asked whether it is a mistake at all: does a step
+differ in any state that satisfies the invariant, with any parameters that the theorems are about?  What was answered is
+kept in .cache, by the texts that it depends on: what is stopped goes on where it was.
 
 Exit code 0: all are noticed, but for those of tests/mutants/model_survivors.toml, each with its reason; 1: others
 survived; 2: that list cannot be used.
@@ -15,15 +18,18 @@ survived; 2: that list cannot be used.
 import argparse
 import ast
 import copy
+import hashlib
 import importlib
 import json
 import os
+import random
 import re
 import resource
 import sys
 import time
 import tomllib
 import types
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -37,7 +43,10 @@ from permitflow_model.tla_values import snake_case
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MODELS = CHECKOUT / "model/permitflow_model"
+PACKAGES = (CHECKOUT / "model", CHECKOUT / "proofs")
+ANSWERS = CHECKOUT / ".cache/model_mutants"
 KNOWN = CHECKOUT / "tests/mutants/model_survivors.toml"
+EQUAL = "no difference"
 LIMIT_SECONDS = 120
 """Processor time for one mistake."""
 
@@ -133,7 +142,10 @@ class _Changer(ast.NodeTransformer):
         self._change = change
 
     def visit(self, node: ast.AST) -> Any:
-        return self._change(node) if node is self._target else self.generic_visit(node)
+        if node is not self._target:
+            return self.generic_visit(node)
+        changed = self._change(node)
+        return ast.Pass() if changed is None and isinstance(node, ast.stmt) else changed
 
 
 def _field_twins(tree: ast.Module) -> dict[str, str]:
@@ -184,8 +196,11 @@ def _mistakes_in(model: str, file: str, system: Any) -> Iterator[Mistake]:
     for name, function in functions.items():
         if name not in actions or name == "initial":
             continue
+        met: Counter[str] = Counter()
         for node in [node for statement in function.body for node in ast.walk(statement)]:
-            for told, change in _changes(node, twins):
+            for words, change in _changes(node, twins):
+                met[words] += 1
+                told = words if met[words] == 1 else f"{words} ({met[words]})"
                 make = partial(_changed_source, tree, node, change)
                 yield Mistake(model, file, name, told, make, frozenset(everything if name in shared else actions[name]))
 
@@ -201,22 +216,35 @@ def _changed_source(tree: ast.Module, node: ast.AST, change: Callable[[Any], Any
 
 def judge(mistake: Mistake) -> str:
     """What notices the mistake; "survived" if nothing does.  Changes the modules of this process."""
-    for name in [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]:
-        del sys.modules[name]
-    parent, _, child = mistake.file.rpartition(".")
-    package = importlib.import_module(parent)
-    module = types.ModuleType(mistake.file)
-    module.__file__ = str(MODELS / f"{mistake.file.removeprefix('permitflow_model.').replace('.', '/')}.py")
-    sys.modules[mistake.file] = module
-    setattr(package, child, module)
+    text = mistake.make()
     try:
-        exec(compile(mistake.make(), mistake.file, "exec"), module.__dict__)
-        return _noticed_by(mistake)
+        _forget_modules()
+        parent, _, child = mistake.file.rpartition(".")
+        package = importlib.import_module(parent)
+        setattr(package, child, _module(mistake.file, text))
+        if theorem := _noticed_by(mistake):
+            return theorem
+        _forget_modules()
+        return _difference(mistake, _module(f"{mistake.file}_mistaken", text))
     except Exception as error:  # a model that cannot be asked is no mistake of a protocol
         return f"no model: {type(error).__name__}: {error}"
 
 
-def _noticed_by(mistake: Mistake) -> str:
+def _forget_modules() -> None:
+    for name in [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]:
+        del sys.modules[name]
+
+
+def _module(name: str, text: str) -> types.ModuleType:
+    module = types.ModuleType(name)
+    module.__file__ = f"{name}.py"
+    sys.modules[name] = module
+    exec(compile(text, name, "exec"), module.__dict__)
+    return module
+
+
+def _noticed_by(mistake: Mistake) -> str | None:
+    """The first theorem that is not proved any more."""
     from permitflow_proofs.kernel.obligation import SymbolicObligation, decide  # the changed one's
 
     registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
@@ -224,13 +252,52 @@ def _noticed_by(mistake: Mistake) -> str:
     theorems = [theorem for theorem in registered.load_theorems() if theorem.expected == "proved"]
     for theorem in sorted(theorems, key=lambda theorem: not theorem.id.endswith("frame")):
         for obligation in theorem.obligations:
-            about = re.sub(r"^kept by |\(.*\)$", "", obligation.name)
+            about = re.sub(r"^(kept by|guard of) |\(.*\)$", "", obligation.name)
             if not isinstance(obligation, SymbolicObligation) or (about in names and about not in mistake.actions):
                 continue
             found = decide(obligation.claim)
             if found.outcome == "refuted" or (found.outcome == "proved" and found.reached == 0):
                 return str(theorem.id)
-    return "survived"
+    return None
+
+
+def _difference(mistake: Mistake, mistaken: types.ModuleType) -> str:
+    """Does a step of the mistaken model differ from the model's in any state of the invariant?"""
+    from permitflow_proofs.kernel.chapter import Chapter  # those of the model without the mistake
+    from permitflow_proofs.kernel.obligation import decide
+
+    registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
+    registered.load_theorems()
+    proofs = registered.theorems.partition(":")[0]
+    parts = [vars(sys.modules[name]) for name in sorted(sys.modules) if f"{name}.".startswith(f"{proofs}.")]
+    subject = next(each.subject for part in parts for each in part.values() if isinstance(each, Chapter))
+    given: dict[str, None] = {}
+    for action in subject.system.actions:
+        if action.name in mistake.actions:
+            twin = getattr(mistaken, action.perform.__name__) if action.perform.__module__ == mistake.file else None
+            found = decide(partial(_does_the_same, subject, action, twin or action.perform))
+            if found.outcome != "proved" or found.reached == 0:
+                return "survived"
+            given |= dict.fromkeys(found.given.facts if found.given else ())
+    return f"{EQUAL} where {', '.join(given)}" if given else EQUAL
+
+
+def _does_the_same(subject: Any, action: Any, twin: Callable[..., Any]) -> bool:
+    from permitflow_proofs.kernel.frame import is_same_state
+
+    before, arguments, parameters = subject.any_call(action.name)
+    one, other = (_after(perform, before, parameters, *arguments) for perform in (action.perform, twin))
+    return one is other if one is None or other is None else is_same_state(one, other)
+
+
+def _after(perform: Callable[..., Any], *arguments: Any) -> Any:
+    """None: the step is not possible."""
+    from permitflow_model.kernel.system import Disabled
+
+    try:
+        return perform(*arguments)
+    except Disabled:
+        return None
 
 
 def _try(mistake: Mistake, results: int) -> None:
@@ -239,10 +306,56 @@ def _try(mistake: Mistake, results: int) -> None:
     os.write(results, json.dumps(judge(mistake)).encode())
 
 
+class Answers:
+    """What was found before, in files named by all that it depends on."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._texts: dict[str, str] = {}
+
+    def find(self, mistake: Mistake) -> str | None:
+        """The answer; None if this was never asked."""
+        file = self._file(mistake)
+        return file.read_text("utf-8") if file.exists() else None
+
+    def keep(self, mistake: Mistake, answer: str) -> None:
+        """Write it down."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._file(mistake).write_text(answer, "utf-8")
+
+    def _file(self, mistake: Mistake) -> Path:
+        if mistake.model not in self._texts:
+            registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
+            start = (f"permitflow_model.{mistake.model}", registered.theorems.partition(":")[0])
+            self._texts[mistake.model] = "".join(file.read_text("utf-8") for file in sorted(_imported(*start)))
+        depends_on = (self._texts[mistake.model], mistake.file, mistake.make(), sorted(mistake.actions))
+        return self._folder / hashlib.sha256(repr(depends_on).encode()).hexdigest()
+
+
+def _imported(*modules: str) -> set[Path]:
+    """The files of these modules of ours, and of all that they import."""
+    found, waiting = set(), list(modules)
+    while waiting:
+        path = waiting.pop().replace(".", "/")
+        for file in (folder / f"{path}{end}" for folder in PACKAGES for end in (".py", "/__init__.py")):
+            if file.exists() and file not in found:
+                found.add(file)
+                for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+                    if isinstance(node, ast.ImportFrom) and node.module:
+                        waiting += [node.module, *(f"{node.module}.{name.name}" for name in node.names)]
+    return found
+
+
 def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]]:
     """What notices each, as soon as it is known."""
+    answers = Answers(ANSWERS)
     running: dict[int, tuple[Mistake, int]] = {}
-    waiting = list(reversed(mistakes))
+    waiting: list[Mistake] = []
+    for mistake in reversed(mistakes):
+        if (found := answers.find(mistake)) is None:
+            waiting.append(mistake)
+        else:
+            yield mistake, found
     while waiting or running:
         while waiting and len(running) < jobs:
             mistake = waiting.pop()
@@ -260,7 +373,9 @@ def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]
         mistake, reading = running.pop(child)
         with os.fdopen(reading, "rb") as told:
             answer = told.read()
-        yield mistake, json.loads(answer) if answer else f"nothing in {LIMIT_SECONDS} s"
+        found = json.loads(answer) if answer else f"nothing in {LIMIT_SECONDS} s"
+        answers.keep(mistake, found)
+        yield mistake, found
 
 
 def known_survivors(path: Path) -> dict[str, str]:
@@ -273,39 +388,52 @@ def main() -> int:
     """Try them, and print what notices each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help="files of models, without .py (default: all)")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="try each N-th mistake only")
+    parser.add_argument("--sample", type=int, metavar="N", help="try so many only, and none of the known survivors")
+    parser.add_argument("--seed", type=int, default=1, metavar="N", help="draws the sample")
     parser.add_argument("--only", default="", metavar="TEXT", help="try those with this text only")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at once")
     parser.add_argument("--list", action="store_true", help="print the mistakes, and try none")
     parser.add_argument("--known", type=Path, default=KNOWN, metavar="FILE", help="the list of known survivors")
     options = parser.parse_args()
 
-    known = sorted(snake_case(name) for name, registered in systems().items() if registered.theorems)
-    if wrong := sorted(set(options.models) - set(known)):
-        parser.error(f"no model is called {wrong[0]!r}; there are {', '.join(known)}")
-    survivors_known = known_survivors(options.known)
-    started, survivors, total = time.monotonic(), 0, 0
-    for model in options.models or known:
-        mistakes = [one for one in mistakes_of(model) if options.only in str(one)][:: options.every]
-        if options.list:
-            print(*mistakes, sep="\n")
-            continue
-        counts = {"noticed": 0, "known": 0, "no model": 0, "survived": 0}
+    names = sorted(snake_case(name) for name, registered in systems().items() if registered.theorems)
+    if wrong := sorted(set(options.models) - set(names)):
+        parser.error(f"no model is called {wrong[0]!r}; there are {', '.join(names)}")
+    known = known_survivors(options.known)
+    chosen = [one for model in options.models or names for one in mistakes_of(model) if options.only in str(one)]
+    if options.sample is not None:
+        others = [one for one in chosen if str(one) not in known]
+        chosen = random.Random(options.seed).sample(others, min(options.sample, len(others)))
+    if options.list:
+        print(*chosen, sep="\n")
+        return 0
+    started, wrong_answers = time.monotonic(), 0
+    for model in [name for name in names if any(one.model == name for one in chosen)]:
+        kinds: Counter[str] = Counter()
+        by: Counter[str] = Counter()
+        mistakes = [one for one in chosen if one.model == model]
         for mistake, found in verdicts(mistakes, options.jobs):
-            survived = found == "survived" or found.startswith("nothing in")
-            kind = "no model" if found.startswith("no model") else "noticed"
-            if survived:
-                kind = "known" if str(mistake) in survivors_known else "survived"
-            counts[kind] += 1
-            if kind == "survived":
+            kind = _kind(found, is_known=str(mistake) in known)
+            kinds[kind] += 1
+            by[found] += kind == "noticed"
+            if kind in ("survived", "noticed, but listed as a survivor"):
                 print(f"{mistake}  [{found}]", flush=True)
-        survivors += counts["survived"]
-        total += len(mistakes)
-        print(
-            f"{model}: {len(mistakes)} mistakes: " + ", ".join(f"{n} {kind}" for kind, n in counts.items()), flush=True
-        )
-    print(f"{total} mistakes, {survivors} survived, {time.monotonic() - started:.0f} s")
-    return 1 if survivors else 0
+                wrong_answers += 1
+        told = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
+        print(f"{model}: {len(mistakes)} mistakes: {told}", flush=True)
+        print("  by " + ", ".join(f"{theorem} {number}" for theorem, number in by.most_common() if number), flush=True)
+    print(f"{len(chosen)} mistakes, {wrong_answers} survived, {time.monotonic() - started:.0f} s")
+    return 1 if wrong_answers else 0
+
+
+def _kind(found: str, *, is_known: bool) -> str:
+    if found == "survived" or found.startswith("nothing in"):
+        return "known" if is_known else "survived"
+    if is_known:
+        return "noticed, but listed as a survivor"
+    if found.startswith(EQUAL):
+        return found
+    return "no model" if found.startswith("no model") else "noticed"
 
 
 if __name__ == "__main__":

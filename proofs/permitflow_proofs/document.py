@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from permitflow_model.registry import systems
-from permitflow_proofs.kernel.theorem import Verdict
+from permitflow_proofs.kernel.theorem import Theorem, Verdict
 
 _HEAD = """\
 # Theorems
@@ -24,6 +24,17 @@ _COLUMNS = """\
 |---|---|---|---|---|
 """
 _PROMISES = "\n## What users may rely on\n"
+_ACTIONS = """
+## What each action does
+
+An action changes these parts of the state only: by so much where a number is given, to this value behind `=`, and so
+as the words say. Where a row says when it is possible, it is possible exactly then. Members are numbered from 0: the
+one that acts is 0, another one 1, and "others" stands for all that are left. Each table is a theorem.
+"""
+_ACTION_COLUMNS = """\
+| Action | Possible | Changes | So |
+|---|---|---|---|
+"""
 _LEMMAS = """
 ## Lemmas
 
@@ -36,13 +47,21 @@ def theorems_document(verdicts: Iterable[Verdict]) -> str:
     """The whole document."""
     promises: dict[str, list[str]] = {}
     lemmas = []
+    frames = []
     for verdict in verdicts:
+        if verdict.theorem.rows:
+            frames.append(_frame(verdict.theorem))
         if verdict.theorem.is_promise:
             promises.setdefault(_system_of(verdict.theorem.module), []).append(_row(verdict))
         else:
             lemmas.append(_row(verdict))
     chapters = (f"\n### {module}\n\n{_COLUMNS}{''.join(rows)}" for module, rows in promises.items())
-    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}"
+    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}{_ACTIONS}{''.join(frames)}"
+
+
+def _frame(theorem: Theorem) -> str:
+    rows = "".join(f"| {' | '.join((f'`{name}`', *told))} |\n" for name, *told in theorem.rows)
+    return f"\n### {theorem.module}: `{theorem.id}`\n\n{_ACTION_COLUMNS}{rows}"
 
 
 def _system_of(module: str) -> str:

@@ -115,9 +115,14 @@ def _drops_one(before: State, after: State, parameters: Parameters) -> bool:
 
 
 def _lets_in(before: State, after: State, parameters: Parameters) -> bool:
-    """It is the youngest, and nobody drops it as it comes."""
-    comes_in = not _is_full(before, parameters) or parameters.drops != "incoming"
-    return comes_in and _makes_room(before, after, parameters) and after.ahead == after.size - 1
+    """It is the youngest."""
+    return _makes_room(before, after, parameters) and after.ahead == after.size - 1
+
+
+def _may_be_watched(state: State, parameters: Parameters) -> bool:
+    """Nobody drops it as it comes."""
+    comes_in = not _is_full(state, parameters) or parameters.drops != "incoming"
+    return comes_in and state.came < parameters.arrivals and not state.watched
 
 
 def _serves_the_oldest(before: State, after: State, parameters: Parameters) -> bool:
@@ -148,6 +153,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"came": +1, "size": None, "watched": True, "ahead": None},
         _lets_in,
         "likewise; all others are ahead",
+        when=_may_be_watched,
+        possible="while jobs of the tick come, none is watched, and the queue is not full or drops another one",
     ),
     Frame(
         "Serve",

@@ -138,27 +138,29 @@ def _is_woken_at_last(late: int) -> bool:
 # Frames: in a step one actor acts, perhaps on another one; a third one stays as it is.
 
 
-def _may_be_refused(before: State, after: State, _parameters: Parameters) -> bool:
-    return 0 <= after.actors.get(0).mailbox - before.actors.get(0).mailbox <= 1
+def _is_refused_at_the_limit(before: State, after: State, parameters: Parameters) -> bool:
+    more = 1 if _has_room(before, parameters) else 0
+    return after.actors.get(0).mailbox == before.actors.get(0).mailbox + more
 
 
-def _frees_who_waits(before: State, after: State, _parameters: Parameters) -> bool:
-    """Only actors that wait for it are freed, and all of them if one is."""
-    wait = [before.waits.get(name).get(0) for name in _THREE]
-    new = [after.freed.get(name).get(0) for name in _THREE]
-    old = [before.freed.get(name).get(0) for name in _THREE]
-    nobody = all_of(new[name] == old[name] for name in _THREE)
-    everybody = all_of(new[name] == any_of((old[name], wait[name])) for name in _THREE)
-    return any_of((nobody, everybody))
-
-
-def _frees_nobody(before: State, after: State) -> bool:
-    return all_of(after.freed.get(name).get(0) == before.freed.get(name).get(0) for name in _THREE)
-
-
-def _frees_unless(busy: bool, before: State, after: State, parameters: Parameters) -> bool:
-    """Who still cannot keep up frees nobody."""
-    return _frees_nobody(before, after) if busy else _frees_who_waits(before, after, parameters)
+def _frees(when: bool, before: State, after: State, parameters: Parameters) -> bool:
+    """Then all that wait for it are freed, else nobody; without FreesRunning only those that are muted."""
+    return all_of(
+        after.freed.get(name).get(0)
+        == any_of(
+            (
+                before.freed.get(name).get(0),
+                all_of(
+                    (
+                        when,
+                        before.waits.get(name).get(0),
+                        any_of((parameters.frees_running, before.actors.get(name).muted)),
+                    )
+                ),
+            )
+        )
+        for name in _THREE
+    )
 
 
 def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
@@ -171,59 +173,102 @@ def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
     if actor.mailbox > 0:
         return ended.done == actor.done + 1 and ended.overloaded == actor.overloaded and not ended.muted
     rests = not ended.overloaded and ended.done == 0 and not ended.muted
-    return rests and _frees_unless(actor.pressed, before, after, parameters)
+    return rests and _frees(actor.overloaded and not actor.pressed, before, after, parameters)
 
 
 def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
-    """Who was muted runs again when nobody mutes it any more, and not before; in a behaviour it hears nothing."""
-    if before.actors.get(0).inside:
-        return False
-    is_last = not any_of(after.waits.get(0))
-    unmuted = after.actors.get(0).muted == (before.actors.get(0).muted and not is_last)
-    return unmuted and _frees_who_waits(before, after, parameters)
+    """Who was muted runs again when nobody mutes it any more, and not before; then it frees its own senders."""
+    was_muted, is_held = before.actors.get(0).muted, any_of(after.waits.get(0))
+    is_last = was_muted and not is_held
+    return after.actors.get(0).muted == (was_muted and not is_last) and _frees(is_last, before, after, parameters)
 
 
-def _waits_for_the_muting(before: State, after: State, _parameters: Parameters) -> bool:
+def _waits_for_the_muting(before: State, after: State, parameters: Parameters) -> bool:
     """Who sends to an actor that is overloaded, under pressure or muted waits for it, unless it is busy itself."""
     one, other = before.actors.get(0), before.actors.get(1)
     mutes = any_of((other.overloaded, other.pressed, other.muted))
-    is_spared = any_of((one.overloaded, one.pressed))
+    is_spared = all_of((parameters.spares_busy, any_of((one.overloaded, one.pressed))))
     begins = all_of((mutes, _is_false(is_spared)))
     return after.waits.get(0).get(1) == any_of((before.waits.get(0).get(1), begins))
 
 
-def _has_nothing_to_do(before: State, after: State, parameters: Parameters) -> bool:
-    """An actor rests that runs no behaviour, has no message, and is not muted."""
+def _rests(before: State, after: State, parameters: Parameters) -> bool:
+    return after.actors.get(0).done == 0 and _frees(not before.actors.get(0).pressed, before, after, parameters)
+
+
+def _is_relieved(before: State, after: State, parameters: Parameters) -> bool:
     actor = before.actors.get(0)
-    if actor.inside or actor.muted or actor.mailbox > 0:
-        return False
-    return after.actors.get(0).done == 0 and _frees_unless(actor.pressed, before, after, parameters)
+    return _frees(not (actor.overloaded or actor.muted), before, after, parameters)
 
 
-def _is_helped(before: State, after: State, parameters: Parameters) -> bool:
-    """Where only the last actor helps, it does so in a behaviour."""
-    if parameters.helped and not before.actors.get(2).inside:
-        return False
-    is_busy = before.actors.get(0).overloaded or before.actors.get(0).muted
-    return _frees_unless(is_busy, before, after, parameters)
+# Guards: the actor is 0, the other one 1.
+
+
+def _has_room(state: State, parameters: Parameters) -> bool:
+    return sum(state.actors.get(name).mailbox for name in _THREE) < parameters.messages
+
+
+def _may_be_pressed(state: State, parameters: Parameters, _name: int) -> bool:
+    return parameters.pressures and not state.actors.get(0).pressed
+
+
+def _may_be_released(state: State, parameters: Parameters, _name: int) -> bool:
+    return state.actors.get(0).pressed and (not parameters.helped or state.actors.get(2).inside)
+
+
+def _may_send(state: State, parameters: Parameters, _name: int, _to: int) -> bool:
+    return state.actors.get(0).inside and _has_room(state, parameters)
+
+
+def _may_begin(state: State, _parameters: Parameters, _name: int) -> bool:
+    actor = state.actors.get(0)
+    return not actor.inside and not actor.muted and actor.mailbox > 0
+
+
+def _may_end(state: State, _parameters: Parameters, _name: int) -> bool:
+    return state.actors.get(0).inside
+
+
+def _may_rest(state: State, _parameters: Parameters, _name: int) -> bool:
+    actor = state.actors.get(0)
+    return actor.overloaded and not actor.inside and not actor.muted and actor.mailbox == 0
+
+
+def _may_hear(state: State, _parameters: Parameters, _name: int, _muter: int) -> bool:
+    return state.freed.get(0).get(1) and not state.actors.get(0).inside
 
 
 _OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.2.0": None}
 _FREED: dict[str, Change] = {"freed.0.0": None, **_OTHERS_FREED}
+_SENDS = "in a behaviour, where mailboxes have room"
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Post", {"actors.0.mailbox": None}, _may_be_refused, "+1, or refused"),
-    Frame("Press", {"actors.0.pressed": True}),
-    Frame("Release", {"actors.0.pressed": False, **_FREED}, _is_helped, "all that wait for it, or nobody"),
+    Frame("Post", {"actors.0.mailbox": None}, _is_refused_at_the_limit, "+1, or refused where mailboxes are full"),
+    Frame("Press", {"actors.0.pressed": True}, when=_may_be_pressed, possible="with Pressures, if it is under none"),
+    Frame(
+        "Release",
+        {"actors.0.pressed": False, **_FREED},
+        _is_relieved,
+        "frees all that wait for it, unless it is overloaded or muted",
+        when=_may_be_released,
+        possible="under pressure; where only the last actor helps, in a behaviour of that",
+    ),
     Frame(
         "Send",
         {"actors.1.mailbox": +1, "waits.0.1": None},
         _waits_for_the_muting,
-        "it waits, unless it is busy",
-        (0, 1),
+        "it waits for one that mutes, unless it is busy",
+        when=_may_send,
+        possible=_SENDS,
+        arguments=(0, 1),
     ),
-    Frame("Send", {"actors.0.mailbox": +1}, arguments=(0, 0)),
-    Frame("Begin", {"actors.0.inside": True, "actors.0.mailbox": -1}),
+    Frame("Send", {"actors.0.mailbox": +1}, when=_may_send, possible=_SENDS, arguments=(0, 0)),
+    Frame(
+        "Begin",
+        {"actors.0.inside": True, "actors.0.mailbox": -1},
+        when=_may_begin,
+        possible="in no behaviour, not muted, with a message",
+    ),
     Frame(
         "End",
         {
@@ -234,19 +279,26 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
             **_OTHERS_FREED,
         },
         _ends_its_run,
-        "who is held is muted, who has done a batch is overloaded",
+        "who is held is muted, who has done a batch is overloaded, who was and has no message frees all that wait for "
+        "it, unless it is under pressure",
+        when=_may_end,
+        possible="in a behaviour",
     ),
     Frame(
         "Rest",
         {"actors.0.overloaded": False, "actors.0.done": None, **_FREED},
-        _has_nothing_to_do,
-        "all that wait for it, or nobody",
+        _rests,
+        "frees all that wait for it, unless it is under pressure",
+        when=_may_rest,
+        possible="overloaded, in no behaviour, not muted, without a message",
     ),
     Frame(
         "Hear",
         {"waits.0.1": False, "freed.0.1": False, "actors.0.muted": None, **_OTHERS_FREED},
         _runs_if_nobody_mutes,
-        "it runs when nobody mutes it any more",
+        "when nobody mutes it any more, it runs, and frees all that wait for it",
+        when=_may_hear,
+        possible="freed by that muter, in no behaviour",
     ),
 )
 """What each action changes."""
@@ -257,8 +309,8 @@ def _any_three(_parameters: Parameters) -> State:
     return State(actors, _any_links("waits"), _any_links("freed"))
 
 
-ANY = Subject(SYSTEM, any_parameters, _any_three, SUBJECT.any_arguments)
-"""Three actors in any state at all."""
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters, actors=3), _any_three, SUBJECT.any_arguments)
+"""Three actors in any state at all, whatever the rules."""
 
 
 def theorems() -> tuple[Theorem, ...]:

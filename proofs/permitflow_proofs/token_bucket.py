@@ -107,10 +107,11 @@ def _may_be_slow(_before: State, _after: State, parameters: Parameters) -> bool:
 
 
 def _keeps_what_waits(before: State, after: State, _parameters: Parameters) -> bool:
-    """What waits passes or goes on waiting; a consumer has done one token's worth at most."""
+    """What waits passes or goes on waiting; at the end of a period a consumer has done one token's worth."""
     passed = after.passed - before.passed
+    works = after.earned > before.earned and not before.slow and before.queue > 0
     done = before.queue + passed - after.queue
-    return after.pending + passed == before.pending and 0 <= done <= 1
+    return after.pending + passed == before.pending and done == (1 if works else 0)
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
@@ -131,7 +132,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "Tick",
         {"ticks": +1, "phase": None, "level": None, "queue": None, "earned": None, "pending": None, "passed": None},
         _keeps_what_waits,
-        "what waits passes or waits on; of the queue one token's worth is done at most",
+        "what waits passes or waits on; at the end of a period a consumer that has not stopped does one token's worth",
     ),
 )
 """What each action changes."""

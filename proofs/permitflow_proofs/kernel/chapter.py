@@ -1,11 +1,11 @@
 """Theorems about one protocol: their common parts are given once, so that each theorem is one row."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Generic, TypeVar
 
-from permitflow_proofs.kernel.frame import Frame, frame_obligations, frame_statement
+from permitflow_proofs.kernel.frame import Frame, frame_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation
 from permitflow_proofs.kernel.theorem import Theorem
@@ -70,11 +70,15 @@ class Chapter(Generic[S, P]):
         return self.theorem(name, about or clause, statement, *obligations)
 
     def framed(self, frames: Sequence[Frame[S, P]], subject: Subject[S, P], name: str = "frame") -> Theorem:
-        """Each action changes these parts of the state only, and so.
+        """Each action is possible exactly where its frame says so, and changes these parts of the state only, and so.
 
         Args:
             frames: one for each action at least.
             subject: with any state; most frames need no invariant.
             name: of the theorem, without the prefix.
         """
-        return self.theorem(name, "Next", frame_statement(frames), *frame_obligations(subject, frames))
+        statement = (
+            "Each action does what its row below says, and nothing else; it is possible exactly where that says so."
+        )
+        theorem = self.theorem(name, "Next", statement, *frame_obligations(subject, frames))
+        return replace(theorem, rows=tuple(frame.row for frame in frames))

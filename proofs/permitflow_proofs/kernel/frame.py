@@ -1,4 +1,4 @@
-"""Frames: which parts of a state an action changes, and how; all others stay as they are.
+"""Frames: when an action is possible, and which parts of a state it changes, and how; all others stay as they are.
 
 An invariant says what is never wrong.  A frame says that an action does its job, and nothing else: a message that is
 lost, or doubled, or a wait that is forgotten, breaks no count that forgets it, too.
@@ -8,7 +8,7 @@ changes by its size; which message moves is the matter of clauses about order.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar, cast
 
 from permitflow_model.kernel.queue import Fifo
@@ -38,6 +38,12 @@ class Frame(Generic[S, P]):
     words: str = ""
     """The same for readers."""
 
+    when: Callable[..., bool] | None = None
+    """``when(before, parameters, *arguments)``: it is possible exactly there; None: nothing is said of it."""
+
+    possible: str = ""
+    """The same for readers: where."""
+
     arguments: tuple[int, ...] | None = None
     """Of the action; None: any."""
 
@@ -46,10 +52,11 @@ class Frame(Generic[S, P]):
         """The action, with its arguments if they are given."""
         return self.action if self.arguments is None else f"{self.action}{self.arguments}".replace(",)", ")")
 
-    def __str__(self) -> str:
-        """The row for readers."""
+    @property
+    def row(self) -> tuple[str, str, str, str]:
+        """For readers: the action, where it is possible, what it changes, and how."""
         changes = ", ".join(_told(path, change) for path, change in self.changes.items())
-        return f"{self.call}: {changes or 'nothing'}{f' ({self.words})' if self.words else ''}"
+        return self.call, self.possible, changes or "nothing", self.words
 
 
 def _told(path: str, change: Change) -> str:
@@ -60,21 +67,34 @@ def _told(path: str, change: Change) -> str:
     return f"{path} = {change}" if isinstance(change, str) else f"{path} {change:+}"
 
 
-def frame_statement(frames: Sequence[Frame[Any, Any]]) -> str:
-    """What the frames of a system say together."""
-    rows = "; ".join(str(frame) for frame in frames)
-    return f"Each action changes these parts of the state only, and by so much where a number is given: {rows}."
-
-
 def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> tuple[SymbolicObligation, ...]:
-    """One for each frame.  The twin leaves out the first part that changes, or has a part change where none does.
+    """One for each frame, and one for each guard that it states.
+
+    The twin leaves out the first part that changes, or has a part change where none does; that of a guard has none.
 
     Raises:
         ValueError: an action of the system has no frame.
     """
     if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
-    return tuple(_obligation(subject, frame) for frame in frames)
+    guards = (_guard_obligation(subject, frame) for frame in frames if frame.when is not None)
+    return (*(_obligation(subject, frame) for frame in frames), *guards)
+
+
+def _guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
+    return SymbolicObligation(
+        f"guard of {frame.call}",
+        lambda: has_guard(subject, frame),
+        lambda: has_guard(subject, replace(frame, when=lambda *_: True)),
+        "it is always possible",
+    )
+
+
+def has_guard(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
+    """Is the action possible exactly where the frame says so?  (To be called in a claim.)"""
+    before, arguments, parameters = subject.any_call(frame.action, frame.arguments)
+    is_possible = subject.system.is_enabled(frame.action, before, parameters, *arguments)
+    return frame.when is None or bool(frame.when(before, parameters, *arguments)) == is_possible
 
 
 def _obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
@@ -106,6 +126,11 @@ def keeps_frame(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
         raise ValueError(f"{frame.call}: the state has no part {min(unknown)!r}")
     # What the action has decided is known on this path, so that the same questions do not fork again.
     return all_of(conditions) and (frame.so is None or frame.so(before, after, parameters))
+
+
+def is_same_state(one: Any, other: Any) -> bool:
+    """Are two states equal in all parts?"""
+    return all_of(_compared("", one, other, {}, set()))
 
 
 def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change], met: set[str]) -> Iterator[bool]:

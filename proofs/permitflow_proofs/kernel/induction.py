@@ -153,6 +153,18 @@ class Subject(Generic[S, P]):
         step: tuple[S, S, P] = _beginning(self._make_step, action)()
         return step
 
+    def any_call(self, action: str, arguments: tuple[int, ...] | None = None) -> tuple[S, tuple[int, ...], P]:
+        """Any state, perhaps one where the action is not possible, arguments of it, and the parameters."""
+        if arguments is not None:
+            before, parameters = self.any_case()
+            return before, arguments, parameters
+        call: tuple[S, tuple[int, ...], P] = _beginning(self._make_call, action)()
+        return call
+
+    def _make_call(self, action: str) -> tuple[S, tuple[int, ...], P]:
+        before, parameters = self.any_case()
+        return before, self.arguments_of(action, parameters), parameters
+
     def _make_case(self) -> tuple[S, P]:
         parameters = self.any_parameters()
         return self.any_state(parameters), parameters

@@ -34,6 +34,9 @@ class Theorem:
     is_promise: bool = False
     """May users rely on it?  Else it is a lemma, which other theorems need."""
 
+    rows: tuple[tuple[str, str, str, str], ...] = ()
+    """Of a frame, for each action: its name, where it is possible, what it changes, and how."""
+
     tool: str = "Z3"
     expected: Outcome = "proved"
     """False statements from other sources are listed too, to be refuted."""
