@@ -1,15 +1,16 @@
 """Deliberate mistakes in the actions of the models, made by rules: a theorem must notice each.
 
     python tools/model_mutants.py                          all models
-    python tools/model_mutants.py demand conflate --every 5   each fifth mistake of two of them
+    python tools/model_mutants.py demand conflate          two of them
     python tools/model_mutants.py --sample 20 --seed 7     twenty of all, drawn by this seed
     python tools/model_mutants.py --list                   the mistakes, without trying them
 
 A mistake forgets a guard, a part of a condition or an update, changes another field of the same type, does something
 twice, or for one instead of all.  Only theorems are asked: a state count that differs notices nothing, and neither does
 a model that is expected to fail.  Of what no theorem notices it is asked whether it is a mistake at all: does a step
-differ in any state that satisfies the invariant, with any parameters that the theorems are about?  What was answered is
-kept in .cache, by the texts that it depends on: what is stopped goes on where it was.
+differ, by more than stuttering, in any state of the invariant, with any parameters that the theorems are about?  Z3
+says so, or it is one.  What was answered is kept in .cache, by the texts that it depends on: a run goes on where it was
+stopped.
 
 Exit code 0: all are noticed, but for those of tests/mutants/model_survivors.toml, each with its reason; 1: others
 survived; 2: that list cannot be used.
@@ -286,8 +287,9 @@ def _does_the_same(subject: Any, action: Any, twin: Callable[..., Any]) -> bool:
     from permitflow_proofs.kernel.frame import is_same_state
 
     before, arguments, parameters = subject.any_call(action.name)
-    one, other = (_after(perform, before, parameters, *arguments) for perform in (action.perform, twin))
-    return one is other if one is None or other is None else is_same_state(one, other)
+    # A step that changes nothing is none: TLA+ lets any step stutter.
+    one, other = (_after(perform, before, parameters, *arguments) or before for perform in (action.perform, twin))
+    return is_same_state(one, other)
 
 
 def _after(perform: Callable[..., Any], *arguments: Any) -> Any:

@@ -69,6 +69,10 @@ def _hands_over(before: State, after: State, _parameters: Parameters) -> bool:
     return given == before.held.number and after.held.number == 0 and is_asked and not before.ended
 
 
+def _may_end(state: State, _parameters: Parameters) -> bool:
+    return state.completed and not state.ended and state.held.number == 0
+
+
 def _has_ended(before: State, _after: State, _parameters: Parameters) -> bool:
     return before.ended
 
@@ -87,7 +91,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "all that is held is given, or it waits",
     ),
     Frame("Complete", {"completed": True}),
-    Frame("End", {"ended": True, "asked": False}),
+    Frame(
+        "End", {"ended": True, "asked": False}, when=_may_end, possible="once, after completion, where nothing is held"
+    ),
     Frame("Begin", dict.fromkeys(State._fields), _has_ended, "after the end only"),
 )
 """What each action changes."""

@@ -36,7 +36,7 @@ from permitflow_proofs import spark_micro_batch as spark_proofs
 from permitflow_proofs import squelch as squelch_proofs
 from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
-from permitflow_proofs.kernel.frame import Frame, frame_obligations, keeps_frame
+from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel import frames as permit_channel_proofs
 from tests.support.faults import Fault, with_fault
@@ -342,7 +342,19 @@ def test_a_frame_of_a_part_that_is_none_is_refused() -> None:
 
 def test_a_frame_says_what_it_changes_and_by_how_much() -> None:
     frame: Frame[Any, Any] = Frame(
-        "Send", {"waiting": -1, "told": None, "over": True}, words="one leaves", arguments=(0, 1)
+        "Send", {"waiting": -1, "told": None, "over": True}, words="one leaves", possible="in turn", arguments=(0, 1)
     )
-    assert str(frame) == "Send(0, 1): waiting -1, told, over = true (one leaves)"
-    assert str(Frame("Done")) == "Done: nothing"
+    assert frame.row == ("Send(0, 1)", "in turn", "waiting -1, told, over = true", "one leaves")
+    assert Frame("Done").row == ("Done", "", "nothing", "")
+
+
+def test_a_guard_that_is_stated_wider_or_narrower_is_refuted() -> None:
+    def is_pressed(state: mute_scheduler.State, parameters: mute_scheduler.Parameters, _name: int) -> bool:
+        return parameters.pressures and state.actors.get(0).pressed
+
+    def may_be_pressed(_state: mute_scheduler.State, parameters: mute_scheduler.Parameters, _name: int) -> bool:
+        return parameters.pressures
+
+    for guard in (is_pressed, may_be_pressed):
+        wrong: Frame[Any, Any] = Frame("Press", {"actors.0.pressed": True}, when=guard)
+        assert decide(lambda wrong=wrong: has_guard(mute_scheduler_proofs.ANY, wrong)).outcome == "refuted"  # type: ignore[misc]

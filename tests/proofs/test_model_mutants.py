@@ -14,16 +14,24 @@ def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_theorems_notice_a_sample_of_mistakes() -> None:
-    run = run_tool("stop_and_wait", "--every", "6")
+    run = run_tool("--sample", "12", "--seed", "1")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert run.stdout.startswith("stop_and_wait: 7 mistakes: ")
+    assert "\n12 mistakes, 0 survived" in run.stdout
 
 
-def test_a_mistake_that_changes_nothing_is_printed(tmp_path: Path) -> None:
-    (tmp_path / "none.toml").write_text("")
-    run = run_tool("conflate", "--only", "without require(not state.completed)", "--known", str(tmp_path / "none.toml"))
+def test_a_mistake_that_changes_nothing_is_found_to_be_none() -> None:
+    run = run_tool("conflate", "--only", "complete: without require(not state.completed)")
+    assert run.returncode == 0
+    assert run.stdout.startswith("conflate: 1 mistakes: 1 no difference")
+
+
+def test_a_listed_survivor_that_is_noticed_is_printed(tmp_path: Path) -> None:
+    mistake = "stop_and_wait: send: without wire in"
+    made = [line for line in run_tool("stop_and_wait", "--only", mistake, "--list").stdout.splitlines() if line]
+    (tmp_path / "known.toml").write_text(f"[[survivor]]\nreason = 'none'\nmistakes = {made!r}\n")
+    run = run_tool("stop_and_wait", "--only", mistake, "--known", str(tmp_path / "known.toml"))
     assert run.returncode == 1
-    assert "conflate: complete: without require(not state.completed)  [survived]" in run.stdout
+    assert "noticed, but listed as a survivor" in run.stdout
 
 
 def test_each_known_survivor_is_a_mistake_that_is_made() -> None:

@@ -38,14 +38,14 @@ class Frame(Generic[S, P]):
     words: str = ""
     """The same for readers."""
 
+    arguments: tuple[int, ...] | None = None
+    """Of the action; None: any."""
+
     when: Callable[..., bool] | None = None
     """``when(before, parameters, *arguments)``: it is possible exactly there; None: nothing is said of it."""
 
     possible: str = ""
     """The same for readers: where."""
-
-    arguments: tuple[int, ...] | None = None
-    """Of the action; None: any."""
 
     @property
     def call(self) -> str:
