@@ -30,6 +30,8 @@ from permitflow.client.aio import control, get, put
 from permitflow.errors import PermitflowError
 from permitflow.stream.compression import Compression
 from permitflow.stream.control import (
+    MOST_CHANNELS,
+    MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -37,13 +39,14 @@ from permitflow.stream.control import (
     Close,
     ControlRequest,
     Discard,
+    Publish,
     StagedPart,
 )
 from permitflow.stream.frames import Staging
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_FIELDS
-from permitflow.wire.control_codec import MOST_ITEMS, encode_request
+from permitflow.wire.control_codec import encode_request
 from permitflow.wire.v1 import exchange_pb2 as wire
 
 LONGEST_P99_SECONDS = 0.2
@@ -53,7 +56,7 @@ SECONDS = 8.0
 CHUNK = pa.record_batch({"n": pa.array([1], pa.int64())})
 WIDE = pa.schema([(f"a column with quite a long name {number}", pa.int64()) for number in range(1_000)])
 BETWEEN_SECONDS = 0.01
-MANY = tuple(f"many/{number}" for number in range(10_000))
+MANY = tuple(f"many/{number}" for number in range(MOST_CHANNELS))
 ACKNOWLEDGED_ROUNDS = 100
 DIALLING = 40
 MOST_CHUNKS = 8_192
@@ -64,15 +67,17 @@ LARGEST_BYTES = MAX_CHUNK_BYTES - 4_096
 # By the name of the attack.
 REQUESTS: dict[str, Callable[[], ControlRequest]] = {
     "statistics": lambda: AskStatistics(("honest/0",) * 312_500),
-    "one-channel": lambda: AskPositions(("attacked/0",) * 2_000),
-    "all-statistics": AskStatistics,
-    "all-positions": lambda: AskPositions(MANY),
-    "all-acknowledged": lambda: Acknowledge(tuple(ChannelRow(channel, 0) for channel in MANY)),
-    "all-closed": lambda: Close(MANY),
-    "discards": lambda: Discard(
-        "q", 0, tuple(StagedPart("attacked/0", number, "x", 0) for number in range(MOST_ITEMS))
-    ),
+    "met-statistics": lambda: AskStatistics(MANY),
+    "met-positions": lambda: AskPositions(MANY),
+    "met-acknowledged": lambda: Acknowledge(tuple(ChannelRow(channel, 0) for channel in MANY)),
+    "met-closed": lambda: Close(MANY),
+    "met-discards": lambda: Discard("q", 0, _parts(MOST_CHANNELS)),
+    "met-publication": lambda: Publish("q", 0, _parts(MOST_PUBLISHED)),
 }
+
+
+def _parts(number: int) -> tuple[StagedPart, ...]:
+    return tuple(StagedPart("attacked/0", partition, "x", 0) for partition in range(number))
 
 
 async def _ask(request: Callable[[], ControlRequest], address: str) -> None:
@@ -80,8 +85,10 @@ async def _ask(request: Callable[[], ControlRequest], address: str) -> None:
     with contextlib.suppress(PermitflowError):
         async with calling(address, CONTROL, "the exchange", 60.0) as carrier:
             call = Conversation(carrier)
-            await call.write([message])
-            await call.read()
+            until = time.monotonic() + SECONDS
+            while time.monotonic() < until:
+                await call.write([message])
+                await call.read()
 
 
 async def _names(address: str) -> None:

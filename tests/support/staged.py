@@ -8,10 +8,5 @@ from permitflow.stream.control import StagedPart
 
 def publish(books: StagingBooks, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:
     """Plan it, and carry it out."""
-    steps = books.planning(query, batch, parts)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            planned: Publication = end.value
-            return planned if planned.was_published else books.carry_out(query, batch, planned, now)
+    planned = books.planning(query, batch, parts)
+    return planned if planned.was_published else books.carry_out(query, batch, planned, now)

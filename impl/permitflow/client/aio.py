@@ -10,9 +10,9 @@ Reading never waits for the application, so that a slow consumer holds its permi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from itertools import starmap
+from itertools import chain, starmap
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
@@ -38,6 +38,7 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Parameters
 from permitflow.stream.compression import Compression, offered
 from permitflow.stream.control import (
+    MOST_CHANNELS,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -78,6 +79,7 @@ __all__ = [
 ]
 
 R = TypeVar("R", bound=ControlReply[pa.Schema])
+T = TypeVar("T")
 
 Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
 """The channels' positions, in the order of the request."""
@@ -85,6 +87,9 @@ Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
 
 class AioControl:
     """One stream of questions and orders.  Tasks that share it take turns.
+
+    Unless it is a publication, an order about more than 1,000 channels or attempts is sent as several requests; if one
+    of them fails, those before it were carried out.
 
     An order that fails ends the stream: call ``control`` again for the next one.  An unanswered or cancelled order may
     or may not have been carried out; every order may be repeated.
@@ -113,7 +118,8 @@ class AioControl:
             PeerTimeoutError: no reply in time.
             PeerGoneError: the exchange has gone.
         """
-        return await self._where(AskPositions(names := _names(channels), consumer), names)
+        found = [await self._where(AskPositions(names, consumer), names) for names in _portions(_names(channels))]
+        return tuple(chain.from_iterable(found))
 
     async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
         """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing.
@@ -129,7 +135,11 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
-        return await self._where(Acknowledge(named, consumer), [asked.channel for asked in named])
+        found = [
+            await self._where(Acknowledge(some, consumer), [asked.channel for asked in some])
+            for some in _portions(named)
+        ]
+        return tuple(chain.from_iterable(found))
 
     async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Close these channels to all producers.  Ended channels stay as they are.
@@ -138,7 +148,8 @@ class AioControl:
             StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
-        return await self._where(Close(names := _names(channels), consumer), names)
+        found = [await self._where(Close(names, consumer), names) for names in _portions(_names(channels))]
+        return tuple(chain.from_iterable(found))
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
         """Make one attempt at each partition of a batch part of its channel, all or none.
@@ -155,7 +166,8 @@ class AioControl:
         Raises:
             PermitflowError: as ``positions``.
         """
-        return await self._ask(Discard(query, batch, tuple(parts)), Discarded)
+        found = [await self._ask(Discard(query, batch, some), Discarded) for some in _portions(tuple(parts))]
+        return Discarded(sum(each.rows for each in found))
 
     async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
         """Ask for the traffic counts of channels of any kind.
@@ -167,7 +179,13 @@ class AioControl:
             UnknownChannelError: the exchange has no such channel.
             PermitflowError: as ``positions``.
         """
-        return await self._ask(AskStatistics(_names(channels)), Statistics)
+        if channels:
+            found = [await self._ask(AskStatistics(names), Statistics) for names in _portions(_names(channels))]
+        else:
+            found = [await self._ask(AskStatistics(), Statistics)]
+            while len(found[-1].channels) == MOST_CHANNELS:
+                found.append(await self._ask(AskStatistics(first=len(found) * MOST_CHANNELS), Statistics))
+        return Statistics(found[0].at_seconds, tuple(chain.from_iterable(each.channels for each in found)))
 
     async def _where(self, request: ControlRequest, channels: Sequence[str]) -> Where:
         return (await self._ask(request, Positions, [*channels])).channels
@@ -434,6 +452,11 @@ async def control(
             yield orders
         finally:
             orders.close()
+
+
+def _portions(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
+    """One at least, each as large as a request may be."""
+    return (items[start : start + MOST_CHANNELS] for start in range(0, max(1, len(items)), MOST_CHANNELS))
 
 
 def _names(channels: Sequence[str]) -> tuple[str, ...]:

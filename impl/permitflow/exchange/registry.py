@@ -1,8 +1,8 @@
 """The channels of an exchange by their names."""
 
-import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal, TypedDict, Unpack, overload
 
 import pyarrow as pa
@@ -27,14 +27,14 @@ from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
 from permitflow.stream.compression import Compression, checked
 from permitflow.wire.arrow_compression import available_codecs
-from permitflow.wire.schemas import read_schema, reading_schema
+from permitflow.wire.schemas import read_schema
 from permitflow.wire.texts import require_text
 
 __all__ = ["Exchange", "Keeping", "stream_channels"]
 
 # Default staging room per kept row: two batches, one read and one written, each twice as large as the kept rows.
 STAGED_SHARE = 4
-# Of some hundred fields: it is read within a turn.
+# Of some hundred fields: it is read at once.
 _SHORT_SCHEMA_BYTES = 16 << 10
 
 
@@ -82,7 +82,6 @@ class Exchange:
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store = store or Store()
-        self._reading_schema = asyncio.Lock()
         self.turns = Turns()
         """Share the event loop between long pieces of work."""
         self.staging = StagingAreas(self._store, staging_timeout_seconds, turns=self.turns)
@@ -101,16 +100,14 @@ class Exchange:
         return self._channels.keys()
 
     async def read_schema(self, data: bytes) -> pa.Schema:
-        """Decode a schema that a peer sent, one large schema at a time, while the streams go on.
+        """Decode a schema that a peer sent; a large one waits for its turn.
 
         Raises:
             UndecodableDataError: it is no schema, or exceeds a limit.
         """
         if len(data) <= _SHORT_SCHEMA_BYTES:
             return read_schema(data)
-        # Peers that bring the same schema at the same time wait until the first one's is known.
-        async with self._reading_schema:
-            return await self.turns.done(reading_schema(data))
+        return await self.turns.run(partial(read_schema, data))
 
     @property
     def is_durable(self) -> bool:

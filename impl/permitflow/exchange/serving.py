@@ -5,7 +5,9 @@ reply, in order.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import compress, islice
 from time import monotonic
 from typing import Any, TypeVar
@@ -24,8 +26,8 @@ from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import traffic_of
-from permitflow.exchange.turns import Turn
 from permitflow.stream.control import (
+    MOST_CHANNELS,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -44,13 +46,12 @@ from permitflow.stream.handshake import agree, require_version
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.checksum import with_checksum
-from permitflow.wire.control_codec import decoding, reply_pieces
+from permitflow.wire.control_codec import decode_request, reply_pieces
 
 T = TypeVar("T")
 
-# Most channels to write at a time, in one flush of a store; most of these writes to begin in one round of the loop.
-_WRITTEN_TOGETHER = 512
-_BEGUN_AT_ONCE = 64
+# A shorter request is decoded without waiting for a turn.
+_SHORT_REQUEST_BYTES = 4 << 10
 
 
 async def _serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
@@ -171,7 +172,9 @@ async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, sto
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_until_stopped(stopping))
             while (message := await conversation.read()) is not None:
-                reply = await carry_out(exchange, await exchange.turns.done(decoding(message)))
+                decode = partial(decode_request, message)
+                request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
+                reply = await carry_out(exchange, request)
                 await conversation.write(with_checksum(await exchange.turns.all(reply_pieces(reply))))
             watch.cancel()
     except BaseExceptionGroup as several:
@@ -188,7 +191,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
     """Carry out a control request; see the protocol definition.
 
     All checks come before the first change.  Writes for several channels run concurrently, so that they share a
-    flush.  Other peers are served meanwhile: positions and statistics are read one channel after the other.
+    flush.  Other peers are served meanwhile: positions and statistics are read some channels after others.
     Publishing changes all channels at one moment.
 
     Raises:
@@ -201,28 +204,31 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
     """
     match request:
         case AskPositions():
-            return await _positions(exchange, await _channels(exchange, request.channels), request.consumer)
+            return await _positions(exchange, _channels(exchange, request.channels), request.consumer)
         case Acknowledge():
             return await _acknowledge(exchange, request)
         case Close():
-            channels = await _channels(exchange, request.channels)
+            channels = _channels(exchange, request.channels)
             await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before closing
-            await _together(exchange, (each.end() for each in channels if each.state is ChannelState.OPEN))
+            await _together(each.end() for each in channels if each.state is ChannelState.OPEN)
             return await _positions(exchange, channels, request.consumer)
         case Publish():
-            await exchange.turns.all(exchange.replay_channel(part.channel) for part in request.parts)
+            for name in {part.channel for part in request.parts}:
+                exchange.replay_channel(name)
             was_published = await exchange.staging.publish(request.query, request.batch, request.parts)
             last_batch = exchange.staging.books.published_batches.get(request.query, request.batch)
             return Published(was_published, last_batch)
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
-            named = await exchange.turns.done(_once_each(request.channels, exchange.served))
-            return await traffic_through(exchange, tuple(named))
+            _once_each(request.channels)
+            first = max(0, request.first)
+            names = request.channels or tuple(islice(exchange.names, first, first + MOST_CHANNELS))
+            return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
 
 
 async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
-    """The statistics of these channels, or of all, one after the other; other peers are served meanwhile.
+    """The statistics of these channels, or of all, some after others; other peers are served meanwhile.
 
     Raises:
         UnknownChannelError: no channel has one of these names.
@@ -231,19 +237,16 @@ async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Stat
     return Statistics(started, tuple(await exchange.turns.all(map(traffic_of, exchange.each_statistics(names)))))
 
 
-async def _channels(exchange: Exchange, names: Iterable[str]) -> list[ReplayChannel]:
-    return list((await exchange.turns.done(_once_each(names, exchange.replay_channel))).values())
+def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:
+    _once_each(names)
+    return [exchange.replay_channel(name) for name in names]
 
 
-def _once_each(names: Iterable[str], find: Callable[[str], T]) -> Generator[None, None, dict[str, T]]:
-    """Find each name once; stop with an error at the first unknown or repeated name."""
-    found: dict[str, T] = {}
-    for name in names:
-        if name in found:
+def _once_each(names: Sequence[str]) -> None:
+    """Refuse a name that stands there twice."""
+    for name, count in Counter(names).items():
+        if count > 1:
             raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
-        found[name] = find(name)
-        yield
-    return found
 
 
 async def _positions(exchange: Exchange, channels: Iterable[ReplayChannel], consumer: str) -> Positions[pa.Schema]:
@@ -252,7 +255,7 @@ async def _positions(exchange: Exchange, channels: Iterable[ReplayChannel], cons
 
 async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa.Schema]:
     consumer = request.consumer
-    channels = await _channels(exchange, (row.channel for row in request.rows))
+    channels = _channels(exchange, [row.channel for row in request.rows])
     named = [*zip(channels, request.rows, strict=True)]
     # Refuse invalid acknowledgements before writing any.
     asked = (
@@ -261,32 +264,15 @@ async def _acknowledge(exchange: Exchange, request: Acknowledge) -> Positions[pa
     are_new = await exchange.turns.all(asked)
     new = compress(named, are_new)
     acknowledging = (channel.acknowledge(each.row, consumer, each.log_id, each.next_barrier) for channel, each in new)
-    await _together(exchange, acknowledging)
+    await _together(acknowledging)
     return await _positions(exchange, channels, consumer)
 
 
-async def _together(exchange: Exchange, writing: Iterable[Coroutine[object, object, None]]) -> None:
+async def _together(writing: Iterable[Coroutine[object, object, None]]) -> None:
     """Run all writes, even after errors; once none is running, raise the first error."""
-    waiting, errors = iter(writing), list[BaseException]()
-    while orders := [*islice(waiting, _WRITTEN_TOGETHER)]:
-        errors += [outcome for outcome in await _written(exchange, orders) if outcome is not None]
-    if errors:
-        raise errors[0]
-
-
-async def _written(exchange: Exchange, orders: Sequence[Coroutine[object, object, None]]) -> list[BaseException | None]:
-    turn = Turn(exchange.turns)
-    tasks: list[asyncio.Task[None]] = []
-    try:
-        for order in orders:
-            tasks.append(asyncio.create_task(order))
-            if len(tasks) % _BEGUN_AT_ONCE == 0:
-                await turn.rest()
-    finally:
-        for order in orders[len(tasks) :]:
-            order.close()
-        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
-    return outcomes
+    for outcome in await asyncio.gather(*writing, return_exceptions=True):
+        if outcome is not None:
+            raise outcome
 
 
 METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {

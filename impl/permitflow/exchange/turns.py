@@ -1,64 +1,51 @@
-"""Long work on the event loop in short turns, with other tasks in between."""
+"""Work that takes long on the event loop, with other tasks in between."""
 
 import asyncio
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Iterable
+from itertools import islice
 from time import monotonic
 from typing import TypeVar
 
 T = TypeVar("T")
 
-# The length of a turn and of the rest after it.  A rest of one round of the loop would not do: passing a message on
-# takes many rounds.
-_TURN_SECONDS = 0.002
+# Shorter work needs no rest, and a stream lets others run after so long.
+_SHORT_SECONDS = 0.002
+# Work on an item takes up to some 50 microseconds: so few are done at once, and so many in a turn.
+_FEW_ITEMS = 50
+_ITEMS_AT_ONCE = 500
 
 
 class Turns:
-    """All long work of one exchange: together it takes at most half of the time."""
+    """All long work of one exchange: one piece at a time, and after each as long a rest.
+
+    So together it takes at most half of the time.  A rest of one round of the loop would not do: passing a message on
+    takes many rounds.
+    """
 
     def __init__(self) -> None:
         self._queue = asyncio.Lock()
-        """Held by the work that runs next."""
         self._goes_on_at = 0.0
 
-    async def done(self, steps: Generator[object, None, T]) -> T:
-        """Take all steps, and return their result."""
-        turn = Turn(self)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            await turn.pause()
-
-    async def rest(self) -> None:
-        """Let other tasks run for the length of a turn."""
-        self._goes_on_at = monotonic() + _TURN_SECONDS
+    async def run(self, work: Callable[[], T]) -> T:
+        """Do a piece of work in its turn; a piece may take tens of milliseconds."""
         async with self._queue:
             while (seconds := self._goes_on_at - monotonic()) > 0:  # noqa: ASYNC110  # the time moves on meanwhile
                 await asyncio.sleep(seconds)
+            began = monotonic()
+            try:
+                return work()
+            finally:
+                now = monotonic()
+                if now - began > _SHORT_SECONDS:
+                    self._goes_on_at = now + (now - began)
 
     async def all(self, items: Iterable[T]) -> list[T]:
-        """Make a list; making each item is a step."""
-        return await self.done(_listed(items))
-
-
-class Turn:
-    """A piece of long work, which begins now."""
-
-    def __init__(self, turns: Turns) -> None:
-        self._turns = turns
-        self._since = monotonic()
-
-    async def pause(self) -> None:
-        """Rest if the turn is used up."""
-        if monotonic() - self._since > _TURN_SECONDS:
-            await self.rest()
-
-    async def rest(self) -> None:
-        """Let other tasks run, then begin the next turn."""
-        await self._turns.rest()
-        self._since = monotonic()
+        """Make a list; making each item takes some microseconds.  Few items wait for no turn."""
+        left = iter(items)
+        made = [*islice(left, _FEW_ITEMS)]
+        while len(made) >= _FEW_ITEMS and (piece := await self.run(lambda: [*islice(left, _ITEMS_AT_ONCE)])):
+            made += piece
+        return made
 
 
 class Stint:
@@ -68,15 +55,7 @@ class Stint:
         self._since = monotonic()
 
     async def pause(self) -> None:
-        """Let other tasks run if the last time is longer ago than a turn."""
-        if monotonic() - self._since > _TURN_SECONDS:
+        """Let other tasks run if the last time is longer ago than short work takes."""
+        if monotonic() - self._since > _SHORT_SECONDS:
             await asyncio.sleep(0)
             self._since = monotonic()
-
-
-def _listed(items: Iterable[T]) -> Generator[None, None, list[T]]:
-    made = []
-    for item in items:
-        made.append(item)
-        yield
-    return made

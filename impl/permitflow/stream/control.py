@@ -13,6 +13,8 @@ from permitflow.flows.seam import Parameters
 from permitflow.stream.traffic import Statistics
 
 __all__ = [
+    "MOST_CHANNELS",
+    "MOST_PUBLISHED",
     "Acknowledge",
     "AskPositions",
     "AskStatistics",
@@ -32,6 +34,12 @@ __all__ = [
 ]
 
 S = TypeVar("S")
+
+MOST_CHANNELS = 1_000
+"""Channels, rows or discarded attempts in a request: what the exchange does for each takes up to 50 microseconds."""
+
+MOST_PUBLISHED = 20_000
+"""Attempts in a publication, which cannot be split."""
 
 
 class ChannelState(StrEnum):
@@ -122,7 +130,9 @@ class AskStatistics:
     """Ask for the statistics of channels."""
 
     channels: tuple[str, ...] = ()
-    """Channels of any retention; empty: all channels."""
+    """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
+    first: int = 0
+    """Without names: so many channels are passed over."""
 
 
 @dataclass(frozen=True, slots=True)

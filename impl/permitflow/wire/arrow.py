@@ -7,7 +7,7 @@ message cannot carry them, so that chunks of such a schema are whole IPC streams
 
 import io
 import math
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate, compress, takewhile
 from operator import attrgetter
@@ -24,7 +24,7 @@ from permitflow.wire.arrow_metadata import (
     SCHEMA,
     Stated,
     check_message,
-    checking_schema,
+    check_schema,
     stream_messages,
 )
 from permitflow.wire.buffers import Buffer
@@ -228,7 +228,7 @@ class BatchCodec:
                 what = {SCHEMA: "schemas", DICTIONARY: "dictionaries", BATCH: "batches"}.get(stated.kind, "tensors")
                 raise ValueError(f"it holds {found[stated.kind]} {what}, not {most}")
             if stated.kind == SCHEMA and metadata != self._checked_schema:
-                deque(checking_schema(metadata), maxlen=0)
+                check_schema(metadata)
                 self._checked_schema = bytes(metadata)
             self._require_columns(stated)
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:

@@ -8,7 +8,7 @@ FlatBuffers' internals.
 """
 
 import struct
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from functools import lru_cache
 from struct import Struct
 from typing import NamedTuple
@@ -23,8 +23,6 @@ MAX_SCHEMA_FIELDS = 10_000
 """The most fields of a schema, nested ones included: preparing each takes an end some 5 microseconds."""
 MAX_DICTIONARIES = 1_000
 """The most dictionaries of a schema: decoding or copying each takes an end some 10 microseconds, in every chunk."""
-FIELDS_OF_STEP = 100
-"""A step of the check of a schema takes about as many fields, some 0.5 ms."""
 # What a message carries besides its batch.  Nobody reads it.
 _MOST_CUSTOM_BYTES = 64 << 10
 # A pair of an offset, a table of two strings, and these.
@@ -151,8 +149,8 @@ def _buffer_bytes(metadata: Buffer, vector: int | None) -> int:
     return sum(lengths)
 
 
-def checking_schema(metadata: Buffer) -> Generator[None, None, None]:
-    """Check the metadata of a schema's message, before Arrow decodes them; a step for ``FIELDS_OF_STEP`` fields.
+def check_schema(metadata: Buffer) -> None:
+    """Check the metadata of a schema's message, before Arrow decodes them.
 
     Fields can share their children, names and metadata, so that a short message can hold any number.
 
@@ -160,18 +158,18 @@ def checking_schema(metadata: Buffer) -> Generator[None, None, None]:
         ValueError: they hold more than ``MAX_SCHEMA_FIELDS``, nested ones included, or ``MAX_SCHEMA_BYTES``.
     """
     try:
-        yield from _checking_schema(metadata)
+        _check_schema(metadata)
     except (struct.error, IndexError):
         raise ValueError("its metadata cannot be read") from None
 
 
-def _checking_schema(data: Buffer) -> Generator[None, None, None]:
+def _check_schema(data: Buffer) -> None:
     root, kind, table = _message(data)
     if kind != SCHEMA:
         raise ValueError("it is another message")
     count = size = 0
     for owner, number in ((root, _MESSAGE_CUSTOM), (table, _SCHEMA_CUSTOM)):
-        size = yield from _adding_pairs(data, _followed(data, owner, number), size)
+        size = _add_pairs(data, _followed(data, owner, number), size)
     vectors = [_followed(data, table, _SCHEMA_FIELDS)]
     while vectors:
         if (vector := vectors.pop()) is None:
@@ -179,15 +177,13 @@ def _checking_schema(data: Buffer) -> Generator[None, None, None]:
         here = int(_OFFSET.unpack_from(data, vector)[0])
         if (count := count + here) > MAX_SCHEMA_FIELDS:
             raise ValueError(f"{MAX_SCHEMA_FIELDS} fields are the most, with those inside of others")
-        for number, place in enumerate(range(vector + 4, vector + 4 + 4 * here, 4)):
+        for place in range(vector + 4, vector + 4 + 4 * here, 4):
             field = place + int(_OFFSET.unpack_from(data, place)[0])
             vectors.append(_followed(data, field, _FIELD_CHILDREN))
             size += _length(data, _followed(data, field, _FIELD_NAME)) + _type_bytes(data, field)
             if (pairs := _followed(data, field, _FIELD_CUSTOM)) is not None:
-                size = yield from _adding_pairs(data, pairs, size)
+                size = _add_pairs(data, pairs, size)
             _require_within(size)
-            if not number % FIELDS_OF_STEP:
-                yield
 
 
 def _type_bytes(data: Buffer, field: int) -> int:
@@ -198,13 +194,11 @@ def _type_bytes(data: Buffer, field: int) -> int:
     return _length(data, _followed(data, table, _TYPE_REFERENCE)) * (1 if data[at] == _TIMESTAMP else 4)
 
 
-def _adding_pairs(data: Buffer, vector: int | None, size: int) -> Generator[None, None, int]:
+def _add_pairs(data: Buffer, vector: int | None, size: int) -> int:
     """Add the bytes of custom metadata to those before."""
     before = size
-    for number, of_pairs in enumerate(_pairs(data, vector)):
+    for of_pairs in _pairs(data, vector):
         _require_within(size := before + of_pairs)
-        if number % FIELDS_OF_STEP == FIELDS_OF_STEP - 1:
-            yield
     return size
 
 

@@ -3,8 +3,7 @@
 Each request and each reply is one message of the carrier.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -12,6 +11,8 @@ from google.protobuf.message import DecodeError
 
 from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.stream.control import (
+    MOST_CHANNELS,
+    MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -27,21 +28,14 @@ from permitflow.stream.control import (
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.buffers import Received
 from permitflow.wire.checksum import CHECKSUM_BYTES, checked, with_checksum
-from permitflow.wire.protobuf_fields import LENGTH_DELIMITED, fields, varint
-from permitflow.wire.protobuf_values import read_many, read_value, write_value
+from permitflow.wire.protobuf_values import read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 R = TypeVar("R", bound=ControlReply[pa.Schema])
 
-# Decoded, a message takes many times its size.  An acknowledgement of 10,000 channels takes 0.8 MiB.
+# Attempts with long names, as many as a publication may have.
 MOST_REQUEST_BYTES = 4 << 20
-MOST_ITEMS = 65_536
-"""Channels, rows or parts in a request."""
 MOST_REPLY_BYTES = 32 << 20
-# A larger request is decoded in steps of this many fields or items each.
-_BYTES_AT_ONCE = 16 << 10
-_FIELDS_AT_ONCE = 512
-_REQUEST_KEYS = frozenset(field.number << 3 | LENGTH_DELIMITED for field in pb.ControlRequest.DESCRIPTOR.fields)
 
 _REQUESTS: dict[type, str] = {
     AskPositions: "positions",
@@ -51,9 +45,14 @@ _REQUESTS: dict[type, str] = {
     Close: "close",
     AskStatistics: "statistics",
 }
-# A request's repeated fields, each with a noun for its items.
-_ITEMS = {"acknowledge": ("rows", "channels"), "publish": ("parts", "attempts"), "discard": ("parts", "attempts")}
-_CHANNELS = ("channels", "channels")
+# A request's repeated fields, each with a noun for its items, and the most of them.
+_CHANNELS = ("channels", "channels", MOST_CHANNELS)
+_ITEMS = {
+    "acknowledge": ("rows", "channels", MOST_CHANNELS),
+    "publish": ("parts", "attempts", MOST_PUBLISHED),
+    "discard": ("parts", "attempts", MOST_CHANNELS),
+}
+_SPLIT = {"publish": "write to fewer channels, or in fewer partitions"}
 _REPLIES: dict[type, str] = {
     Positions: "positions",
     Published: "published",
@@ -73,8 +72,8 @@ def encode_request(request: ControlRequest) -> bytes:
     return b"".join(with_checksum([message.SerializeToString()]))
 
 
-def decoding(data: Received) -> Generator[None, None, ControlRequest]:
-    """Decode a client's request in short steps; one that asks too much is refused before most is decoded.
+def decode_request(data: Received) -> ControlRequest:
+    """Decode a client's request; one that asks too much is refused before most is decoded.
 
     Raises:
         UndecodableDataError: ``data`` is no request of this version of the protocol, or too long.
@@ -82,56 +81,21 @@ def decoding(data: Received) -> Generator[None, None, ControlRequest]:
         InvalidParametersError: it names too many items.
     """
     content = _content(data, MOST_REQUEST_BYTES)
-    message, items = pb.ControlRequest(), None
-    for piece in _pieces(content):
-        try:
-            message.MergeFromString(piece)
-        except DecodeError as error:
-            raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
-        if (name := message.WhichOneof("request")) is not None:
-            field, what = _ITEMS.get(name, _CHANNELS)
-            items = getattr(getattr(message, name), field)
-            if len(items) > MOST_ITEMS:
-                rule = f"must be at most {MOST_ITEMS:,} in a request"
-                raise InvalidParametersError(name=what, value=len(items), rule=rule)
-        yield
-    if name is None or items is None:
+    message = pb.ControlRequest()
+    try:
+        message.ParseFromString(content)
+    except DecodeError as error:
+        raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
+    name = message.WhichOneof("request")
+    if name is None:
         raise UndecodableDataError(what="a request", reason=f"it is none of {', '.join(_REQUESTS.values())}")
-    read = []
-    for start in range(0, len(items), _FIELDS_AT_ONCE):
-        read += read_many(items[start : start + _FIELDS_AT_ONCE])
-        yield
     request = getattr(message, name)
-    request.ClearField(field)
-    whole: ControlRequest = replace(read_value(request), **{field: tuple(read)})
-    return whole
-
-
-def _pieces(data: bytes) -> Iterator[bytes]:
-    """Split a message into messages of one decoding step each; merged in order, they equal it."""
-    if len(data) <= _BYTES_AT_ONCE:
-        yield data
-        return
-    begin = count = 0
-    for start, content, stop in fields(data, 0, len(data)):
-        count += 1
-        is_cut = stop - start > _BYTES_AT_ONCE and data[start] in _REQUEST_KEYS
-        if is_cut or count == _FIELDS_AT_ONCE or stop - begin > _BYTES_AT_ONCE:
-            yield data[begin : start if is_cut else stop]
-            begin, count = stop, 0
-        if is_cut:
-            yield from _pieces_of_field(data, start, content, stop)
-    yield data[begin:]
-
-
-def _pieces_of_field(data: bytes, key: int, start: int, stop: int) -> Iterator[bytes]:
-    """Split the message at this place, whose key takes one byte, into messages with some of its fields."""
-    count = 0
-    for _, _, end in fields(data, start, stop):
-        count += 1
-        if count == _FIELDS_AT_ONCE or end == stop:
-            yield data[key : key + 1] + varint(end - start) + data[start:end]
-            start, count = end, 0
+    field, what, most = _ITEMS.get(name, _CHANNELS)
+    if (count := len(getattr(request, field))) > most:
+        rule = f"must be at most {most:,} in a request: {_SPLIT.get(name, 'split it')}"
+        raise InvalidParametersError(name=what, value=count, rule=rule)
+    read: ControlRequest = read_value(request)
+    return read
 
 
 def reply_pieces(reply: ControlReply[pa.Schema]) -> Iterator[bytes]:

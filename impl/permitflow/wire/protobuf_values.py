@@ -4,7 +4,7 @@ A flow's feedback and announcements travel as bytes of its own messages.
 The description of chunks is coded by hand, in ``codec``.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from functools import cache, lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeAlias
@@ -263,11 +263,6 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     if (together := _READ_TOGETHER.get(kind)) is not None:
         together(stated)
     return _KINDS[kind](**stated)
-
-
-def read_many(items: Sequence[Any]) -> list[Any]:  # as in ``read_value``; or what states itself, as a text
-    """Read the values of messages of one type; texts stay as they are."""
-    return [read_value(item) for item in items] if items and isinstance(items[0], Message) else list(items)
 
 
 class _Field:

@@ -1,28 +1,19 @@
 """Schemas, and what an end of a stream must know of one: found once for each schema, however many streams have it.
 
-A schema of ten thousand fields takes some 50 ms.  An event loop takes them in steps (``reading_schema``).
+A schema of ten thousand fields takes some 50 ms.
 """
 
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Generator, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from permitflow.errors import SchemaMismatchError, UndecodableDataError
-from permitflow.wire.arrow_metadata import (
-    FIELDS_OF_STEP,
-    MAX_DICTIONARIES,
-    MAX_SCHEMA_BYTES,
-    check_message,
-    checking_schema,
-    front,
-)
+from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_BYTES, check_message, check_schema, front
 from permitflow.wire.texts import sendable
-
-T = TypeVar("T")
 
 # Of a schema that differs: enough to show how, few enough for the metadata of gRPC.
 _SHOWN_FIELDS = 5
@@ -103,7 +94,7 @@ def facts_of(schema: pa.Schema) -> SchemaFacts:
         return facts
     encoded: bytes = schema.serialize().to_pybytes()
     found = _remembered.of_bytes(encoded)
-    facts = _all(_learning(schema)) if found is None else found[1]
+    facts = _learnt(schema) if found is None else found[1]
     _remembered.remember(encoded, schema, facts)
     return facts
 
@@ -115,19 +106,13 @@ def read_schema(data: bytes) -> pa.Schema:
         UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES``, ``MAX_SCHEMA_FIELDS`` or
             ``MAX_DICTIONARIES``.
     """
-    return _all(reading_schema(data))
-
-
-def reading_schema(data: bytes) -> Generator[None, None, pa.Schema]:
-    """As ``read_schema``, and find its facts, in steps of a few milliseconds.  No step if it was used lately."""
     if (found := _remembered.of_bytes(data)) is not None:
         return found[0]
     _require_bytes(len(data))
     try:
-        yield from checking_schema(front(data)[0])
+        check_schema(front(data)[0])
         schema = pa.ipc.read_schema(pa.py_buffer(data))
-        yield
-        facts = yield from _learning(schema)
+        facts = _learnt(schema)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise UndecodableDataError(what="the schema", reason=str(error)) from error
     # Written again, it may take more: another writer may let fields share their names.
@@ -145,57 +130,40 @@ def _require_bytes(size_bytes: int) -> None:
         raise UndecodableDataError(what=what, reason=reason)
 
 
-def _all(steps: Generator[None, None, T]) -> T:
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-
-
-def _learning(schema: pa.Schema) -> Generator[None, None, SchemaFacts]:
+def _learnt(schema: pa.Schema) -> SchemaFacts:
     """Find the facts of a schema.
 
     Raises:
         UnicodeDecodeError: a name is not UTF-8, which Arrow checks only on reading it.
     """
     encoded: bytes = schema.serialize().to_pybytes()
-    yield
     fields: list[pa.Field] = list(schema)
-    yield
-    row_bytes = yield from _row_bytes(fields)
-    count, dictionaries, has_text_views = yield from _kinds(fields)
+    count, dictionaries, has_text_views = _kinds(fields)
     # As one struct, Arrow makes all columns at once.
-    nothing = pa.nulls(0, pa.struct(fields))
-    yield
-    batch = pa.RecordBatch.from_struct_array(nothing)
-    yield
+    batch = pa.RecordBatch.from_struct_array(pa.nulls(0, pa.struct(fields)))
     empty = memoryview(batch.serialize())
     return SchemaFacts(
         encoded=encoded,
         columns=check_message(empty).columns,
         fields=count,
-        row_bytes=row_bytes,
+        row_bytes=_row_bytes(fields),
         empty_bytes=len(empty) + _PADDING_BYTES * (1 + len(fields)),
         dictionaries=dictionaries,
         has_text_views=has_text_views,
     )
 
 
-def _row_bytes(fields: Sequence[pa.Field]) -> Generator[None, None, float | None]:
+def _row_bytes(fields: Sequence[pa.Field]) -> float | None:
     size = 0.0
-    for number, field in enumerate(fields):
+    for field in fields:
         try:
             size += (field.type.bit_width + 1) / 8
         except ValueError:
             return None
-        if not number % FIELDS_OF_STEP:
-            yield
     return size
 
 
-def _kinds(fields: Sequence[pa.Field]) -> Generator[None, None, tuple[int, int, bool]]:
+def _kinds(fields: Sequence[pa.Field]) -> tuple[int, int, bool]:
     """Read each name, nested ones included; count fields and dictionaries; is there a text view?"""
     count = dictionaries = 0
     has_text_views = False
@@ -211,8 +179,6 @@ def _kinds(fields: Sequence[pa.Field]) -> Generator[None, None, tuple[int, int, 
         has_text_views |= pa.types.is_string_view(kind)
         rest.extend(map(kind.field, range(kind.num_fields)))
         count += 1
-        if not count % FIELDS_OF_STEP:
-            yield
     return count, dictionaries, has_text_views
 
 

@@ -31,14 +31,13 @@ from permitflow.errors import (
     UndecodableDataError,
     UnexpectedFrameError,
 )
-from permitflow.exchange import turns
 from permitflow.exchange.books.replay import MOST_PRODUCERS, Retention
 from permitflow.exchange.books.staging import MOST_ATTEMPTS
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.turns import Turns
 from permitflow.flows.permits.core import ChannelParameters, Permits, kept_parameters
 from permitflow.names import MOST_NAME_CHARACTERS
 from permitflow.stream.control import (
+    MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -47,17 +46,16 @@ from permitflow.stream.control import (
     ChannelState,
     Close,
     ControlRequest,
-    Discard,
-    Discarded,
     Positions,
+    Publish,
     StagedPart,
 )
 from permitflow.stream.frames import Agreement, Feedback, Staging
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec
-from permitflow.wire.arrow_metadata import FIELDS_OF_STEP, MAX_DICTIONARIES, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS
+from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS
 from permitflow.wire.checksum import Checksums, checked
 from permitflow.wire.codec import front_of
-from permitflow.wire.control_codec import MOST_ITEMS, MOST_REQUEST_BYTES, encode_request
+from permitflow.wire.control_codec import MOST_REQUEST_BYTES, encode_request
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.support.carriers import encode_reply, message_of
 from tests.support.kept_rows import Refusal, refused
@@ -242,14 +240,17 @@ async def largest_message(_: Exchange, address: str) -> None:
         assert (await receiver.receive()).payload.equals(row)
 
 
-async def largest_request(_: Exchange, address: str) -> None:
-    """As many parts as an order may have, and as many bytes."""
-    digits = 50
-    parts = tuple(StagedPart("kept", number, f"{number:0{digits}}", 0) for number in range(MOST_ITEMS))
-    size_bytes = len(encode_request(Discard("q", 0, parts)))
+async def largest_request(exchange: Exchange, address: str) -> None:
+    """As many attempts as a publication may have, and as many bytes."""
+    digits = 190
+    parts = tuple(StagedPart("kept", number, f"{number:0{digits}}", 0) for number in range(MOST_PUBLISHED))
+    size_bytes = len(encode_request(Publish("q", 0, parts)))
     assert 0.95 * MOST_REQUEST_BYTES < size_bytes <= MOST_REQUEST_BYTES
+    for number in range(MOST_PUBLISHED):
+        part = exchange.staging.open("kept", Staging("q", 0, number, f"{number:0{digits}}"))
+        exchange.staging.end(part)
     async with control(address, reply_timeout_seconds=60) as orders:
-        assert await orders.discard("q", 0, parts) == Discarded(rows=0)
+        assert not (await orders.publish("q", 0, parts)).was_published
 
 
 async def largest_reply(exchange: Exchange, address: str) -> None:
@@ -349,22 +350,6 @@ async def test_dialling_with_the_widest_schema_costs_once() -> None:
         assert time.process_time() - before < 1.2
 
 
-async def test_the_widest_schema_is_read_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    rests = 0
-
-    async def rest(_: Turns) -> None:
-        nonlocal rests
-        rests += 1
-        await asyncio.sleep(0)
-
-    monkeypatch.setattr(Turns, "rest", rest)
-    monkeypatch.setattr(turns, "_TURN_SECONDS", 0.0)
-    frame = encoded(PUT_STREAM, put_frame(schema=of_fields(MAX_SCHEMA_FIELDS - 1)))
-    async with served("orders/0", retention=Retention.REPLAY) as (_, address):
-        await call(address, PUT_STREAM, [frame], polite=True)
-    assert rests > 2 * MAX_SCHEMA_FIELDS / FIELDS_OF_STEP
-
-
 WIDEST = {
     "columns": (MAX_SCHEMA_FIELDS, pa.int64()),
     "texts": (MAX_SCHEMA_FIELDS, pa.string()),
@@ -452,9 +437,9 @@ async def answer(address: str, message: bytes, kind: type[Refusal]) -> Refusal:
 @pytest.mark.parametrize(
     "request_",
     [
-        AskPositions(("kept",) * 2_000),
-        Acknowledge((ChannelRow("kept", 0),) * 2_000),
-        Close(("kept",) * 2_000),
+        AskPositions(("kept",) * 2),
+        Acknowledge((ChannelRow("kept", 0),) * 2),
+        Close(("kept",) * 2),
         AskStatistics(("once", "kept", "once")),
     ],
     ids=lambda request: type(request).__name__,
@@ -477,7 +462,7 @@ async def test_a_request_of_a_million_items_is_refused_without_a_look_at_them(me
     async with both_kinds() as (_, address):
         before = time.process_time()
         error = await answer(address, message_of([message]), InvalidParametersError)
-        assert "must be at most 65,536 in a request" in str(error)
+        assert f"must be at most {'20' if method == 'publish' else '1'},000 in a request" in str(error)
         assert (time.process_time() - before) < 0.5
 
 

@@ -23,7 +23,7 @@ from permitflow.exchange.registry import Exchange, stream_channels
 from permitflow.exchange.serving import carry_out
 from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.store import Store
-from permitflow.stream.control import Acknowledge, ChannelRow, ChannelState, Close, ControlRequest, StagedPart
+from permitflow.stream.control import Acknowledge, ChannelRow, StagedPart
 from permitflow.stream.frames import Staging
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL, until
@@ -138,7 +138,6 @@ async def test_an_attempt_hears_of_the_removed_channel_when_it_goes_on(store: St
 
 
 NAMES = tuple(f"orders/{number}" for number in range(1_000))
-ORDERS: list[ControlRequest] = [Acknowledge(tuple(ChannelRow(name, 5) for name in NAMES)), Close(NAMES)]
 
 
 async def filled(names: Sequence[str] = NAMES) -> Exchange:
@@ -146,22 +145,6 @@ async def filled(names: Sequence[str] = NAMES) -> Exchange:
     for channel in exchange.add_channels(names, retention=Retention.REPLAY):
         await exchange.replay_channel(channel.name).append(CHUNK)
     return exchange
-
-
-@pytest.mark.parametrize("order", ORDERS, ids=lambda order: type(order).__name__)
-async def test_other_tasks_run_while_an_order_about_thousands_of_channels_is_carried_out(order: ControlRequest) -> None:
-    """No turn of the loop carries out more than a small part of it."""
-    exchange = await filled()
-    channels = [exchange.replay_channel(name) for name in NAMES]
-    carrying, done, most_in_a_turn = asyncio.create_task(carry_out(exchange, order)), 0, 0
-    while not carrying.done():
-        await asyncio.sleep(0)
-        before = done
-        done = sum(each.state is ChannelState.ENDED or each.position().acknowledged_row == 5 for each in channels)
-        most_in_a_turn = max(most_in_a_turn, done - before)
-    await carrying
-    assert done == len(NAMES)
-    assert most_in_a_turn < len(NAMES) / 10
 
 
 async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(

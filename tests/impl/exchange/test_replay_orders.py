@@ -26,9 +26,10 @@ from permitflow.errors import (
 )
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
-from permitflow.stream.control import AskPositions, ChannelRow, ChannelState
+from permitflow.stream.control import MOST_CHANNELS, AskPositions, ChannelRow, ChannelState, Discarded, StagedPart
+from permitflow.stream.frames import Staging
 from permitflow.wire.control_codec import decode_reply, encode_request
-from tests.support.kept_rows import SCHEMA, fill, read, refused, serving
+from tests.support.kept_rows import SCHEMA, fill, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.served import served
 
@@ -88,6 +89,30 @@ async def test_an_order_that_does_not_fit_the_wire_is_refused_before_it_is_sent(
             async with control(address) as orders:
                 await refused(order(orders), InvalidParametersError)
                 assert await orders.positions([]) == (), "nothing was sent, and the stream goes on"
+
+
+async def test_an_order_about_thousands_of_channels_is_sent_in_portions() -> None:
+    names = [f"many/{number}" for number in range(2 * MOST_CHANNELS + 1)]
+    async with served("read once", parameters=SMALL) as (exchange, address), control(address) as orders:
+        exchange.add_channels(names, SMALL, SCHEMA, retention=Retention.REPLAY)
+        assert [at.channel for at in await orders.positions(names)] == names
+        await exchange.replay_channel(names[-1]).append(rows(0, 1))
+        assert [at.acknowledged_row for at in await orders.acknowledge({names[0]: 0, names[-1]: 1})] == [0, 1]
+        assert [at.channel for at in await orders.acknowledge(dict.fromkeys(names, 0))] == names
+        assert {at.state for at in await orders.close_channels(names)} == {ChannelState.ENDED}
+        part = exchange.staging.open(names[0], Staging("q", 0, 0, "x"))
+        assert await exchange.staging.stage(part, [rows(0, 3)]) == 1
+        parts = [StagedPart(names[0], number, "x", 1) for number in reversed(range(2 * MOST_CHANNELS))]
+        assert await orders.discard("q", 0, parts) == Discarded(rows=3)
+        for asked, told in ((names, names), ((), ["read once", *names])):
+            assert [traffic.channel for traffic in (await orders.statistics(asked)).channels] == told
+        assert len((await orders.statistics()).channels) == len(names) + 1
+
+
+async def test_all_statistics_of_exactly_a_thousand_channels_are_there_once() -> None:
+    async with served("first", parameters=SMALL) as (exchange, address), control(address) as orders:
+        exchange.add_channels([f"more/{number}" for number in range(MOST_CHANNELS - 1)], SMALL)
+        assert len((await orders.statistics()).channels) == MOST_CHANNELS
 
 
 async def test_tasks_that_share_a_stream_of_orders_take_turns() -> None:

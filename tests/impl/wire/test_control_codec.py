@@ -1,6 +1,5 @@
 """Questions, orders and replies survive the wire, and bytes that are none of them are refused in words."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -11,6 +10,8 @@ from hypothesis import strategies as st
 from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
 from permitflow.flows.permits.core import ChannelParameters, Oversize
 from permitflow.stream.control import (
+    MOST_CHANNELS,
+    MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
@@ -28,7 +29,7 @@ from permitflow.stream.control import (
     StagedPart,
 )
 from permitflow.wire.checksum import checked
-from permitflow.wire.control_codec import decode_reply, decoding, encode_request, read_answer
+from permitflow.wire.control_codec import decode_reply, decode_request, encode_request, read_answer
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.v1 import permits_pb2
 from tests.support.carriers import encode_reply, message_of
@@ -43,6 +44,7 @@ requests = st.one_of(
     st.builds(Publish, names, counts, parts),
     st.builds(Discard, names, counts, parts),
     st.builds(Close, channel_names, names),
+    st.builds(AskStatistics, channel_names, counts),
 )
 parameters = st.builds(
     ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
@@ -63,42 +65,49 @@ replies = st.one_of(
 )
 
 
-def decoded(message: bytes) -> ControlRequest:
-    """The request, after all steps."""
-    found: list[ControlRequest] = []
-
-    def steps() -> Iterator[None]:
-        found.append((yield from decoding(message)))
-
-    for _ in steps():
-        pass
-    return found[0]
-
-
 @given(requests)
 def test_requests_arrive_as_they_were_sent(request: Any) -> None:
-    assert decoded(encode_request(request)) == request
+    assert decode_request(encode_request(request)) == request
 
 
-LARGE_REQUESTS = [
-    AskPositions(tuple(f"orders/{number}" for number in range(5_000)), "etl"),
-    Publish("q" * 200, 2**62, tuple(StagedPart("orders/0", number, "x" * 300, number) for number in range(1_000))),
-    Discard("q", 0, (StagedPart("", 0, "", 0),) * 20_000),
+LARGEST = [
+    AskPositions(tuple(f"orders/{number}" for number in range(MOST_CHANNELS)), "etl"),
+    Publish("q" * 200, 2**62, tuple(StagedPart("orders/0", number, "x" * 100, 1) for number in range(MOST_PUBLISHED))),
+    Discard("q", 0, (StagedPart("", 0, "", 0),) * MOST_CHANNELS),
     Close(("x" * 100_000, "", "y"), "z"),
 ]
 
 
-@pytest.mark.parametrize("request_", LARGE_REQUESTS, ids=lambda request: type(request).__name__)
-def test_a_large_request_arrives_in_many_steps(request_: Any) -> None:
-    assert decoded(encode_request(request_)) == request_
+@pytest.mark.parametrize("request_", LARGEST, ids=lambda request: type(request).__name__)
+def test_the_largest_request_arrives(request_: Any) -> None:
+    assert decode_request(encode_request(request_)) == request_
     message = bytes(checked(encode_request(request_)))
-    assert len([*decoding(encode_request(request_))]) > len(message) // (64 << 10)
     # The last of several requests counts; fields that are not known count for nothing.
     other = bytes(checked(encode_request(AskStatistics(("a",)))))
-    assert decoded(message_of([other, b"\xfa\x01\x03abc", message])) == request_
+    assert decode_request(message_of([other, b"\xfa\x01\x03abc", message])) == request_
     for wrong in (message[:-1], message + b"\x0b" * 40_000, message + b"\xff" * 20):
         with pytest.raises(UndecodableDataError, match="bytes"):
-            decoded(message_of([wrong]))
+            decode_request(message_of([wrong]))
+
+
+TOO_LARGE: dict[str, list[ControlRequest]] = {
+    "must be at most 1,000 in a request: split it": [
+        AskPositions(("c",) * (MOST_CHANNELS + 1)),
+        Acknowledge((ChannelRow("c", 0),) * (MOST_CHANNELS + 1)),
+        Close(("c",) * (MOST_CHANNELS + 1)),
+        AskStatistics(("c",) * (MOST_CHANNELS + 1)),
+        Discard("q", 0, (StagedPart("c", 0, "", 0),) * (MOST_CHANNELS + 1)),
+    ],
+    "must be at most 20,000 in a request: write to fewer channels": [
+        Publish("q", 0, (StagedPart("c", 0, "", 0),) * (MOST_PUBLISHED + 1))
+    ],
+}
+
+
+@pytest.mark.parametrize(("words", "request_"), [(words, each) for words, found in TOO_LARGE.items() for each in found])
+def test_a_request_that_is_too_large_is_refused_and_told_what_to_do(words: str, request_: Any) -> None:
+    with pytest.raises(InvalidParametersError, match=words):
+        decode_request(encode_request(request_))
 
 
 @given(replies)
@@ -108,7 +117,7 @@ def test_replies_arrive_as_they_were_sent(reply: Any) -> None:
 
 @pytest.mark.parametrize("data", [b"", bytes(33 << 20)], ids=["nothing", "too much"])
 def test_bytes_that_are_no_message_are_refused(data: bytes) -> None:
-    for decode in (decoded, decode_reply):
+    for decode in (decode_request, decode_reply):
         with pytest.raises(UndecodableDataError):
             decode(data)
 
@@ -157,7 +166,7 @@ def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> No
 
 @given(st.binary(max_size=64))
 def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
-    for decode in (decoded, decode_reply):
+    for decode in (decode_request, decode_reply):
         try:
             decode(message_of([data]))
         except PermitflowError as error:

@@ -1,17 +1,16 @@
-"""Schemas: learnt once and in steps; and short messages that Arrow would make long."""
+"""Schemas: learnt once; and short messages that Arrow would make long."""
 
 import gc
 import weakref
-from collections.abc import Callable, Generator
-from typing import Any
+from collections.abc import Callable
 
 import pyarrow as pa
 import pytest
 
 from permitflow.errors import UndecodableDataError
 from permitflow.wire.arrow import BatchCodec
-from permitflow.wire.arrow_metadata import FIELDS_OF_STEP, MAX_SCHEMA_FIELDS
-from permitflow.wire.schemas import facts_of, read_schema, reading_schema
+from permitflow.wire.arrow_metadata import MAX_SCHEMA_FIELDS
+from permitflow.wire.schemas import facts_of, read_schema
 from tests.support import shared_flatbuffers
 
 
@@ -25,16 +24,6 @@ def long(name: str) -> bytes:
     """A schema that takes as many bytes as one may, and little time."""
     encoded: bytes = pa.schema([(name, pa.int8())], metadata={"k": "x" * 1_000_000}).serialize().to_pybytes()
     return encoded
-
-
-def steps_of(work: Generator[object, None, Any]) -> int:
-    return sum(1 for _ in work)
-
-
-def test_a_schema_that_is_known_takes_no_step() -> None:
-    data = wide("known")
-    assert steps_of(reading_schema(data)) >= 3 * MAX_SCHEMA_FIELDS / FIELDS_OF_STEP
-    assert steps_of(reading_schema(bytes(bytearray(data)))) == 0
 
 
 def test_a_schema_that_is_read_again_is_the_same() -> None:

@@ -10,7 +10,7 @@ back, and a batch that can never fit is refused.  Where unpublished rows block e
 refused after ``ROOM_SECONDS``.
 """
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import islice
@@ -412,8 +412,8 @@ class StagingBooks:
 
     # Batches.
 
-    def planning(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Generator[None, None, Publication]:
-        """What publishing attempts would do: all of them in the order of their partitions, or none; a step for each.
+    def planning(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
+        """What publishing attempts would do: all of them in the order of their partitions, or none.
 
         All other attempts at this batch, and at older ones of the query, will be late.  Without parts the batch is
         empty.  Nothing is changed yet, and meanwhile nothing of this query may be published or discarded.
@@ -431,7 +431,6 @@ class StagingBooks:
             if part.place in chosen:
                 raise part.error("is named beside another attempt at the same, or twice")
             chosen[part.place] = part
-            yield
         published = tuple(chosen[place] for place in sorted(chosen))
         return Publication(False, published, (), self._displaced_by(query))
 

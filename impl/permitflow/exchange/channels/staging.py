@@ -6,7 +6,8 @@ acknowledged, so that a slow consumer stops direct producers first, then the wri
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from time import monotonic
 from typing import NamedTuple
 
@@ -28,14 +29,14 @@ from permitflow.exchange.books.staging import (
 from permitflow.exchange.channels.replay_channel import KeepingProducer, ReplayChannel, settled
 from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
-from permitflow.exchange.turns import Turn, Turns
+from permitflow.exchange.turns import Turns
 from permitflow.stream.control import StagedPart
 from permitflow.stream.frames import Abort, EndOutcome, Put, Staging
 
 _log = logging.getLogger(__name__)
 
-# Most parts to discard in one round of the loop.
-_DISCARDED_AT_ONCE = 256
+# So few attempts are looked for without waiting for a turn.
+_FEW_ATTEMPTS = 50
 
 # Seconds between looks for expired attempts, and for chunks that wait for too long, while any rows are staged.
 _TIDY_SECONDS = 1.0
@@ -168,35 +169,29 @@ class StagingAreas:
             StoreError: the write failed.
         """
         async with self._ordering:
-            plan = await self._turns.done(self.books.planning(query, batch, parts))
+            planning = partial(self.books.planning, query, batch, parts)
+            plan = planning() if len(parts) <= _FEW_ATTEMPTS else await self._turns.run(planning)
             if not plan.was_published:
-                for part in plan.published:  # planning takes time: a channel may be removed with its parts
-                    if part.state is not PartState.ENDED:
-                        raise part.error(part.reason)
                 channels = {part.channel: self._places[part.channel].channel for part in plan.published}
                 await self._publish(query, batch, plan, channels)
             return plan.was_published
 
     @settled
     async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
-        turn, writing = Turn(self._turns), list[ReplayChannel]()
+        writing = list[ReplayChannel]()
         try:
             for channel in channels.values():
                 await channel.writing.acquire()
                 writing.append(channel)
-                await turn.pause()
             for channel in writing:
-                await turn.pause()
                 if channel.name in self._places:  # a channel removed meanwhile gets nothing
                     channel.require_appendable()
-            numbered = await self._turns.done(_numbered(plan.published, channels))
+            numbered = _numbered(plan.published, channels)
             await self._store.publish(query, batch, numbered, plan.forgotten)
             # The batch is published now, even if a channel was removed meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
-            await turn.rest()
             for part in publication.published:
                 channels[part.channel].note_appended(part.chunks)
-                await turn.pause()
         finally:
             for channel in writing:
                 channel.writing.release()
@@ -204,14 +199,10 @@ class StagingAreas:
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
         """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``."""
-        rows, turn = 0, Turn(self._turns)
         async with self._ordering:
-            for start in range(0, len(parts), _DISCARDED_AT_ONCE):
-                dropped = self.books.discard(query, batch, parts[start : start + _DISCARDED_AT_ONCE], self._clock())
-                self._forget(dropped)
-                rows += sum(part.rows for part in dropped)
-                await turn.rest()
-        return rows
+            dropped = self.books.discard(query, batch, parts, self._clock())
+        self._forget(dropped)
+        return sum(part.rows for part in dropped)
 
     def statistics(self, channel: str) -> StagingStatistics:
         """A snapshot of a channel's staging area."""
@@ -279,16 +270,13 @@ class StagingAreas:
             self._places[channel].channel.note_change()
 
 
-def _numbered(
-    parts: Sequence[Part], channels: Mapping[str, ReplayChannel]
-) -> Generator[None, None, list[PublishedPart]]:
+def _numbered(parts: Sequence[Part], channels: Mapping[str, ReplayChannel]) -> list[PublishedPart]:
     """Number each part's rows behind those before it in its channel."""
     next_rows = {name: channel.books.next_row for name, channel in channels.items()}
     numbered = []
     for part in parts:
         numbered.append(PublishedPart(part.channel, part.staging, next_rows[part.channel]))
         next_rows[part.channel] += part.rows
-        yield
     return numbered
 
 

@@ -472,10 +472,12 @@ class CloseRequest(_message.Message):
     def __init__(self, consumer: _Optional[str] = ..., channels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class StatisticsRequest(_message.Message):
-    __slots__ = ("channels",)
+    __slots__ = ("channels", "first")
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
     channels: _containers.RepeatedScalarFieldContainer[str]
-    def __init__(self, channels: _Optional[_Iterable[str]] = ...) -> None: ...
+    first: int
+    def __init__(self, channels: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ...) -> None: ...
 
 class Statistics(_message.Message):
     __slots__ = ("at_seconds", "channels")

@@ -1,0 +1,50 @@
+"""Long work of an exchange leaves others at least half of the time."""
+
+import asyncio
+from time import monotonic
+
+import pytest
+
+from permitflow.exchange import turns
+from permitflow.exchange.turns import Turns
+
+WORK_SECONDS = 0.01
+
+
+def work() -> float:
+    """When it ends."""
+    until = monotonic() + WORK_SECONDS
+    while (now := monotonic()) < until:
+        pass
+    return now
+
+
+async def test_long_work_is_followed_by_a_rest_as_long_whoever_comes_next() -> None:
+    exchange = Turns()
+    first, second, third = await asyncio.gather(*(exchange.run(work) for _ in range(3)))
+    assert second - first >= 2 * WORK_SECONDS
+    assert third - second >= 2 * WORK_SECONDS
+
+
+async def test_work_that_fails_is_followed_by_a_rest_too() -> None:
+    exchange = Turns()
+
+    def fail() -> None:
+        work()
+        raise ValueError("a schema that is none")
+
+    with pytest.raises(ValueError, match="none"):
+        await exchange.run(fail)
+    ended = monotonic()
+    assert await exchange.run(work) - ended >= WORK_SECONDS
+
+
+async def test_a_few_items_wait_for_no_turn_and_many_are_made_in_several() -> None:
+    exchange = Turns()
+    await exchange.run(work)
+    few = asyncio.create_task(exchange.all(range(3)))
+    await asyncio.sleep(0)
+    assert few.done(), "it has waited for nothing"
+    most = turns._FEW_ITEMS + 3 * turns._ITEMS_AT_ONCE
+    for count in (0, turns._FEW_ITEMS, most):
+        assert await exchange.all(range(count)) == [*range(count)]
