@@ -4,7 +4,7 @@ The recorder uses a protocol's ``ActionTable`` only: the actions of each end, th
 counters of an end.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Literal, Protocol, TypeAlias
@@ -97,6 +97,16 @@ class Recorder(Protocol):
         A recorder never raises: it is called in the middle of a state change.
         """
         ...
+
+
+Step: TypeAlias = tuple[str, tuple[int, ...], tuple[int, ...]]
+"""One action with its arguments, and the end's counters after it."""
+
+
+def record_run(record: Recorder, steps: Iterable[Step]) -> None:
+    """Record messages that an end has moved together: the specification moves them one by one, in these steps."""
+    for step in steps:
+        record(*step)
 
 
 class RecorderFactory(Protocol):

@@ -15,6 +15,7 @@ import pytest
 import permitflow
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.flows.demand.core import Demand
+from permitflow.flows.gate.core import GateParameters
 from permitflow.flows.permits.core import Oversize
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Inbound, Outbound, Parameters
@@ -133,7 +134,19 @@ def test_a_look_and_a_change_of_its_own_are_allowed(snippet: str) -> None:
 
 
 CORE = {str(path) for path in OWNERS}
-RECORDING = {"stated", "_tell", "_record_sent", "_note_delivered", "_note_marker", "_record_consumed", "_record_count"}
+RECORDING = {
+    *(
+        "stated",
+        "_tell",
+        "_note",
+        "_note_delivered",
+        "_note_marker",
+        "_record_sent",
+        "_record_consumed",
+        "_record_count",
+    ),
+    *("_steps_of_sending", "_steps_of_delivery", "_steps_of_consumption"),
+}
 LOOKING = {"permits", "_counters"}
 
 
@@ -168,6 +181,7 @@ FLOWS: dict[str, Parameters] = {
     ),
     "stop-and-wait": StopAndWait(),
     "demand": Demand(size=4),
+    "gate": GateParameters(exclusive=8, floating=16, max_chunk_cost=8),
     "squelch": SquelchParameters(high=4, rate=64),
 }
 

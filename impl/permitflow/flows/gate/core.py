@@ -13,7 +13,6 @@ Only this file decides when a message may leave, how much each input borrows, an
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import (
@@ -26,7 +25,7 @@ from permitflow.errors import (
 )
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow.flows.recording import ActionTable, Recorder
+from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
 from permitflow.flows.seam import Entries, Flow, Group, Haste, Inbound, Outbound, given, require_whole
 
 __all__ = [
@@ -319,7 +318,8 @@ class GateSender(Outbound[T]):
         Spec: SendBarrier.
         """
         if message.kind is _CHUNK:
-            self._send_data(_cost_of(message.rows))
+            self._send_data(cost := _cost_of(message.rows))
+            self._note("SendData", cost)
         elif message.kind is Kind.WATERMARK:
             self._watermark_permits -= 1
         else:
@@ -333,11 +333,12 @@ class GateSender(Outbound[T]):
         if cost > self.room_rows or total > self.parameters.max_chunk_cost:
             rows = rows[: self.admits(rows)]
             cost = sum(map(_cost_of, rows))
-        # A recorder hears of each chunk.
-        for sent in [cost] if self._record is None else map(_cost_of, rows):
-            if sent > (known := self._take_expected(sent)):
-                self._note("OfferData", sent - known)
-            self._send_data(sent)
+        if not rows:
+            return 0
+        if self._record is not None:
+            record_run(self._record, _steps_of_sending(rows, self._expected, self.credit))
+        self._take_expected(cost)
+        self._send_data(cost)
         return len(rows)
 
     def _send_data(self, cost: int) -> None:
@@ -350,7 +351,6 @@ class GateSender(Outbound[T]):
         self._peak_held = max(self._peak_held, self._sent - self._consumed)
         self.told = max(0, self.told - cost)
         self._has_sent = True
-        self._note("SendData", cost)
 
     # Announcements to the gate, beside data.
 
@@ -604,17 +604,14 @@ class GateReceiver(Inbound[T]):
 
         Spec: ConsumeData.
         """
-        home = 0
-        costs = [_costs(rows, total, min(rows))] if rows else []
-        # A recorder hears of each chunk.
-        for cost in costs if self._record is None else map(_cost_of, rows):
-            back = min(self.borrowed, cost)
-            self._consumed_untold += cost
-            self.stored -= cost
-            self.borrowed -= back
-            self.free += cost - back
-            home += back
-            self._note("ConsumeData", cost, back, cost - back)
+        if self._record is not None:
+            record_run(self._record, _steps_of_consumption(rows, self._counters()))
+        cost = _costs(rows, total, min(rows)) if rows else 0
+        home = min(self.borrowed, cost)
+        self._consumed_untold += cost
+        self.stored -= cost
+        self.borrowed -= home
+        self.free += cost - home
         for message in markers:
             if message.kind is Kind.WATERMARK:
                 self._watermarks_due += 1
@@ -730,10 +727,9 @@ class GateReceiver(Inbound[T]):
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is not None:
-            costs = list(map(_cost_of, rows))
             stored, *others = self._counters()
-            for cost, so_far in zip(costs, accumulate(costs, initial=stored - sum(costs)), strict=False):
-                self._record("Deliver", (cost, 0, 0, 0), (so_far + cost, *others))
+            before = (stored - sum(map(_cost_of, rows)), *others)
+            record_run(self._record, _steps_of_delivery(rows, before))
 
     def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
@@ -907,6 +903,35 @@ class Gate(Group):
         for member in members:
             member.resume(action)
             self.touch(member)
+
+
+# What a recorder gets for chunks that moved together.
+
+
+def _steps_of_sending(rows: Iterable[int], expected: int, credit: int) -> Iterator[Step]:
+    """``expected`` is the credit of chunks that are reported as offered already."""
+    for cost in map(_cost_of, rows):
+        known = min(cost, expected)
+        expected -= known
+        if cost > known:
+            yield "OfferData", (cost - known,), (credit, 0)
+        credit -= cost
+        yield "SendData", (cost,), (credit, 0)
+
+
+def _steps_of_delivery(rows: Iterable[int], before: tuple[int, ...]) -> Iterator[Step]:
+    stored, *others = before
+    for cost in map(_cost_of, rows):
+        stored += cost
+        yield "Deliver", (cost, 0, 0, 0), (stored, *others)
+
+
+def _steps_of_consumption(rows: Iterable[int], before: tuple[int, ...]) -> Iterator[Step]:
+    stored, free, borrowed, behind = before
+    for cost in map(_cost_of, rows):
+        home = min(borrowed, cost)
+        stored, free, borrowed = stored - cost, free + cost - home, borrowed - home
+        yield "ConsumeData", (cost, home, cost - home), (stored, free, borrowed, behind)
 
 
 GATE_ACTIONS = ActionTable(

@@ -11,8 +11,8 @@ Only this file decides when a message may leave, when it is accepted and when a 
 changes the counts.
 """
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
@@ -30,7 +30,7 @@ from permitflow.errors import (
 )
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.recording import ActionTable, Recorder
+from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
 from permitflow.flows.seam import Entries, Flow, Haste, Inbound, Outbound, messages_of, require_whole
 
 T = TypeVar("T")
@@ -357,9 +357,9 @@ class PermitSender(Outbound[T]):
         ):
             rows = rows[: self.admits(rows)]
             total = sum(map(self.parameters.cost_of, rows))
-        self._row_permits -= total
         if self._record is not None:
-            self._record_sent(self._record, rows)
+            record_run(self._record, _steps_of_sending(rows, self.parameters, self.permits))
+        self._row_permits -= total
         return len(rows)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
@@ -369,16 +369,6 @@ class PermitSender(Outbound[T]):
         """
         if self._record is not None:
             self._record(f"{verb}{message.kind.capitalize()}", (message.rows, *self._held(message)), self.permits)
-
-    def _record_sent(self, record: Recorder, rows: Iterable[int]) -> None:
-        """Report chunks that left together to the recorder as if they had left one by one."""
-        here = self.permits
-        costs = list(map(self.parameters.cost_of, rows))
-        left = here.rows + sum(costs)
-        for size, cost in zip(rows, costs, strict=True):
-            record("OfferChunk", (size, cost, 0, 0), here._replace(rows=left))
-            left -= cost
-            record("SendChunk", (size, cost, 0, 0), here._replace(rows=left))
 
     # Returned permits.
 
@@ -533,12 +523,9 @@ class PermitReceiver(Inbound[T]):
             self._watermark_permits -= 1
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
-        if self._record is None:
-            return
-        messages, here = self._here - len(rows), self.inbox_rows - sum(rows)
-        for count, (size, sum_rows) in enumerate(zip(rows, accumulate(rows), strict=True), start=1):
-            counters = (messages + count, here + sum_rows, self._unreturned)
-            self._record("Deliver", (size, self.parameters.cost_of(size), 0, 0), counters)
+        if self._record is not None:
+            before = (self._here - len(rows), self.inbox_rows - sum(rows), self._unreturned)
+            record_run(self._record, _steps_of_delivery(rows, self.parameters, before))
 
     def _note_marker(self, message: Message[T]) -> None:
         if self._record is not None:
@@ -551,6 +538,9 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Consume.
         """
+        if self._record is not None:
+            before = (self._here + len(rows) + len(markers), self.inbox_rows + total, self._unreturned)
+            record_run(self._record, _steps_of_consumption(taken, self.parameters, before))
         if self._withheld:
             self.ask()  # they return before those of any message
         for message in markers:
@@ -558,30 +548,16 @@ class PermitReceiver(Inbound[T]):
                 self._due_barriers += 1
             else:
                 self._due_watermarks += 1
-        costs, before = rows, self._unreturned
+        costs, unreturned, batch = rows, self._unreturned, self._permit_batch
         if 0 in rows or (total > self._max_chunk_cost and max(rows) > self._max_chunk_cost):
             costs = list(map(self.parameters.cost_of, rows))
             total = sum(costs)
-        batches = _batches(before, costs, self._permit_batch) if before + total >= self._permit_batch else _NO_BATCH
+        due = _due(unreturned, costs, batch) if unreturned + total >= batch else 0
         # Increments: a finalizer may have consumed something meanwhile.
-        self._unreturned += total - batches[-1]
-        self._due_rows += batches[-1]
-        if markers or batches[-1]:
+        self._unreturned += total - due
+        self._due_rows += due
+        if markers or due:
             self.is_due = True
-        if self._record is not None:
-            self._record_consumed(self._record, taken, before, batches)
-
-    def _record_consumed(self, record: Recorder, taken: Entries[T], unreturned: int, batches: Sequence[int]) -> None:
-        """Report messages consumed together to the recorder as if they had been consumed one by one."""
-        messages = messages_of(taken)
-        count, rows = self._here + len(messages), self.inbox_rows + sum(message.rows for message in messages)
-        for message in messages:
-            permits = held(message, self.parameters)
-            count -= 1
-            rows -= message.rows
-            unreturned += permits.rows
-            last_batch = batches[bisect_right(batches, unreturned) - 1]
-            record("Consume", (message.rows, *permits), (count, rows, unreturned - last_batch))
 
     # Permits to return.
 
@@ -610,9 +586,6 @@ class PermitReceiver(Inbound[T]):
         return self._here, self.inbox_rows, self._unreturned
 
 
-_NO_BATCH = (0,)
-
-
 def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
     """The permits that a message holds while it is in the channel."""
     if message.kind is _CHUNK:
@@ -620,19 +593,52 @@ def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
     return Permits(barriers=1) if message.kind is Kind.BARRIER else Permits(watermarks=1)
 
 
-def _batches(unreturned: int, costs: Sequence[int], permit_batch: int) -> Sequence[int]:
-    """The running sums of permits at which a batch becomes due, while chunks of these costs are consumed.
+def _due(unreturned: int, costs: Sequence[int], permit_batch: int) -> int:
+    """The permits that become due while chunks of these costs are consumed, one after the other; at least one batch.
 
-    Permits are collected until there are at least ``permit_batch``; then all of them are due.  The first sum is 0, the
-    last sum is due once every chunk is consumed.
+    Permits are collected until there are at least ``permit_batch``; then all of them are due.
     """
     if len(costs) == 1:
-        return 0, unreturned + costs[0]
+        return unreturned + costs[0]
     sums = list(accumulate(costs, initial=unreturned))
-    batches = [0]
-    while sums[-1] - batches[-1] >= permit_batch:
-        batches.append(sums[bisect_left(sums, batches[-1] + permit_batch)])
-    return batches
+    due = 0
+    while sums[-1] - due >= permit_batch:
+        due = sums[bisect_left(sums, due + permit_batch)]
+    return due
+
+
+# What a recorder gets for messages that moved together.
+
+
+def _steps_of_sending(rows: Iterable[int], parameters: ChannelParameters, before: Permits) -> Iterator[Step]:
+    left = before.rows
+    for size in rows:
+        chunk = (size, cost := parameters.cost_of(size), 0, 0)
+        yield "OfferChunk", chunk, before._replace(rows=left)
+        left -= cost
+        yield "SendChunk", chunk, before._replace(rows=left)
+
+
+def _steps_of_delivery(rows: Iterable[int], parameters: ChannelParameters, before: tuple[int, ...]) -> Iterator[Step]:
+    messages, here, unreturned = before
+    for size in rows:
+        messages += 1
+        here += size
+        yield "Deliver", (size, parameters.cost_of(size), 0, 0), (messages, here, unreturned)
+
+
+def _steps_of_consumption(
+    taken: Entries[Any], parameters: ChannelParameters, before: tuple[int, ...]
+) -> Iterator[Step]:
+    messages, here, unreturned = before
+    for message in messages_of(taken):
+        permits = held(message, parameters)
+        messages -= 1
+        here -= message.rows
+        unreturned += permits.rows
+        if unreturned >= parameters.permit_batch:
+            unreturned = 0
+        yield "Consume", (message.rows, *permits), (messages, here, unreturned)
 
 
 _MESSAGE = ("rows", "permits.rows", "permits.barriers", "permits.watermarks")
