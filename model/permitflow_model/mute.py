@@ -393,7 +393,7 @@ def hear(state: State, parameters: Parameters, up: int, down: int) -> State:
 # Invariants.
 
 
-@cache
+@cache  # a proof knows a sum again by its measure
 def epoch_if_of(muter: int) -> Callable[[Signal], int]:
     """A function: the epoch of a signal if it is of this muter, else 0."""
 

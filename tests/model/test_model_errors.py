@@ -64,11 +64,11 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
     ),
     "writes an unknown field": (
         writes_unknown,
-        "action 'up' in state State(n=0, seen=()): a state has no variable 'm'; it has n, seen",
+        "action 'up' in state State(n=0, seen=()): ValueError: Got unexpected field names: ['m']",
     ),
     "reads an unknown field": (
         reads_unknown,
-        "action 'up' in state State(n=0, seen=()): AttributeError: a state has no variable 'm'; it has n, seen",
+        "action 'up' in state State(n=0, seen=()): AttributeError: 'State' object has no attribute 'm'",
     ),
     "a value that cannot be hashed": (
         takes_a_list,
@@ -159,7 +159,7 @@ def test_an_initial_value_that_cannot_be_hashed_is_named() -> None:
     [
         (lambda state, _: None, "it returned None; return whether it holds"),
         (lambda state, _: require(state.n > 3), "`require` refuses, which is for actions; return whether it holds"),
-        (lambda state, _: state.m < 3, "AttributeError: a state has no variable 'm'; it has n, seen"),
+        (lambda state, _: state.m < 3, "AttributeError: 'State' object has no attribute 'm'"),
         (lambda state, _: 1 // (state.n - state.n) == 0, "ZeroDivisionError: "),
     ],
 )
@@ -167,13 +167,3 @@ def test_an_invariant_that_cannot_be_asked_is_named(condition: Any, said: str) -
     with pytest.raises(ModelError) as caught:
         explore(system(Action("up", up), invariants={"Small": condition}), None)
     assert f"invariant 'Small' in state State(n=0, seen=()): {said}" in str(caught.value)
-
-
-def test_a_mistake_behind_many_states_is_named_too() -> None:
-    """Where looking up does not pay, the explorer calls the functions themselves."""
-
-    def late(state: State, _: None) -> State | None:
-        return state._replace(n=state.n + 1) if state.n < 5_000 else None
-
-    with pytest.raises(ModelError, match=r"action 'up' in state State\(n=5000, seen=\(\)\): it returned None"):
-        explore(system(Action("up", late)), None)

@@ -1,17 +1,13 @@
-"""Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples.
+"""Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples."""
 
-States are packed into integers, and the outcome of an action is looked up if it was computed before in a state with the
-same values of all variables that the action reads; see ``looking_up``.  Graphs return the model's own states.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Generic, TypeVar
 
-from permitflow_model.kernel.looking_up import LookUp, told, truth_of
-from permitflow_model.kernel.runs import table_of
-from permitflow_model.kernel.system import Step, System
+from permitflow_model.kernel.runs import Move, table_of
+from permitflow_model.kernel.system import Action, Disabled, ModelError, Step, System
 
 __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
 
@@ -49,11 +45,14 @@ class Violation(Generic[S]):
 class Graph(Generic[S]):
     """The reachable states and the labelled steps between them."""
 
-    def __init__(self, moves: list[tuple[str, tuple[int, ...]]], unpack: Callable[[int], S], start: int) -> None:
-        """The initial state alone; ``explore`` adds the others, packed, with what each move leads to."""
-        self._moves = moves
-        self._unpack = unpack
-        self.packed = [start]
+    def __init__(self, moves: Sequence[Move], start: S) -> None:
+        """The initial state alone; ``explore`` adds the others, with what each move leads to."""
+        self.moves = moves
+        """Names of actions with their arguments; ``taken`` refers to them by their positions."""
+
+        self.states = [start]
+        """In the order in which breadth-first search met them."""
+
         self.sources: list[int] = []
         self.taken: list[int] = []
         self.targets: list[int] = []
@@ -73,8 +72,8 @@ class Graph(Generic[S]):
 
     @property
     def state_count(self) -> int:
-        """The number of states; cheaper than the states themselves."""
-        return len(self.packed)
+        """The number of states."""
+        return len(self.states)
 
     @property
     def depth(self) -> int:
@@ -82,24 +81,14 @@ class Graph(Generic[S]):
         return self.levels[-1]
 
     @cached_property
-    def states(self) -> list[S]:
-        """In the order in which breadth-first search met them."""
-        return list(map(self._unpack, self.packed))
-
-    @cached_property
     def edges(self) -> list[tuple[int, str, int]]:
         """(from, action, to), as indexes into ``states``; an action with several arguments may give several."""
-        names = [self._moves[move][0] for move in self.taken]
+        names = [self.moves[move][0] for move in self.taken]
         return list(zip(self.sources, names, self.targets, strict=True))
-
-    @property
-    def moves(self) -> Sequence[tuple[str, tuple[int, ...]]]:
-        """Names of actions with their arguments; ``taken`` refers to them by their positions."""
-        return self._moves
 
     def step(self, edge: int) -> Step[S]:
         """The step that an edge stands for."""
-        return Step(*self._moves[self.taken[edge]], self._unpack(self.packed[self.targets[edge]]))
+        return Step(*self.moves[self.taken[edge]], self.states[self.targets[edge]])
 
     def path_to(self, position: int) -> tuple[Step[S], ...]:
         """A shortest run to a state."""
@@ -112,7 +101,7 @@ class Graph(Generic[S]):
 
     def violation(self, invariant: str, position: int) -> Violation[S]:
         """The violation in a state, with a shortest run to it."""
-        return Violation(invariant, self._unpack(self.packed[0]), self.path_to(position))
+        return Violation(invariant, self.states[0], self.path_to(position))
 
 
 def explore(
@@ -134,93 +123,93 @@ def explore(
     step leaves, unless all may wait for the application there, as ``at_rest`` says.  So an application that can always
     give up hides no deadlock, and an intended end is none.
 
-    Actions, invariants and ``at_rest`` must be functions of the state and the parameters alone.
-
     Raises:
         StateLimitReached: there are more than ``max_states`` states.
         ModelError: an action, an invariant or the initial state cannot be right.
     """
-    conditions = system.invariants if invariants is None else invariants
-    look_up = LookUp(system, parameters, conditions, most_states=max_states)
-    may_rest = at_rest or system.at_rest
-    rest = None if may_rest is None else _Rest(system, parameters, may_rest, look_up.moves)
-    search = _Search(look_up, rest, max_states=max_states, stop_at_violation=stop_at_violation)
+    search = _Search(
+        system,
+        parameters,
+        system.invariants if invariants is None else invariants,
+        at_rest or system.at_rest,
+        max_states=max_states,
+        stop_at_violation=stop_at_violation,
+    )
     search.run()
     return search.graph
-
-
-class _Rest(Generic[S, P]):
-    """Where the application is waited for."""
-
-    def __init__(
-        self,
-        system: System[S, P],
-        parameters: P,
-        at_rest: Callable[[S, P], bool],
-        moves: Sequence[tuple[str, tuple[int, ...]]],
-    ) -> None:
-        self.own = [not system.action(name).is_environment for name, _ in moves]
-        """Is the move the protocol's own?"""
-        self._at_rest = at_rest
-        self._parameters = parameters
-
-    def allows(self, state: S) -> bool:
-        """May nothing but the application go on here?"""
-        with told("at_rest", state):
-            return truth_of(self._at_rest, self._parameters, state)
 
 
 class _Search(Generic[S, P]):
     """One exploration."""
 
     def __init__(
-        self, look_up: LookUp[S, P], rest: _Rest[S, P] | None, *, max_states: int, stop_at_violation: bool
+        self,
+        system: System[S, P],
+        parameters: P,
+        invariants: Mapping[str, Callable[[S, P], bool]],
+        at_rest: Callable[[S, P], bool] | None,
+        *,
+        max_states: int,
+        stop_at_violation: bool,
     ) -> None:
-        self.graph = Graph(look_up.moves, look_up.packing.unpack, look_up.start)
-        self._look_up = look_up
-        self._rest = rest
-        self._repackings = look_up.repackings
+        self._moves = [(action, each) for action in system.actions for each in _arguments(action, parameters)]
+        self._parameters = parameters
+        self._invariants = dict(invariants)
+        """Those that have held so far."""
+        self._at_rest = at_rest
         self._max_states = max_states
         self._stops = stop_at_violation
-        self._identity = look_up.packing.identity
-        self._positions = {look_up.start & self._identity: 0}
+        start = _initial(system, parameters)
+        self.graph = Graph([(action.name, arguments) for action, arguments in self._moves], start)
+        self._positions = {start: 0}
 
     def run(self) -> None:
         """Visit all states, or stop at the first violation if asked to."""
         graph = self.graph
         if self._is_broken(0) and self._stops:
             return
-        position = 0
-        while position < len(graph.packed):
-            steps = self._look_up.steps(graph.packed[position])
-            if self._repackings != self._look_up.repackings:
-                self._keep_up()
-            if graph.deadlock is None and self._is_stuck(position, steps):
+        for position, state in enumerate(graph.states):  # the list grows meanwhile
+            steps = self._steps(state)
+            if graph.deadlock is None and self._is_stuck(state, steps):
                 graph.deadlock = graph.violation(DEADLOCK, position)
                 if self._stops:
                     return
             if self._take(position, steps):
                 return
-            position += 1
 
-    def _is_stuck(self, position: int, steps: list[tuple[int, int]]) -> bool:
-        if self._rest is None:
+    def _steps(self, state: S) -> list[tuple[int, S]]:
+        """All moves out of a state, each with the state it leads to."""
+        parameters = self._parameters
+        steps = []
+        for move, (action, arguments) in enumerate(self._moves):
+            try:
+                after = action.perform(state, parameters, *arguments)
+            except Disabled:
+                continue
+            except Exception as error:
+                action.fail(_said(error), state, arguments, error)
+            steps.append((move, action.require_state(after, state, arguments)))
+        return steps
+
+    def _is_stuck(self, state: S, steps: Sequence[tuple[int, S]]) -> bool:
+        if self._at_rest is None:
             return not steps
-        packed = self.graph.packed[position]
-        own = self._rest.own
-        if any(own[move] and (target ^ packed) & self._identity for move, target in steps):
+        if any(after != state and not self._moves[move][0].is_environment for move, after in steps):
             return False
-        return not self._rest.allows(self._look_up.packing.unpack(packed))
+        return not truth_of(self._at_rest, state, self._parameters, "at_rest")
 
-    def _take(self, position: int, steps: list[tuple[int, int]]) -> bool:
+    def _take(self, position: int, steps: Sequence[tuple[int, S]]) -> bool:
         """Record all steps out of a state; return whether one of them ends the search."""
-        graph, positions, identity = self.graph, self._positions, self._identity
-        repackings = self._repackings
-        for move, packed in steps:
-            target = positions.get(packed & identity)
+        graph = self.graph
+        for move, after in steps:
+            try:
+                target = self._positions.get(after)
+            except TypeError:
+                action, arguments = self._moves[move]
+                action.fail(_unhashable(after), graph.states[position], arguments)
             is_new = target is None
             if target is None:
-                target = self._add(packed if self._repackings == repackings else self._look_up.packing.again(packed))
+                target = self._add(after)
                 graph.first_edges.append(len(graph.sources))
                 graph.levels.append(graph.levels[position] + 1)
             graph.sources.append(position)
@@ -230,25 +219,90 @@ class _Search(Generic[S, P]):
                 return True
         return False
 
-    def _add(self, packed: int) -> int:
-        position = len(self.graph.packed)
+    def _add(self, state: S) -> int:
+        position = len(self.graph.states)
         if position >= self._max_states:
             raise StateLimitReached(self._max_states)
-        self._positions[packed & self._identity] = position
-        self.graph.packed.append(packed)
+        self._positions[state] = position
+        self.graph.states.append(state)
         return position
 
     def _is_broken(self, position: int) -> bool:
         """Record the invariants that are broken for the first time; return whether there are any."""
-        broken = self._look_up.broken(self.graph.packed[position])
-        if self._repackings != self._look_up.repackings:
-            self._keep_up()
+        state, parameters = self.graph.states[position], self._parameters
+        broken = [
+            name
+            for name, holds in self._invariants.items()
+            if not truth_of(holds, state, parameters, "invariant", name)
+        ]
         for name in broken:
-            self._look_up.drop(name)
+            del self._invariants[name]
             self.graph.violations.append(self.graph.violation(name, position))
         return bool(broken)
 
-    def _keep_up(self) -> None:
-        """Pack all states as they are packed now."""
-        self._repackings = self._look_up.repackings
-        self.graph.packed[:] = map(self._look_up.packing.again, self.graph.packed)
+
+def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind: str, name: str = "") -> bool:
+    """Does a condition hold in this state?  ``kind`` and ``name`` say for complaints which condition it is.
+
+    Raises:
+        ModelError: it fails, or forgets to say so.
+    """
+    try:
+        holds = condition(state, parameters)
+    except Disabled:
+        said, cause = "`require` refuses, which is for actions; return whether it holds", None
+    except Exception as error:
+        said, cause = _said(error), error
+    else:
+        if holds is not None:
+            return bool(holds)
+        said, cause = "it returned None; return whether it holds", None
+    place = f"{kind} {name!r}" if name else kind
+    raise ModelError(f"{place} in state {state!r}: {said}") from cause
+
+
+def _initial(system: System[S, P], parameters: P) -> S:
+    with _named("the initial state"):
+        start = system.initial(parameters)
+        if start is None:
+            raise ModelError("it is None; return a state")
+        try:
+            hash(start)
+        except TypeError:
+            raise ModelError(_unhashable(start)) from None
+    return start
+
+
+def _arguments(action: Action[S, P], parameters: P) -> list[tuple[int, ...]]:
+    """The arguments of an action, each a tuple."""
+    with _named(f"the arguments of action {action.name!r}"):
+        found = list(action.arguments(parameters))
+        if strange := [each for each in found if not isinstance(each, tuple)]:
+            raise ModelError(f"each must be a tuple, as in [(1,), (2,)], not {strange[0]!r}")
+    return found
+
+
+@contextmanager
+def _named(place: str) -> Iterator[None]:
+    """Name the place of what goes wrong in the text of a model."""
+    try:
+        yield
+    except Exception as error:
+        raise ModelError(f"{place}: {_said(error)}") from (None if isinstance(error, ModelError) else error)
+
+
+def _said(error: Exception) -> str:
+    return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+
+
+def _unhashable(state: object) -> str:
+    """What to say of a state that cannot be hashed: which of its values cannot."""
+    for name, value in zip(getattr(state, "_fields", ()), state if isinstance(state, tuple) else (), strict=False):
+        try:
+            hash(value)
+        except TypeError as error:
+            return (
+                f"{name} would be {value!r}: {error}; use values that cannot change, as tuples, frozensets and "
+                "kernel.queue.Fifo"
+            )
+    return f"it would be {state!r}, which cannot be hashed; use values that cannot change"

@@ -3,7 +3,7 @@
 A model reads one member, or all of them, in no other form; so the same text is explored with a few members and proved
 for any number of them.  Proofs have their own implementation, with one or two members and some sums.
 
-Values that a function needs besides the member are passed as its context, never in a closure: answers are cached by the
+Values that a function needs besides the member are passed as its context, because proofs know a question again by the
 function and the context.
 """
 

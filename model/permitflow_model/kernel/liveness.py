@@ -20,8 +20,7 @@ from functools import partial
 from heapq import heappop, heappush
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
-from permitflow_model.kernel.explore import Graph, explore
-from permitflow_model.kernel.looking_up import told, truth_of
+from permitflow_model.kernel.explore import Graph, explore, truth_of
 from permitflow_model.kernel.runs import table_of
 from permitflow_model.kernel.system import LeadsTo, ModelError, Step, System
 
@@ -136,13 +135,12 @@ class _Check(Generic[S, P]):
             for each, arguments in graph.moves
         ]
         self._units = set(filter(None, units))
-        self._out: list[list[_Edge]] = [[] for _ in graph.packed]
+        self._out: list[list[_Edge]] = [[] for _ in graph.states]
         for number, (source, move, target) in enumerate(zip(graph.sources, graph.taken, graph.targets, strict=True)):
             self._out[source].append(_Edge(number, target, units[move] if source != target else None))
 
         def holds(part: str, condition: Callable[[S, P], bool], state: S) -> bool:
-            with told(f"the {part} of {name!r}", state):
-                return truth_of(condition, parameters, state)
+            return truth_of(condition, state, parameters, f"the {part} of", name)
 
         states = graph.states
         self._open = [not holds("conclusion", promise.conclusion, state) for state in states]

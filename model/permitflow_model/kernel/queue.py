@@ -100,7 +100,7 @@ class Fifo(tuple[T, ...]):
 
     def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
         """The measures of all items together."""
-        return reduce(plus, map(measure, self), nothing)
+        return reduce(plus, map(measure, self)) if self else nothing
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first."""

@@ -100,6 +100,8 @@ class Action(Generic[S, P]):
 
 def is_state(value: object, *, like: object) -> bool:
     """Has it the form of this state?  The values may be symbolic."""
+    if type(value) is type(like):
+        return True
     fields: object = getattr(like, "_fields", None)
     if fields is not None:
         return bool(getattr(value, "_fields", None) == fields)
