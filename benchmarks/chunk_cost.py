@@ -24,13 +24,10 @@ from typing import NamedTuple
 
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS
-from permitflow.client.aio import SameHost, get
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import ChannelParameters, Message
+from permitflow.client import RemoteReceiver, SameHost, get
 from permitflow.errors import EndOfStream
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.messages import Message
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer
 
 PATHS = {
     "tcp": ("tcp://127.0.0.1:0", SameHost.NEVER),

@@ -18,7 +18,7 @@ from benchmarks.harness import SEED, Partner, PartnerFailedError, Role
 from benchmarks.jobs import CHUNKS_IN_WINDOW, PAYLOADS, Job, Outcome, Payload
 from benchmarks.peers.way import Way, find_ways
 from benchmarks.worker import Effort
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
 
 
 @dataclass(frozen=True, kw_only=True)

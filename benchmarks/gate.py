@@ -31,19 +31,23 @@ from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
 from benchmarks.imbalance import Work
 from benchmarks.results import COMPACT, RANGE, Row, Series
-from permitflow.carriers.same_host import SameHost
-from permitflow.channels.gate import AlignedBarrier, GateChunk, GateItem, InputGate
-from permitflow.channels.interface import SendEnd
-from permitflow.channels.local import LocalReceiver, open_channel
-from permitflow.client.aio import get
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import (
+    AlignedBarrier,
+    ChannelParameters,
+    GateChunk,
+    GateParameters,
+    InputGate,
+    Kind,
+    LocalReceiver,
+    Message,
+    Parameters,
+    SendEnd,
+    open_channel,
+)
+from permitflow.channels.gate import GateItem
+from permitflow.client import RemoteReceiver, SameHost, get
 from permitflow.errors import EndOfStream, WouldBlock
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
+from permitflow.exchange import Exchange, ExchangeServer
 
 CHUNK_ROWS = 16
 CHUNK = pa.record_batch({"row": pa.array(range(CHUNK_ROWS), pa.int64())})

@@ -25,10 +25,8 @@ from benchmarks.harness import Partner, serving
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.grpc_calls import calling
-from permitflow.carriers.shared_memory import SameHost
-from permitflow.client.aio import control, get, put
+from permitflow.client import Compression, SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import PermitflowError
-from permitflow.stream.compression import Compression
 from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PUBLISHED,
@@ -40,9 +38,7 @@ from permitflow.stream.control import (
     ControlRequest,
     Discard,
     Publish,
-    StagedPart,
 )
-from permitflow.stream.frames import Staging
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_FIELDS

@@ -18,9 +18,8 @@ from benchmarks.harness import Partner
 from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Row, Series
 from permitflow import LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import SameHost, get
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.client import SameHost, get
+from permitflow.exchange import Exchange, ExchangeServer
 
 COUNTS = (1, 10, 100, 1_000)
 SMOKE_COUNTS = (1, 3)

@@ -25,10 +25,9 @@ from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns
 from benchmarks.results import Row, Series
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import get
+from permitflow.client import get
 from permitflow.errors import PermitflowError, WouldBlock
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer
 
 # The bounds before there were permits: chunks in a local channel, and HTTP/2's initial window.
 LOCAL_CHUNKS = 16

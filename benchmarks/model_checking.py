@@ -72,7 +72,7 @@ def _model(name: str) -> "Model":
 
 def replayed(name: str) -> Work:
     """Events of a recorded run, replayed and checked."""
-    from permitflow.flows.permits.core import ChannelParameters
+    from permitflow import ChannelParameters
     from permitflow.tracing import MemoryTrace
     from permitflow_testing.subjects.permits import CorePair
     from permitflow_testing.traces import judge

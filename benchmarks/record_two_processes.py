@@ -22,12 +22,10 @@ import pyarrow as pa
 
 from benchmarks.harness import Partner
 from benchmarks.sabotage import SABOTAGES, first_wrong_event
-from permitflow.client.aio import SameHost, get, put
+from permitflow import ChannelParameters, RecorderFactory
+from permitflow.client import SameHost, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.referee import ask_tlc
 from permitflow_testing.traces import judge, judge_all

@@ -6,7 +6,8 @@ Each replaces the real receiver in the whole process, until it ends.
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count, pairwise
 
-from permitflow.flows.permits.core import PermitReceiver, Permits
+from permitflow import Permits
+from permitflow.flows.permits.core import PermitReceiver
 from permitflow.flows.recording import End
 from permitflow.flows.seam import Entries
 from permitflow.stream.frames import DownstreamFrame, Feedback

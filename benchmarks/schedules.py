@@ -13,12 +13,9 @@ from benchmarks.field import Settings
 from benchmarks.harness import Partner
 from benchmarks.results import Row, Series
 from benchmarks.simulated_schedules import simulate_schedule
-from permitflow.carriers.same_host import SameHost
-from permitflow.client.aio import get
-from permitflow.client.remote_receiver import RemoteReceiver
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.demand.core import Demand
+from permitflow import Demand
+from permitflow.client import RemoteReceiver, SameHost, get
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.tracing import MemoryTrace
 
 SERVICE_MICROSECONDS = 2_000

@@ -9,8 +9,9 @@ from heapq import heappop, heappush
 from itertools import islice
 from typing import NamedTuple
 
+from permitflow import Demand
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.demand.core import DEMAND, Demand
+from permitflow.flows.demand.core import DEMAND
 
 _WARM_UP_WINDOWS = 8
 _WINDOWS = 16

@@ -17,10 +17,9 @@ import psutil
 from benchmarks.harness import Partner
 from benchmarks.jobs import PAYLOADS
 from benchmarks.standstill import Report, told, watch
-from permitflow.client.aio import SameHost, get
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
+from permitflow.client import SameHost, get
+from permitflow.exchange import Exchange, ExchangeServer
 
 PAYLOAD = PAYLOADS["1,024"]
 ROW_PERMITS = 32_768

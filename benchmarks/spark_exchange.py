@@ -20,7 +20,7 @@ from benchmarks.harness import Partner, in_turns
 from benchmarks.results import Row, Series
 from benchmarks.spark_peers import CHUNK_ROWS, PAYLOAD, SLOTS, MemorySource, NullSink, session
 from benchmarks.targets import QUERY, SINK, SOURCE
-from permitflow.channels.interface import stream_channels
+from permitflow import ChannelParameters
 from permitflow.demo.tpch import (
     LATE_LINE_ITEMS,
     PRIORITIES_OF_LATE_ITEMS,
@@ -29,9 +29,7 @@ from permitflow.demo.tpch import (
     cached_tables,
     default_cache_dir,
 )
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer, stream_channels
 
 SOURCE_ROWS = 16 << 20
 # A sink takes three times as long for a row, and scatters less.

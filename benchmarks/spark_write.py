@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_peers import SLOTS
-from permitflow.channels.interface import stream_channels
 from permitflow.demo.spark_session import local_session
+from permitflow.exchange import stream_channels
 
 STREAM = "orders"
 ROWS = 20_000_000
@@ -35,7 +35,7 @@ async def consume(pipe: object, address: str) -> None:
     """Count the rows of all channels, and say how many."""
     import asyncio
 
-    from permitflow.client.aio import get
+    from permitflow.client import get
 
     async def count(channel: str) -> int:
         async with get(address, channel) as receiver:

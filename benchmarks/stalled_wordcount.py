@@ -19,9 +19,9 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchmarks.standstill import Report, main, watch
+from permitflow.mute import Buffers, pipeline_bound
 from permitflow.mute.outside import CountReader, WordSender
-from permitflow.mute.pipeline import Event, pipeline_bound
-from permitflow.mute.sockets import Buffers
+from permitflow.mute.pipeline import Event
 from permitflow.mute.worker import WorkerSettings, address_of, text_of
 from permitflow.mute.workers import WorkerProcess
 

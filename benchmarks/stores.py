@@ -17,7 +17,7 @@ from benchmarks.field import Settings
 from benchmarks.harness import CHECKOUT, in_turns, serving
 from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
 from benchmarks.results import Row, Series
-from permitflow.client.aio import AioControl, control, put
+from permitflow.client import AioControl, control, put
 
 STORES = ("memory", "disk")
 SIZES = ("64", "1,024", "65,536")

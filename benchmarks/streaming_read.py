@@ -25,8 +25,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_peers import CHUNK_ROWS, PAYLOAD, SLOTS, MemorySource, session
-from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
+from permitflow.exchange import stream_channels
 
 STREAM = "orders"
 BURST_CHUNKS = 16
@@ -40,7 +40,7 @@ SINKS = ("noop", "parquet")
 
 async def produce(_pipe: object, address: str) -> None:
     """Put chunks into all channels, until this process is killed."""
-    from permitflow.client.aio import put
+    from permitflow.client import put
 
     async def feed(channel: str) -> None:
         async with put(address, channel, PAYLOAD.schema) as sender:

@@ -9,7 +9,7 @@ from benchmarks.jobs import PAYLOADS
 from benchmarks.peers.way import find_ways
 from benchmarks.results import Results, Row, table
 from benchmarks.targets import judge
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
 
 
 def rows_of(part: str, results: Results) -> str:

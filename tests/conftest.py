@@ -174,9 +174,9 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     Every exchange refuses to share memory, and is served over gRPC or over TCP; or all of a stream goes through the
     ring.
     """
-    from permitflow.carriers.shared_memory import SameHost, link
-    from permitflow.exchange.registry import Exchange
-    from permitflow.exchange.server import ExchangeServer
+    from permitflow.carriers.shared_memory import link
+    from permitflow.client import SameHost
+    from permitflow.exchange import Exchange, ExchangeServer
 
     taken: str = request.param
     is_shared = taken == "shared memory"

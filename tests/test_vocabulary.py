@@ -20,12 +20,11 @@ import permitflow.exchange.books
 import permitflow.flows
 import permitflow.mute
 import permitflow.stages.core
-from permitflow.channels.statistics import ChannelStatistics
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
+from permitflow import ChannelParameters, ChannelStatistics
+from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
 from permitflow.flows.demand.core import DEMAND
-from permitflow.flows.permits.core import GAUGE_HELP, PERMIT_ACTIONS, ChannelParameters, PermitReceiver, PermitSender
+from permitflow.flows.permits.core import GAUGE_HELP, PERMIT_ACTIONS, PermitReceiver, PermitSender
 from permitflow.flows.recording import ENDS
 from permitflow.flows.seam import Flow
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT

@@ -30,36 +30,24 @@ ADDED = {
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/api.md"
 
-# In reading order; with the extra that each needs.
+# The doors, in reading order; with the extra that each needs.
 MODULES = {
     "permitflow": "",
+    "permitflow.client": "grpc",
+    "permitflow.client.blocking": "grpc",
+    "permitflow.exchange": "grpc",
+    "permitflow.metrics": "metrics",
+    "permitflow.spark": "spark",
     "permitflow.stages": "",
-    "permitflow.mute": "",
     "permitflow.stages.calls": "grpc",
     "permitflow.reactive": "",
-    "permitflow.channels.gate": "",
-    "permitflow.flows.gate.core": "",
-    "permitflow.flows.stop_and_wait.core": "",
-    "permitflow.flows.demand.core": "",
-    "permitflow.flows.squelch.core": "",
-    "permitflow.flows.seam": "",
-    "permitflow.client.aio": "grpc",
-    "permitflow.client.blocking": "grpc",
-    "permitflow.client.remote_sender": "grpc",
-    "permitflow.client.remote_receiver": "grpc",
-    "permitflow.exchange.registry": "grpc",
-    "permitflow.exchange.server": "grpc",
-    "permitflow.exchange.stores.sqlite": "grpc",
-    "permitflow.metrics": "metrics",
-    "permitflow.exchange.books.replay": "",
-    "permitflow.stream.frames": "",
-    "permitflow.stream.control": "",
-    "permitflow.spark": "spark",
+    "permitflow.mute": "",
     "permitflow.tracing": "",
+    "permitflow.flows.seam": "",
+    "permitflow_testing": "testing",
     "permitflow_tools.audit": "audit",
     "permitflow_tools.checking": "proofs",
     "permitflow_tools.explain.own": "",
-    "permitflow_testing": "testing",
     "permitflow_model.kernel.system": "",
     "permitflow_model.kernel.explore": "",
     "permitflow_model.kernel.liveness": "",
@@ -68,15 +56,7 @@ MODULES = {
 
 # Of otherwise internal modules, the names that users need.
 ONLY = {
-    "permitflow.channels.gate": "InputGate GateChunk AlignedBarrier MergedWatermark GateStatistics InputStatistics",
-    "permitflow.flows.gate.core": "GateParameters",
-    "permitflow.exchange.books.replay": "Retention",
     "permitflow_tools.explain.own": "own_page",
-    "permitflow.stream.frames": "Staging",
-    "permitflow.flows.stop_and_wait.core": "StopAndWait",
-    "permitflow.flows.demand.core": "Demand",
-    "permitflow.flows.squelch.core": "SquelchParameters",
-    "permitflow.stream.control": "ChannelPosition Published StagedPart",
 }
 
 
@@ -84,12 +64,21 @@ def reference() -> str:
     parts = [
         "# What can be imported",
         "Written by `make docs` from the first lines of docstrings; `help(name)` tells the rest: units, defaults,\n"
-        "errors raised, what cancellation leaves behind. All errors stand at the end.",
+        "errors raised, what cancellation leaves behind. All errors stand at the end. What is not here may move;\n"
+        "import these names from the modules named here, the doors:",
+        "\n".join(["| Door | | Extra |", "|---|---|---|", *map(_door, MODULES)]),
     ]
     for name, extra in MODULES.items():
         parts += _section(importlib.import_module(name), extra)
     parts += _errors(importlib.import_module("permitflow.errors"))
     return "\n\n".join(parts) + "\n"
+
+
+def _door(name: str) -> str:
+    """A line of the table of doors."""
+    extra = MODULES[name]
+    link = f"[`{name}`](#{name.replace('.', '')})"
+    return f"| {link} | {_first_line(importlib.import_module(name))} | {f'`{extra}`' if extra else ''} |"
 
 
 def _section(module: ModuleType, extra: str) -> Iterator[str]:

@@ -8,12 +8,12 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from permitflow_testing.adapter import ChannelAdapter
+from permitflow_testing import ChannelAdapter, Report, judge_adapter, judge_pair
 from permitflow_testing.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow_testing.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel
-from permitflow_testing.judging import PERMITS, judge_adapter, judge_pair
+from permitflow_testing.judging import PERMITS
 from permitflow_testing.rulebooks.table import flows, rulebook_of
-from permitflow_testing.rules import Outcome, Report
+from permitflow_testing.rules import Outcome
 from tests.support.memory_streams import CountedStream, StreamChannel
 from tools.marks import pasted
 

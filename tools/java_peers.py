@@ -22,11 +22,8 @@ from xml.etree import ElementTree
 
 import pyarrow as pa
 
-from permitflow import ChannelParameters
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.seam import Parameters
+from permitflow import ChannelParameters, Demand, Parameters
+from permitflow.exchange import Exchange, ExchangeServer
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 JAVA = REPOSITORY / "interop" / "java"

@@ -11,14 +11,11 @@ from functools import partial
 
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Consumer, Group, Producer, Way
-from permitflow.client.aio import SameHost, get
+from permitflow import ChannelParameters
+from permitflow.client import JoinedChunks, RemoteReceiver, SameHost, get
 from permitflow.client.blocking import open_source
-from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import EndOfStream
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.wire.joined import JoinedChunks
+from permitflow.exchange import Exchange, ExchangeServer
 
 
 def channel_of(job: Job) -> str:

@@ -2,9 +2,7 @@
 
 import asyncio
 
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
+from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow_testing import ChannelAdapter, ChannelKit, Received
 
 

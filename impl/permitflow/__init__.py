@@ -6,6 +6,8 @@ library only.  ``permitflow.client``, ``permitflow.exchange`` and ``permitflow.s
 extras.
 """
 
+from typing import TYPE_CHECKING
+
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
@@ -30,34 +32,63 @@ from permitflow.errors import (
 )
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.core import ChannelParameters, Oversize, Permits
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow.opening import opening
+
+if TYPE_CHECKING:
+    from permitflow.channels.gate import AlignedBarrier, GateChunk, GateStatistics, InputGate, MergedWatermark
+    from permitflow.flows.demand.core import Demand
+    from permitflow.flows.gate.core import GateParameters
+    from permitflow.flows.squelch.core import SquelchParameters
 
 __all__ = [
+    "AlignedBarrier",
     "ChannelAbortedError",
     "ChannelCancelledError",
     "ChannelClosedError",
     "ChannelError",
     "ChannelParameters",
     "ChannelStatistics",
+    "Demand",
     "EndOfStream",
+    "GateChunk",
+    "GateParameters",
+    "GateStatistics",
     "HandshakeError",
+    "InputGate",
     "InvalidParametersError",
     "Kind",
     "LocalProtocolError",
     "LocalReceiver",
     "LocalSender",
+    "MergedWatermark",
     "Message",
     "Oversize",
+    "Parameters",
     "PeerGoneError",
     "PeerTimeoutError",
     "PermitflowError",
     "Permits",
     "ProtocolError",
     "ReceiveEnd",
+    "RecorderFactory",
     "RemoteProtocolError",
     "SendEnd",
+    "SquelchParameters",
     "TransportError",
     "UnknownChannelError",
     "UnsplittableChunkError",
     "WouldBlock",
     "open_channel",
 ]
+
+_ON_FIRST_USE = {
+    "channels.gate": ("AlignedBarrier", "GateChunk", "GateStatistics", "InputGate", "MergedWatermark"),
+    "flows.demand.core": ("Demand",),
+    "flows.gate.core": ("GateParameters",),
+    "flows.squelch.core": ("SquelchParameters",),
+}
+
+if not TYPE_CHECKING:
+    __getattr__ = opening(__name__, _ON_FIRST_USE)

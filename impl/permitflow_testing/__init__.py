@@ -8,8 +8,9 @@ Behind them: ``rules``, ``mistakes`` and ``judging``; ``moves`` lead pairs, ``tr
 not lead.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
+
+from permitflow.opening import opening
 
 if TYPE_CHECKING:
     from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
@@ -46,9 +47,5 @@ _PLACES = {
     "moves": ("ActionRefused", "Divergence", "PairAdapter"),
 }
 
-
-def __getattr__(name: str) -> object:
-    for module, names in _PLACES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+if not TYPE_CHECKING:
+    __getattr__ = opening(__name__, _PLACES)

@@ -8,7 +8,7 @@ import pytest
 from benchmarks import delay_proxy
 from benchmarks.gate import CHUNK, CHUNK_ROWS, INPUTS, SETTINGS, STORED, UNREAD, aligning_inputs, held_rows
 from benchmarks.harness import Partner
-from permitflow.channels.gate import AlignedBarrier, GateChunk
+from permitflow import AlignedBarrier, GateChunk
 from permitflow.errors import EndOfStream
 
 DELAY_SECONDS = 0.05

@@ -3,8 +3,8 @@
 import pytest
 
 from benchmarks.simulated_schedules import schedule_rate, simulate_schedule
+from permitflow import Demand
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.demand.core import Demand
 
 
 @pytest.mark.parametrize("size", range(1, 9))

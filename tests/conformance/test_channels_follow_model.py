@@ -15,12 +15,9 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from permitflow.client.aio import SameHost, get, put
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.recording import RecorderFactory
-from permitflow.flows.seam import Parameters
-from permitflow.stream.compression import Compression
+from permitflow import Parameters, RecorderFactory
+from permitflow.client import Compression, SameHost, get, put
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow_testing.examples.our_channels import SCHEMA, ExchangeChannel, LocalChannel, OurChannel
 from tests.support.led_channels import machine_for
 

@@ -5,10 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.stages.core.ports import Connection, Island, Stage
+from permitflow.stages import Connection, Stage
+from permitflow.stages.core.ports import Island
 from permitflow.stages.core.rates import Batch
 from permitflow_model.conflate import NOTHING, SYSTEM, Parameters, State, Summary, together
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import walk
 
 PARAMETERS = Parameters(elements=4, largest=2)
 

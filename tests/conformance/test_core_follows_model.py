@@ -10,12 +10,10 @@ import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
 
+from permitflow import ChannelParameters, Kind, Message, RecorderFactory
+from permitflow import Permits as CorePermits
 from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.permits.core import Permits as CorePermits
 from permitflow.flows.permits.core import held as held_permits
-from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Haste
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
@@ -31,7 +29,8 @@ from permitflow_model.permit_channel import (
     total,
     withheld,
 )
-from permitflow_testing.moves import Divergence, compare, walk
+from permitflow_testing import Divergence
+from permitflow_testing.moves import compare, walk
 from permitflow_testing.random_runs import machine_for
 from permitflow_testing.rulebooks.permits import RULEBOOK
 from permitflow_testing.subjects.permits import CorePair, model_of

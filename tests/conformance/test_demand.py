@@ -6,7 +6,7 @@ from collections import deque
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow import Demand, LocalReceiver, LocalSender, RecorderFactory, open_channel
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import (
     InvalidParametersError,
@@ -16,10 +16,8 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.demand.core import DEMAND, Demand, DemandReceiver, Request, StatedDemand
-from permitflow.flows.recording import RecorderFactory
+from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.flows.demand.core import DEMAND, DemandReceiver, Request, StatedDemand
 from permitflow.tracing import MemoryTrace
 
 Ends = tuple[LocalSender[list[str]], LocalReceiver[list[str]]]

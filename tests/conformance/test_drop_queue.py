@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow.stages.core.drop_queue import DropQueue, Overflow
+from permitflow.stages import DropQueue, Overflow
 from permitflow_model.drop_queue import SYSTEM, Parameters, Strategy
 
 STRATEGIES: dict[Strategy, Overflow] = {

@@ -16,22 +16,28 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import get, put
+from permitflow import (
+    ChannelParameters,
+    Demand,
+    LocalReceiver,
+    LocalSender,
+    Oversize,
+    Parameters,
+    SquelchParameters,
+    open_channel,
+)
+from permitflow.client import get, put
 from permitflow.errors import TraceMismatchError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.demand.core import Demand, Request
-from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.flows.demand.core import Request
 from permitflow.flows.recording import ENDS
-from permitflow.flows.seam import Parameters
-from permitflow.flows.squelch.core import SquelchParameters
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
 from permitflow_model import demand, permit_channel, squelch, stop_and_wait
 from permitflow_model.kernel.system import System
+from permitflow_testing import Divergence
 from permitflow_testing.core_pair import FlowPair
-from permitflow_testing.moves import Divergence, Move, attempt, moves_of, walk
+from permitflow_testing.moves import Move, attempt, moves_of, walk
 from permitflow_testing.referee import ask_tlc
 from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair, model_of

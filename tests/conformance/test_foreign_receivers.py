@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from permitflow import Permits
 from permitflow.carriers.connection import GET_STREAM
-from permitflow.client.aio import put
+from permitflow.client import put
 from permitflow.errors import PermitOverrunError, UnexpectedFrameError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import Permits
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.stream.frames import End, Feedback
 from permitflow.tracing import FileTrace, Trace, read_trace
 from permitflow.wire.codec import decode_upstream

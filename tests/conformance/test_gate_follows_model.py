@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
-from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver, GateSender
+from permitflow import GateParameters
+from permitflow.flows.gate.core import Gate, GateReceiver, GateSender
 from permitflow_model.input_gate import SYSTEM, State
 from permitflow_model.kernel.replay import Refused, World
-from permitflow_testing.moves import REFUSALS, Divergence, Move, compare, moves_of
+from permitflow_testing import Divergence
+from permitflow_testing.moves import REFUSALS, Move, compare, moves_of
 from permitflow_testing.subjects.input_gate import GateExplanation, model_parameters
 from tests.support.gate_ends import GateEnds
 

@@ -11,7 +11,8 @@ from permitflow.stages.core.boundary import InputBoundary
 from permitflow_model.grpc_call import SYSTEM, Message, Parameters, State
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import walk
 from tests.support.number_streams import until
 from tests.support.numbers_service import number, serving
 

@@ -14,7 +14,7 @@ from types import CodeType, FrameType
 
 import pytest
 
-from permitflow.flows.gate.core import GateParameters
+from permitflow import GateParameters
 from permitflow_model import conflate, grpc_call, mute, mute_scheduler, port_machine
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case

@@ -6,7 +6,8 @@ from permitflow.mute import Edge, Marks, MuteGraph
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.mute import SYSTEM, Parameters, Signal, Sink, Source, State
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import walk
 
 
 class DrivenGraph:

@@ -12,7 +12,8 @@ from permitflow.mute.actors import Actors
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.mute_scheduler import SYSTEM, Actor, Parameters, State
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import walk
 
 PRESSED = Parameters(actors=2, batch=1, messages=2, pressures=True)
 BATCHES = Parameters(actors=2, batch=2, messages=2, pressures=True)

@@ -3,10 +3,12 @@
 import pytest
 
 from permitflow.errors import LocalProtocolError
+from permitflow.stages import Connection, Stage
 from permitflow.stages.core import ports
-from permitflow.stages.core.ports import Connection, Island, Stage
+from permitflow.stages.core.ports import Island
 from permitflow_model.port_machine import SYSTEM, Event, Inlet, Outlet, Parameters, State, Token
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import walk
 from tests.impl.stages.test_ports import CASES
 
 PARAMETERS = Parameters()

@@ -14,15 +14,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from permitflow.client.aio import AioControl, control, get, put
-from permitflow.client.remote_receiver import RemoteReceiver
-from permitflow.client.remote_sender import RemoteSender
+from permitflow import ChannelParameters
+from permitflow.client import AioControl, RemoteReceiver, RemoteSender, control, get, put
 from permitflow.errors import RowsForgottenError, RowsNotThereError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 

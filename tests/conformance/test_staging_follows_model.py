@@ -5,11 +5,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from permitflow.client import StagedPart, Staging
 from permitflow.errors import StagedPartError
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow.exchange.books.staging import Part, PartState, StagingBooks
-from permitflow.stream.control import StagedPart
-from permitflow.stream.frames import Staging
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import NO_ROWS, SYSTEM, Parameters, Rows, State

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from permitflow.stages.core.token_bucket import TokenBucket
+from permitflow.stages import TokenBucket
 from permitflow_model.token_bucket import SYSTEM, Parameters, State, ticks_to_wait
 
 BUCKETS = [(0, 2), (1, 1), (1, 10), (3, 2), (5, 3), (10, 1)]

@@ -10,11 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import get
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow.client import get
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
 from permitflow_testing.subjects.permits import CorePair
 from permitflow_testing.traces import judge, judge_all

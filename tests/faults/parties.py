@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 import pyarrow as pa
 
-from permitflow.carriers.same_host import SameHost
-from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.channels.local import LocalSender
+from permitflow import AlignedBarrier, GateChunk, GateParameters, InputGate, LocalSender, Message
+from permitflow.client import JoinedChunks, SameHost
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelBusyError,
@@ -34,14 +33,11 @@ from permitflow.errors import (
     InputLostError,
     PermitflowError,
 )
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.messages import Message
 from permitflow.stages import Elements, Source
-from permitflow.wire.joined import JoinedChunks
 from tests.faults.schedules import Carrier, Client, Party, Pipeline, Retention, Schedule, generator
 
 if TYPE_CHECKING:
-    from permitflow.channels.statistics import ChannelStatistics
+    from permitflow import ChannelStatistics
 
 STREAM = "rows"
 CHANNELS = ("rows/0", "rows/1")

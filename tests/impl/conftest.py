@@ -8,8 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from permitflow.carriers.shared_memory import SameHost
-from permitflow.client import diagnosis
+from permitflow.client import SameHost, diagnosis
 from tests.support.served_exchange import PATIENCE_SECONDS, ServedExchange, served_exchange
 
 _HANG_SECONDS = 200.0

@@ -12,8 +12,7 @@ from mypy import api
 from permitflow import open_channel
 from permitflow.callables import plain, require_plain
 from permitflow.errors import AsyncFunctionError, InvalidParametersError
-from permitflow.mute.pipeline import Pipeline
-from permitflow.mute.scheduler import MuteScheduler
+from permitflow.mute import MuteScheduler, Pipeline
 from permitflow.stages import Overflow, Source
 
 STREAM: Any = Source([1, 2, 3, 4])

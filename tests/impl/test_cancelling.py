@@ -9,12 +9,9 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.gate import InputGate
-from permitflow.channels.interface import SendEnd
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import get, put
+from permitflow import ChannelParameters, GateParameters, InputGate, LocalReceiver, LocalSender, SendEnd, open_channel
+from permitflow.client import EndOutcome, RemoteSender, get, put
 from permitflow.client.blocking import open_sink, open_source
-from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelCancelledError,
     ChannelClosedError,
@@ -22,16 +19,9 @@ from permitflow.errors import (
     ChannelSpentError,
     LocalProtocolError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.statistics import BridgeState
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.frames import EndOutcome
+from permitflow.exchange import BridgeState, Exchange, ExchangeServer, Retention
 from permitflow.stream.session import State
-from permitflow.tracing.file import FileTrace
-from permitflow.tracing.reader import read_trace
+from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.traces import judge_all
 from tests.impl.test_flows import CARRIERS, CHUNK_ROWS, FLOWS, SCHEMA, WINDOW_ROWS, chunk, ends_of
 from tests.support.served import served

@@ -9,18 +9,21 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
-from permitflow.carriers.same_host import SameHost
-from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.client.aio import get, put
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import (
+    ChannelParameters,
+    Demand,
+    GateParameters,
+    Kind,
+    LocalReceiver,
+    LocalSender,
+    Parameters,
+    ReceiveEnd,
+    SendEnd,
+    SquelchParameters,
+    open_channel,
+)
+from permitflow.client import RemoteReceiver, SameHost, get, put
 from permitflow.errors import EndOfStream, HandshakeError, InboxOverflowError, ParameterMismatchError
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
-from permitflow.flows.squelch.core import SquelchParameters
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.served import served
 from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff

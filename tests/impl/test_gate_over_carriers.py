@@ -10,13 +10,9 @@ from typing import NamedTuple
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.channels.interface import SendEnd
-from permitflow.client.aio import get, put
-from permitflow.client.remote_sender import RemoteSender
+from permitflow import AlignedBarrier, ChannelParameters, GateChunk, GateParameters, InputGate, SendEnd
+from permitflow.client import RemoteSender, get, put
 from permitflow.errors import InputLostError, InvalidParametersError, ParameterMismatchError
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.subjects.input_gate import judge_gate
 from permitflow_testing.traces import judge

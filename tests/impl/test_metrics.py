@@ -6,11 +6,8 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from permitflow.channels.gate import GateChunk, InputGate
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters, GateChunk, GateParameters, InputGate
+from permitflow.exchange import Exchange, Retention
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.metrics import ExchangeCollector, GateCollector
 from tests.support.served import stopped_behind_a_barrier

@@ -7,15 +7,12 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.carriers.same_host import SameHost
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.channels.statistics import ChannelStatistics
-from permitflow.client.aio import get, put
+from permitflow import ChannelParameters, ChannelStatistics, LocalReceiver, LocalSender, Permits, open_channel
+from permitflow.client import RemoteSender, SameHost, get, put
 from permitflow.client.blocking import open_sink, open_source
-from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import OverspendError, WouldBlock
-from permitflow.exchange.registry import Exchange
-from permitflow.flows.permits.core import ChannelParameters, PermitReceiver, Permits, PermitSender
+from permitflow.exchange import Exchange
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.traces import judge_all
 from permitflow_tools.audit import audit_files

@@ -8,9 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
+from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow_testing import ChannelAdapter, ChannelKit, PairAdapter, PairKit, Received, judge_pair
 from permitflow_testing.examples.our_channels import ExchangeChannel, LocalChannel, make_core_pair
 from permitflow_testing.examples.queues import CountedQueue, QueueChannel, SemaphoreChannel

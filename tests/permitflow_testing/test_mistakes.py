@@ -11,18 +11,16 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.flows.messages import Kind
+from permitflow import Kind, RecorderFactory
 from permitflow.flows.permits.core import held
-from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.stop_and_wait.core import Answer
-from permitflow_testing import ChannelAdapter, Received, Refused, judge_adapter, judge_pair
-from permitflow_testing.adapter import Feature
+from permitflow_testing import ChannelAdapter, Feature, Received, Refused, Report, judge_adapter, judge_pair
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import Move
 from permitflow_testing.outside import NOTHING, REFUSED, WITHDRAWN, World
 from permitflow_testing.rulebooks.permits import constants
 from permitflow_testing.rulebooks.table import flows, rulebook_of
-from permitflow_testing.rules import Mistake, Report, Rule
+from permitflow_testing.rules import Mistake, Rule
 from permitflow_testing.subjects.permits import CorePair
 from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
 

@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import pytest
 
+from permitflow import ChannelParameters, RecorderFactory
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
 from permitflow_testing import ChannelAdapter, ChannelKit, PairKit, RuleBroken, judge_adapter
 from permitflow_testing.examples.queues import QueueChannel
 from permitflow_testing.judging import ChannelJudge

@@ -6,8 +6,7 @@ import socket
 
 import pytest
 
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.process import nothing_stays_open, reserved_address
 
 

@@ -7,13 +7,10 @@ import time
 
 import pytest
 
+from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
-from permitflow_testing import ChannelAdapter, Received, bounded, judge_adapter
+from permitflow_testing import ChannelAdapter, Received, Report, bounded, judge_adapter
 from permitflow_testing.examples.queues import CountedQueue
-from permitflow_testing.rules import Report
 from tests.support import wrong_adapters as wrong
 
 # Far below what a call without a bound takes, and far above what these take.

@@ -11,15 +11,16 @@ from typing import NamedTuple
 import grpc
 import pyarrow as pa
 
+from permitflow import ChannelParameters
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.carriers.grpc_calls import Context
 from permitflow.carriers.shared_memory.region import create_region, open_region
 from permitflow.carriers.shared_memory.ring import RingReader, RingWriter
 from permitflow.carriers.tcp import Kind, TcpStream
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client import RemoteReceiver
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.flows.permits.core import PERMITS, ChannelParameters
+from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.control import ControlReply
 from permitflow.stream.frames import End, Feedback, Put
 from permitflow.stream.handshake import PROTOCOL_VERSION

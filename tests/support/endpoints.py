@@ -15,13 +15,10 @@ from typing import Any
 
 import pyarrow as pa
 
-from permitflow.channels.interface import SendEnd
-from permitflow.client.aio import SameHost, get, put
+from permitflow import ChannelParameters, Kind, SendEnd
+from permitflow.client import SameHost, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer
 
 CHANNEL = "rows/0"
 SCHEMA = pa.schema([("number", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])

@@ -3,14 +3,15 @@
 from collections import deque
 from typing import Any
 
-from permitflow.flows.gate.core import Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant
-from permitflow.flows.messages import Kind, Message
+from permitflow import GateParameters, Kind, Message
+from permitflow.flows.gate.core import Backlog, Gate, GateReceiver, GateSender, Grant
 from permitflow.flows.recording import ENDS
-from permitflow.tracing.events import Event
+from permitflow.tracing import Event
 from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State, opened
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
-from permitflow_testing.moves import ActionRefused, Divergence, Move
+from permitflow_testing import ActionRefused, Divergence
+from permitflow_testing.moves import Move
 
 
 class GateEnds:

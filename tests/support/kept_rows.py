@@ -7,16 +7,10 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import get, put
-from permitflow.client.remote_sender import RemoteSender
+from permitflow import ChannelParameters, Message
+from permitflow.client import RemoteSender, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.stores.store import Store
-from permitflow.flows.messages import Message
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, Store
 from tests.support.number_streams import CHANNEL, SMALL
 
 Refusal = TypeVar("Refusal", bound=PermitflowError)

@@ -18,18 +18,17 @@ from typing import ClassVar, TypeAlias, cast
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule
 
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import ChannelParameters, Kind, Message, Oversize
+from permitflow.client import RemoteReceiver
 from permitflow.errors import EndOfStream, LocalProtocolError, PermitflowError, WouldBlock
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters, Oversize
 from permitflow.flows.recording import ActionTable, End, ParameterValue, Recorder
-from permitflow.tracing.events import Event
-from permitflow.tracing.file import MemoryTrace
+from permitflow.tracing import Event, MemoryTrace
 from permitflow_model.kernel.replay import Refused, Starved
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.permit_channel_trace import PermitChannelReplay, World, permits_of, rows_of
+from permitflow_testing import Divergence
 from permitflow_testing.examples.our_channels import OurChannel
-from permitflow_testing.moves import Divergence, Move
+from permitflow_testing.moves import Move
 from permitflow_testing.random_runs import drawn_from, integers
 from permitflow_testing.rulebooks.permits import RULEBOOK
 from permitflow_testing.subjects import UNLIMITED

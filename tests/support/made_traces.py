@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from permitflow.flows.permits.core import PERMIT_ACTIONS, Permits
+from permitflow import Permits
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.flows.recording import End
-from permitflow.tracing.events import Event
+from permitflow.tracing import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_trace import permits_of, rows_of
 from permitflow_tools.audit.findings import Clause

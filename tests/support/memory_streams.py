@@ -3,10 +3,8 @@
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
-from permitflow_testing.adapter import ChannelAdapter, Ended, Feature, Received, Refused
+from permitflow import ChannelParameters, Kind, RecorderFactory
+from permitflow_testing import ChannelAdapter, Ended, Feature, Received, Refused
 
 
 class StreamChannel(ChannelAdapter):

@@ -7,12 +7,9 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.client.aio import get
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters, Kind, Message, ReceiveEnd, SendEnd
+from permitflow.client import get
+from permitflow.exchange import Exchange, ExchangeServer
 
 CHANNEL = "orders/0"
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 import grpc
 import pyarrow as pa
 
+from permitflow import SendEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CLIENT_OPTIONS, GET_STREAM
 from permitflow.carriers.grpc_calls import ClientCall
-from permitflow.channels.interface import SendEnd
-from permitflow.client.aio import get, put
+from permitflow.client import get, put
 from permitflow.errors import EndOfStream, PermitflowError
-from permitflow.exchange.registry import Exchange
+from permitflow.exchange import Exchange
 from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.frames import Agreement, Failure, Get, Put
 from permitflow.stream.handshake import PROTOCOL_VERSION

@@ -7,16 +7,20 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
-from permitflow.channels.gate import GateChunk, InputGate
+from permitflow import (
+    ChannelParameters,
+    GateChunk,
+    GateParameters,
+    InputGate,
+    Kind,
+    Parameters,
+    Permits,
+    RecorderFactory,
+)
 from permitflow.channels.waiting import ParkedSend
 from permitflow.errors import EndOfStream
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters, PermitReceiver, Permits, PermitSender
-from permitflow.flows.recording import RecorderFactory
-from permitflow.flows.seam import Parameters
-from permitflow_testing import ChannelAdapter, Ended, Received
-from permitflow_testing.adapter import Feature
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
+from permitflow_testing import ChannelAdapter, Ended, Feature, Received
 from permitflow_testing.examples.our_channels import LocalChannel
 
 

@@ -6,13 +6,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from permitflow.channels.gate import InputGate
-from permitflow.client.aio import get
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.seam import Parameters
+from permitflow import GateParameters, InputGate, Parameters
+from permitflow.client import get
+from permitflow.exchange import Exchange, ExchangeServer, Retention
 
 
 @asynccontextmanager

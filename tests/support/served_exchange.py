@@ -17,12 +17,12 @@ from typing import NoReturn
 
 import pyarrow as pa
 
-from permitflow.carriers.shared_memory import SameHost
-from permitflow.channels.interface import stream_channels
+from permitflow import ChannelParameters
+from permitflow.client import SameHost
 from permitflow.client.background import background
 from permitflow.client.blocking import BlockingSink, BlockingSource, open_sink, open_source
 from permitflow.errors import PeerTimeoutError, PermitflowError
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import stream_channels
 
 SMALL_WINDOW = ChannelParameters(row_permits=256, permit_batch=64)
 

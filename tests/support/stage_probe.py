@@ -4,8 +4,9 @@ from collections.abc import Iterable
 from itertools import pairwise
 from typing import Any
 
+from permitflow.stages import Connection, Stage
 from permitflow.stages.core.edges import Entry, Exit
-from permitflow.stages.core.ports import Connection, Island, Stage
+from permitflow.stages.core.ports import Island
 
 EVENTS = 1_000_000
 

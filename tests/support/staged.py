@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from permitflow.client import StagedPart
 from permitflow.exchange.books.staging import Publication, StagingBooks
-from permitflow.stream.control import StagedPart
 
 
 def publish(books: StagingBooks, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> Publication:

@@ -5,9 +5,8 @@ from typing import TypeAlias
 
 import pyarrow as pa
 
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
+from permitflow.exchange import ChannelStore, SqliteStore
 
 PARAMETERS = ChannelParameters(row_permits=100_000)
 CONSUMERS = ("default", "audit")

@@ -4,9 +4,7 @@ import asyncio
 import queue
 import time
 
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
+from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow_testing import ChannelAdapter, Received
 from permitflow_testing.examples.queues import CountedQueue
 

@@ -10,8 +10,8 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from google.protobuf.wrappers_pb2 import BoolValue, Int64Value
 
+from permitflow import Kind, Message
 from permitflow.flows import seam
-from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import Flow, Haste, Inbound, Outbound
 

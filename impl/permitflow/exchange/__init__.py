@@ -1,1 +1,52 @@
-"""Named channels between producers and consumers, and the server for them; needs permitflow[grpc]."""
+"""Named channels between producers and consumers: read once, or kept until every consumer has acknowledged them.
+
+Needs permitflow[grpc].  Names are loaded on first use: the command line needs a few of them, and must start at once.
+"""
+
+from typing import TYPE_CHECKING
+
+import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
+from permitflow.opening import opening
+
+if TYPE_CHECKING:
+    from permitflow.channels.interface import stream_channels
+    from permitflow.exchange.books.replay import Retention
+    from permitflow.exchange.channels.bridge_channel import BridgeChannel
+    from permitflow.exchange.channels.replay_channel import ReplayChannel
+    from permitflow.exchange.draining import drain
+    from permitflow.exchange.registry import Exchange, Keeping
+    from permitflow.exchange.server import ExchangeServer
+    from permitflow.exchange.statistics import BridgeState, BridgeStatistics
+    from permitflow.exchange.stores.sqlite import SqliteStore
+    from permitflow.exchange.stores.store import ChannelStore, Store
+
+__all__ = [
+    "BridgeChannel",
+    "BridgeState",
+    "BridgeStatistics",
+    "ChannelStore",
+    "Exchange",
+    "ExchangeServer",
+    "Keeping",
+    "ReplayChannel",
+    "Retention",
+    "SqliteStore",
+    "Store",
+    "drain",
+    "stream_channels",
+]
+
+_ON_FIRST_USE = {
+    "books.replay": ("Retention",),
+    "channels.bridge_channel": ("BridgeChannel",),
+    "channels.replay_channel": ("ReplayChannel",),
+    "draining": ("drain",),
+    "registry": ("Exchange", "Keeping", "stream_channels"),
+    "server": ("ExchangeServer",),
+    "statistics": ("BridgeState", "BridgeStatistics"),
+    "stores.sqlite": ("SqliteStore",),
+    "stores.store": ("ChannelStore", "Store"),
+}
+
+if not TYPE_CHECKING:
+    __getattr__ = opening(__name__, _ON_FIRST_USE)

@@ -6,9 +6,9 @@ A short job waits for its workers to start, and each worker imports this package
 does not use are loaded on first use.
 """
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from permitflow.opening import opening
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener
 from permitflow.spark.register import register
@@ -30,19 +30,13 @@ __all__ = [
     "through",
 ]
 
-# Names that equal their module's name are missing here: the import system would replace them by the module.
 _ON_FIRST_USE = {
     "calls.bidirectional": ("through",),
     "calls.source": ("GrpcDataSource",),
 }
 
 if not TYPE_CHECKING:
-
-    def __getattr__(name):
-        for module, names in _ON_FIRST_USE.items():
-            if name in names:
-                return getattr(import_module(f"{__name__}.{module}"), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    __getattr__ = opening(__name__, _ON_FIRST_USE)
 
     def __dir__():
         return sorted({*globals(), *__all__})

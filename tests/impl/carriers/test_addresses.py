@@ -8,8 +8,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow.carriers.addresses import Address, parsed
-from permitflow.client import blocking
-from permitflow.client.aio import control, describe, get, put
+from permitflow.client import blocking, control, describe, get, put
 from permitflow.client.health import is_serving
 from permitflow.errors import InvalidParametersError
 

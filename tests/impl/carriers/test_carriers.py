@@ -12,8 +12,7 @@ from permitflow.carriers.carrier import Carrier, Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
 from permitflow.carriers.grpc_calls import Context, ServerCall, calling
 from permitflow.carriers.shared_memory.link import AsyncioLink
-from permitflow.client.remote_receiver import RemoteReceiver
-from permitflow.client.remote_sender import RemoteSender
+from permitflow.client import RemoteReceiver, RemoteSender
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.stream.frames import Get
 from permitflow.stream.handshake import PROTOCOL_VERSION

@@ -19,8 +19,7 @@ from permitflow.errors import (
     UndecodableDataError,
     UnknownChannelError,
 )
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.carriers import connected, dialled_by_a_stranger
 
 # No system has it: as IPv6 where that is switched off.
@@ -61,7 +60,7 @@ DIAL_WITHOUT_GRPC = """
 import asyncio, sys
 sys.modules["grpc"] = None  # from here on, "import grpc" raises ImportError
 from permitflow.errors import UnknownChannelError
-from permitflow.client.aio import describe
+from permitflow.client import describe
 from permitflow.client.blocking import open_source
 for dial in (lambda at: asyncio.run(describe(at, "none")), lambda at: open_source(at, "none")):
     try:

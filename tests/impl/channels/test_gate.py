@@ -10,9 +10,17 @@ from typing import Any
 
 import pytest
 
+from permitflow import (
+    AlignedBarrier,
+    ChannelParameters,
+    GateChunk,
+    GateParameters,
+    InputGate,
+    LocalSender,
+    MergedWatermark,
+    open_channel,
+)
 from permitflow.channels import gate as module
-from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate, MergedWatermark
-from permitflow.channels.local import LocalSender, open_channel
 from permitflow.errors import (
     ChannelClosedError,
     ChannelError,
@@ -22,8 +30,6 @@ from permitflow.errors import (
     LocalProtocolError,
     PeerGoneError,
 )
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.subjects.input_gate import judge_gate
 

@@ -6,12 +6,17 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.channels.statistics import ChannelStatistics
+from permitflow import (
+    ChannelParameters,
+    ChannelStatistics,
+    LocalReceiver,
+    LocalSender,
+    Oversize,
+    RecorderFactory,
+    open_channel,
+)
 from permitflow.errors import ChannelAbortedError, ChannelClosedError
-from permitflow.flows.permits.core import Oversize
-from permitflow.flows.recording import RecorderFactory
-from permitflow.tracing.file import MemoryTrace
+from permitflow.tracing import MemoryTrace
 from tests.support.turns import turns
 
 PARAMETERS = ChannelParameters(row_permits=16, permit_batch=4, max_chunk_cost=8, oversize=Oversize.WHOLE)

@@ -6,9 +6,18 @@ from typing import Any
 
 import pytest
 
-from permitflow import ChannelParameters, ChannelStatistics, EndOfStream, LocalReceiver, LocalSender, open_channel
-from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
-from permitflow.flows.gate.core import GateParameters
+from permitflow import (
+    AlignedBarrier,
+    ChannelParameters,
+    ChannelStatistics,
+    EndOfStream,
+    GateChunk,
+    GateParameters,
+    InputGate,
+    LocalReceiver,
+    LocalSender,
+    open_channel,
+)
 from tests.support.turns import turns
 
 

@@ -6,15 +6,15 @@ from collections import deque
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import describe, get, put
+from permitflow import ChannelParameters
+from permitflow.client import describe, get, put
 from permitflow.errors import (
     ChunkTooLargeError,
     InvalidParametersError,
     SchemaMismatchError,
     WouldBlock,
 )
-from permitflow.exchange.statistics import BridgeState
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import BridgeState
 from permitflow.wire import arrow
 from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
 

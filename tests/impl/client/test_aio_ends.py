@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import describe, get, put
+from permitflow import ChannelParameters, Oversize
+from permitflow.client import describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelBusyError,
@@ -23,8 +24,7 @@ from permitflow.errors import (
     UnknownChannelError,
     WouldBlock,
 )
-from permitflow.exchange.statistics import BridgeState
-from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.exchange import BridgeState
 from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving, until
 
 pytestmark = pytest.mark.usefixtures("path")

@@ -14,7 +14,7 @@ import psutil
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.statistics import ChannelStatistics
+from permitflow import ChannelStatistics, Kind
 from permitflow.client.blocking import BlockingSink, EndOutcome, control, open_sink, open_source, probe
 from permitflow.errors import (
     ChannelAbortedError,
@@ -26,7 +26,6 @@ from permitflow.errors import (
     PeerTimeoutError,
     SchemaMismatchError,
 )
-from permitflow.flows.messages import Kind
 from permitflow.tracing import MemoryTrace
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,

@@ -15,10 +15,10 @@ from types import FrameType
 import pyarrow as pa
 import pytest
 
+from permitflow import Kind, Message
+from permitflow.client import JoinedChunks
 from permitflow.client.blocking import BlockingSink, BlockingSource, control, open_source
 from permitflow.errors import ChannelClosedError, EndOfStream
-from permitflow.flows.messages import Kind, Message
-from permitflow.wire.joined import JoinedChunks
 from tests.impl.conftest import PATHS
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,

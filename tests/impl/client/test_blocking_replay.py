@@ -5,12 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
+from permitflow.client import ChannelState
 from permitflow.client.blocking import BlockingControl, BlockingSink, control, open_sink, open_source
 from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
 )
-from permitflow.stream.control import ChannelRow, ChannelState
+from permitflow.stream.control import ChannelRow
 from tests.support.served_exchange import (
     PATIENCE_SECONDS,
     SCHEMA,

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters
 from permitflow.carriers.carrier import Carrier, Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import header
@@ -17,9 +18,9 @@ from permitflow.carriers.grpc_calls import ServerCall
 from permitflow.carriers.same_host import SHARED_MEMORY, HostCarrier, Meeting, meet
 from permitflow.carriers.shared_memory.link import AsyncioLink
 from permitflow.carriers.tcp import Kind, TcpStream
-from permitflow.client.aio import SameHost, get, put
+from permitflow.client import SameHost, get, put
 from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
-from permitflow.flows.permits.core import PERMITS, ChannelParameters
+from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.frames import Agreement, Failure
 from permitflow.wire.wire_errors import decode_error
 from tests.support.carriers import MemoryCarrier, answering_grpc, joined, memory_ends, message_of

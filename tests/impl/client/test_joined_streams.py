@@ -9,13 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.local import LocalSender
-from permitflow.client.aio import get
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import ChannelParameters, Kind, LocalSender, Message
+from permitflow.client import JoinedChunks, RemoteReceiver, get
 from permitflow.errors import ChannelClosedError, EndOfStream, InvalidParametersError
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.wire.joined import JoinedChunks
 from tests.support.number_streams import CHANNEL, batch, serving
 from tests.support.served_exchange import ServedExchange, numbers, send_all, source_of, values
 

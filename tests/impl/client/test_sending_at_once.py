@@ -8,16 +8,16 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from permitflow.client.remote_sender import RemoteSender
+from permitflow import ChannelParameters, Permits
+from permitflow.client import JoinedChunks, RemoteSender
 from permitflow.errors import WouldBlock
-from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
+from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.frames import Feedback, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.session import UpstreamSession
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
-from permitflow.wire.joined import JoinedChunks
 from tests.support.carriers import PlayedCarrier
 from tests.support.number_streams import until
 from tests.support.turns import turns

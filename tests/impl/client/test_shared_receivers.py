@@ -7,11 +7,9 @@ from typing import TypeAlias
 import pyarrow as pa
 import pytest
 
-from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow import ChannelParameters, Message
+from permitflow.client import JoinedChunks, RemoteReceiver
 from permitflow.errors import LocalProtocolError
-from permitflow.flows.messages import Message
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.wire.joined import JoinedChunks
 from tests.support.carriers import played_stream
 from tests.support.turns import turns
 

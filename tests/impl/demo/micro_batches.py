@@ -16,10 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from permitflow.client import ChannelState, StagedPart, Staging
 from permitflow.client.blocking import BlockingControl, control, open_sink, open_source
 from permitflow.demo.settings import PartSettings
-from permitflow.stream.control import ChannelState, StagedPart
-from permitflow.stream.frames import Staging
 
 QUERY = "micro-batches"
 FORGETFUL = "another one"

@@ -16,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from permitflow import ChannelParameters
+from permitflow.client import ChannelPosition, ChannelState
 from permitflow.demo.consumer import Ledger
 from permitflow.demo.pipeline import (
     ChannelWatch,
@@ -30,8 +32,6 @@ from permitflow.demo.pipeline import (
 )
 from permitflow.demo.settings import PartSettings, PipelineSettings
 from permitflow.demo.tpch import LINE_ITEM_SCHEMA, ShippingMode
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.control import ChannelPosition, ChannelState
 from tests.support.process import reserved_address
 
 ENGINE = Path(__file__).with_name("micro_batches.py")

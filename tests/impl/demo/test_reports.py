@@ -4,12 +4,11 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.demo.pipeline import Counted, Recorded, checks_of
 from permitflow.demo.report import Check, Report, StreamNumbers
 from permitflow.demo.tpch import ShippingMode
 from permitflow.demo.two_jobs import HOPS, check_of_replay, checks_of_hops, judges
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
 

@@ -11,8 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import Store
+from permitflow.exchange import SqliteStore, Store
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
+from permitflow import ChannelParameters, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
-from permitflow.channels.interface import ReceiveEnd
-from permitflow.client.aio import get, put
-from permitflow.client.remote_sender import RemoteSender
+from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskAttempt, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -21,9 +20,9 @@ from permitflow.errors import (
     ProtocolError,
     TaskRetryError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.flows.permits.core import PERMITS, ChannelParameters
-from permitflow.stream.frames import End, Ended, EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.exchange import Retention
+from permitflow.flows.permits.core import PERMITS
+from permitflow.stream.frames import End, Ended
 from permitflow.wire.codec import decode_downstream
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame

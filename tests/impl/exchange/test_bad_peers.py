@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from permitflow import Kind, Message, Permits
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
-from permitflow.client.aio import describe
+from permitflow.client import Staging, describe
 from permitflow.errors import (
     InvalidParametersError,
     LedgerError,
@@ -28,22 +29,10 @@ from permitflow.errors import (
     UnknownChannelError,
     VersionMismatchError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import PERMITS, Permits, StatedParameters
+from permitflow.exchange import Retention
+from permitflow.flows.permits.core import PERMITS, StatedParameters
 from permitflow.stream.compression import Codec, CompressionOffer
-from permitflow.stream.frames import (
-    Abort,
-    Data,
-    DownstreamFrame,
-    End,
-    Failure,
-    Feedback,
-    Get,
-    Put,
-    SameHostOffer,
-    Staging,
-)
+from permitflow.stream.frames import Abort, Data, DownstreamFrame, End, Failure, Feedback, Get, Put, SameHostOffer
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.codec import EncodedChunks, WireFrame

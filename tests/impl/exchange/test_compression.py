@@ -6,10 +6,9 @@ from contextlib import suppress
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import control, get, put
+from permitflow.client import Compression, control, get, put
 from permitflow.errors import ChannelAbortedError
-from permitflow.exchange.books.replay import Retention
-from permitflow.stream.compression import Compression
+from permitflow.exchange import Retention
 from tests.support.served import served
 
 CHANNEL = "orders/0"

@@ -12,10 +12,9 @@ import pytest
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.carriers.tcp import Kind, read_header
-from permitflow.client.aio import control, get, put
+from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, UndecodableDataError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.wire.codec import encode_downstream
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
 from permitflow.wire.wire_errors import decode_status

@@ -8,13 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import EndOutcome, control, get, put
+from permitflow import ChannelParameters
+from permitflow.client import EndOutcome, control, get, put
 from permitflow.errors import PeerGoneError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.draining import Remainder, drain, remainder
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, Retention, SqliteStore, drain
+from permitflow.exchange.draining import Remainder, remainder
 from tests.support.kept_rows import has_rows
 from tests.support.number_streams import until
 from tests.support.served import served

@@ -9,17 +9,16 @@ from typing import Any
 
 import pytest
 
+from permitflow import ChannelParameters, Permits, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
-from permitflow.channels.interface import ReceiveEnd
-from permitflow.client.aio import get, put
+from permitflow.client import EndOutcome, get, put
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.bridge_channel import BridgeChannel
+from permitflow.exchange import BridgeChannel, Retention
 from permitflow.exchange.statistics import Direction
-from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
-from permitflow.stream.frames import Agreement, End, Ended, EndOutcome, Failure, Feedback
+from permitflow.flows.permits.core import PERMITS
+from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback
 from permitflow.stream.session import State
 from permitflow.wire.codec import decode_downstream
 from permitflow.wire.wire_errors import encode_error

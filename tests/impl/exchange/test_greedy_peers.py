@@ -14,11 +14,11 @@ import grpc
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters, Permits
 from permitflow.carriers import tcp
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.carriers.shared_memory import SameHost
-from permitflow.client.aio import control, get, put
+from permitflow.client import ChannelPosition, ChannelState, SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import (
     AlteredMessageError,
     InvalidParametersError,
@@ -31,26 +31,23 @@ from permitflow.errors import (
     UndecodableDataError,
     UnexpectedFrameError,
 )
-from permitflow.exchange.books.replay import MOST_PRODUCERS, Retention
+from permitflow.exchange import Exchange, Retention
+from permitflow.exchange.books.replay import MOST_PRODUCERS
 from permitflow.exchange.books.staging import MOST_ATTEMPTS
-from permitflow.exchange.registry import Exchange
-from permitflow.flows.permits.core import ChannelParameters, Permits, kept_parameters
+from permitflow.flows.permits.core import kept_parameters
 from permitflow.names import MOST_NAME_CHARACTERS
 from permitflow.stream.control import (
     MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
-    ChannelPosition,
     ChannelRow,
-    ChannelState,
     Close,
     ControlRequest,
     Positions,
     Publish,
-    StagedPart,
 )
-from permitflow.stream.frames import Agreement, Feedback, Staging
+from permitflow.stream.frames import Agreement, Feedback
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec
 from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS
 from permitflow.wire.checksum import Checksums, checked

@@ -2,19 +2,13 @@
 
 import pytest
 
-from permitflow.client.aio import control, put
+from permitflow import ChannelParameters, GateParameters, Parameters
+from permitflow.client import Staging, control, put
 from permitflow.errors import RetentionError
+from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention
 from permitflow.exchange.books.kept_barriers import MOST_BARRIERS
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.stream.control import ChannelRow, KeptBarrier
-from permitflow.stream.frames import Staging
 from tests.support.kept_rows import SCHEMA, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 

@@ -7,17 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from permitflow import ChannelParameters, Demand, Parameters
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
-from permitflow.client.aio import control, get, put
+from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
+from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.kept_rows import SCHEMA, numbers, read, rows
 from tests.support.number_streams import CHANNEL, until

@@ -9,9 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters, Permits
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
 from permitflow.carriers.grpc_calls import Context, ServerCall
-from permitflow.client.aio import EndOutcome, get, put
+from permitflow.client import Compression, EndOutcome, get, put
 from permitflow.errors import (
     EndOfStream,
     LedgerError,
@@ -26,9 +27,9 @@ from permitflow.errors import (
     UndecodableDataError,
     VersionMismatchError,
 )
-from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
+from permitflow.flows.permits.core import PERMITS
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
-from permitflow.stream.compression import Codec, Compression, CompressionAnswer
+from permitflow.stream.compression import Codec, CompressionAnswer
 from permitflow.stream.frames import Agreement, DownstreamFrame, End, Failure, Feedback
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import BatchCodec

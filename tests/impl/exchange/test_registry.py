@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import control, get, put
+from permitflow.client import StagedPart, Staging, control, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     InvalidParametersError,
@@ -18,13 +18,9 @@ from permitflow.errors import (
     StoreWriteError,
     UnknownChannelError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange, stream_channels
+from permitflow.exchange import Exchange, Retention, SqliteStore, Store, stream_channels
 from permitflow.exchange.serving import carry_out
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import Store
-from permitflow.stream.control import Acknowledge, ChannelRow, StagedPart
-from permitflow.stream.frames import Staging
+from permitflow.stream.control import Acknowledge, ChannelRow
 from tests.support.kept_rows import refused
 from tests.support.number_streams import SMALL, until
 from tests.support.served import served

@@ -10,13 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters
+from permitflow.client import ChannelState
 from permitflow.errors import ChannelClosedError, InvalidParametersError, RetentionError, StoreWriteError
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeState
-from permitflow.exchange.stores.store import ChannelStore, Store
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.control import ChannelState
+from permitflow.exchange import BridgeState, ChannelStore, Exchange, Retention, Store
 from permitflow.wire import arrow
 from tests.support.kept_rows import keeping, numbers, rows
 from tests.support.number_streams import SMALL

@@ -11,7 +11,7 @@ from permitflow.carriers import grpc_calls, tcp
 from permitflow.carriers.addresses import SCHEME
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL
-from permitflow.client.aio import AioControl, control, get
+from permitflow.client import AioControl, ChannelState, StagedPart, Staging, control, get
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -24,10 +24,8 @@ from permitflow.errors import (
     UnknownChannelError,
     UnknownConsumerError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.stream.control import MOST_CHANNELS, AskPositions, ChannelRow, ChannelState, Discarded, StagedPart
-from permitflow.stream.frames import Staging
+from permitflow.exchange import Exchange, Retention
+from permitflow.stream.control import MOST_CHANNELS, AskPositions, ChannelRow, Discarded
 from permitflow.wire.control_codec import decode_reply, encode_request
 from tests.support.kept_rows import SCHEMA, fill, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import describe, get, put
+from permitflow import ChannelParameters, Oversize
+from permitflow.client import ChannelState, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
@@ -23,8 +24,6 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownConsumerError,
 )
-from permitflow.flows.permits.core import ChannelParameters, Oversize
-from permitflow.stream.control import ChannelState
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 

@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters
 from permitflow.carriers.connection import GET_STREAM
 from permitflow.carriers.same_host import Offer, settle
 from permitflow.carriers.shared_memory.region import RING_NAME
-from permitflow.client.aio import SameHost, get, put
+from permitflow.client import SameHost, get, put
 from permitflow.errors import SameHostError
-from permitflow.exchange.books.replay import Retention
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Retention
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA

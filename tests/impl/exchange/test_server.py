@@ -16,12 +16,11 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from permitflow.carriers.framing import header
 from permitflow.carriers.tcp import Kind
-from permitflow.client.aio import control
+from permitflow.client import control
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
+from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.exchange.health import Phase
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import METHODS
 from tests.support.served import served
 

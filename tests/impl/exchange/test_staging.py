@@ -14,8 +14,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import control, put
-from permitflow.client.remote_sender import RemoteSender
+from permitflow import ChannelParameters
+from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, control, put
 from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
@@ -23,15 +23,8 @@ from permitflow.errors import (
     StagedPartError,
     UnknownChannelError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
 from permitflow.exchange.statistics import StagingStatistics
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.control import ChannelState, StagedPart
-from permitflow.stream.frames import Staging
 from tests.support.number_streams import until
 
 STAGING_ROWS = 16

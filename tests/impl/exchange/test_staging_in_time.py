@@ -7,15 +7,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters
+from permitflow.client import StagedPart, Staging
 from permitflow.errors import ChannelAbortedError, StagingFullError, StoreWriteError
+from permitflow.exchange import ChannelStore, ReplayChannel, Store
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.staging import ROOM_SECONDS
-from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagingAreas
-from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.control import StagedPart
-from permitflow.stream.frames import Staging
+from permitflow.exchange.stores.store import PublishedPart
 from tests.support.number_streams import until
 from tests.support.turns import turns
 

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import ChannelParameters, Kind, Message, Oversize, Permits
 from permitflow.errors import (
     InvalidParametersError,
     LocalProtocolError,
@@ -14,8 +15,7 @@ from permitflow.errors import (
     OverspendError,
     UnexpectedFrameError,
 )
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters, Oversize, PermitReceiver, Permits, PermitSender
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.seam import Totals
 
 

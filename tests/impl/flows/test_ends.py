@@ -5,9 +5,9 @@ What leaves when, in which order and for how many permits: tests/conformance, wh
 
 import pytest
 
+from permitflow import ChannelParameters, Kind, Message, Permits
 from permitflow.errors import InvalidParametersError, LocalProtocolError, OverspendError, PermitOverrunError, WouldBlock
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters, PermitReceiver, Permits, PermitSender
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
 
 RISINGWAVE = ChannelParameters(row_permits=2_048, permit_batch=256)
 

@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
+from permitflow import ChannelParameters, Demand, Kind, Oversize, Parameters, SquelchParameters
 from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, UnexpectedFrameError
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import PERMITS, ChannelParameters, Oversize
-from permitflow.flows.seam import Flow, Parameters, Totals, register
-from permitflow.flows.squelch.core import SquelchParameters
+from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.seam import Flow, Totals, register
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
 from permitflow.flows.table import flow_named
 from permitflow.stream.frames import Agreement, Get

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from permitflow import GateParameters, Kind, Message
 from permitflow.errors import (
     InvalidParametersError,
     LocalProtocolError,
@@ -17,8 +18,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.flows.gate.core import GATE, Backlog, Gate, GateParameters, GateReceiver, GateSender, Grant, StatedGate
-from permitflow.flows.messages import Kind, Message
+from permitflow.flows.gate.core import GATE, Backlog, Gate, GateReceiver, GateSender, Grant, StatedGate
 
 
 def inputs(count: int, exclusive: int, floating: int) -> list[GateReceiver[object]]:

@@ -13,13 +13,19 @@ from typing import Any
 import pytest
 
 import permitflow
-from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import Oversize
-from permitflow.flows.recording import RecorderFactory
-from permitflow.flows.seam import Inbound, Outbound, Parameters
-from permitflow.flows.squelch.core import SquelchParameters
+from permitflow import (
+    ChannelParameters,
+    Demand,
+    GateParameters,
+    LocalReceiver,
+    LocalSender,
+    Oversize,
+    Parameters,
+    RecorderFactory,
+    SquelchParameters,
+    open_channel,
+)
+from permitflow.flows.seam import Inbound, Outbound
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.tracing import MemoryTrace

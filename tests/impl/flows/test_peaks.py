@@ -4,10 +4,7 @@ import random
 
 import pytest
 
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
+from permitflow import ChannelParameters, GateParameters, Kind, Parameters
 from permitflow.flows.stop_and_wait.core import StopAndWait
 
 AGREED = [

@@ -4,10 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from permitflow.channels.local import open_channel
+from permitflow import Kind, Message, SquelchParameters, open_channel
 from permitflow.errors import InboxOverflowError, InvalidParametersError, LocalProtocolError, ParameterMismatchError
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchParameters, SquelchReceiver, StatedSquelch
+from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchReceiver, StatedSquelch
 
 PARAMETERS = SquelchParameters(high=8, low=2, rate=3, signal_delay=2, data_delay=4)
 

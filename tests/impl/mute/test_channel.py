@@ -13,14 +13,22 @@ import pytest
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.carriers.tcp import Kind as ExchangeKind
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SavedCountsError
-from permitflow.mute.batches import LogServer, LogSink
-from permitflow.mute.channel import Boundary, Inlet
-from permitflow.mute.graph import Marks
+from permitflow.mute import (
+    Boundary,
+    Buffers,
+    Inlet,
+    Lines,
+    LogServer,
+    LogSink,
+    Marks,
+    Pipeline,
+    Saving,
+    WordCount,
+    pipeline_bound,
+)
 from permitflow.mute.messages import Kind, message
 from permitflow.mute.outside import CountReader, WordSender
-from permitflow.mute.pipeline import Event, Lines, Pipeline, pipeline_bound
-from permitflow.mute.sockets import Buffers
-from permitflow.mute.wordcount import Saving, WordCount
+from permitflow.mute.pipeline import Event
 from permitflow.mute.worker import WorkerSettings, address_of, ask, text_of, work
 from tests.support.process import reserved_address
 from tests.support.turns import until

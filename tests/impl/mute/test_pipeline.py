@@ -10,10 +10,9 @@ from itertools import cycle, islice, pairwise
 import pytest
 
 from permitflow.errors import InvalidParametersError, SinkStalledError
+from permitflow.mute import Bound, Buffers, Lines, Pipeline, TcpSink, TcpSource, WordCount, kernel_bytes, pipeline_bound
 from permitflow.mute.outside import CountReader, WordSender
-from permitflow.mute.pipeline import Bound, Event, Lines, Pipeline, TcpSink, TcpSource, pipeline_bound
-from permitflow.mute.sockets import Buffers, kernel_bytes
-from permitflow.mute.wordcount import WordCount
+from permitflow.mute.pipeline import Event
 from tests.support.turns import until
 
 SMALL = Buffers(receive_bytes=16_384, send_bytes=16_384)

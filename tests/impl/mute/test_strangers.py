@@ -14,12 +14,11 @@ import pytest
 
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
-from permitflow.mute.channel import Boundary, Inlet
+from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, TcpSink, TcpSource, WordCount
 from permitflow.mute.messages import Kind, message
 from permitflow.mute.outside import CountReader
-from permitflow.mute.pipeline import Event, Lines, Pipeline, TcpSink, TcpSource
-from permitflow.mute.sockets import Address, Buffers, connected, listening
-from permitflow.mute.wordcount import Saving, WordCount
+from permitflow.mute.pipeline import Event
+from permitflow.mute.sockets import Address, connected, listening
 from permitflow.mute.worker import MOST_ORDER_BYTES, WorkerSettings, address_of, work
 from permitflow.mute.workers import WorkerProcess
 from tests.support.turns import turns, until

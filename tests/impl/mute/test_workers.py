@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from permitflow.errors import PeerGoneError, WorkerDiedError
+from permitflow.mute import Buffers
 from permitflow.mute.outside import CountReader
 from permitflow.mute.pipeline import Event
-from permitflow.mute.sockets import Buffers
 from permitflow.mute.worker import WorkerSettings, ask, text_of
 from permitflow.mute.workers import WorkerProcess
 from tests.support.turns import until

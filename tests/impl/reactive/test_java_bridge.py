@@ -8,16 +8,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters
-from permitflow.carriers.same_host import SameHost
-from permitflow.client.aio import get, put
+from permitflow import ChannelParameters, Demand, Kind, Parameters
+from permitflow.client import EndOutcome, SameHost, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.messages import Kind
-from permitflow.flows.seam import Parameters
-from permitflow.stream.frames import EndOutcome
+from permitflow.exchange import Exchange, ExchangeServer
 from tools import java_peers
 
 pytestmark = pytest.mark.long

@@ -10,10 +10,8 @@ from typing import Any
 
 import pytest
 
-from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow import ChannelParameters, Demand, LocalReceiver, LocalSender, Parameters, open_channel
 from permitflow.errors import ChannelAbortedError, EndOfStream, InvalidParametersError, RemoteProtocolError
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.seam import Parameters
 from permitflow.reactive import (
     IterablePublisher,
     Publisher,

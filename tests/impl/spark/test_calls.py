@@ -13,12 +13,12 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from pyspark.sql.types import StructType
 
 from permitflow.errors import CallError, EarlyAnswerError, InvalidOptionError, RepeatedCallError, SchemaMismatchError
+from permitflow.spark import GrpcDataSource, PermitflowDataSource
 from permitflow.spark.calls.messages import Messages, Rows, method_of
 from permitflow.spark.calls.options import Nulls, ReadCallOptions, WriteCallOptions
 from permitflow.spark.calls.sink import CallWriter
-from permitflow.spark.calls.source import CallPartition, CallReader, CallStreamReader, GrpcDataSource
+from permitflow.spark.calls.source import CallPartition, CallReader, CallStreamReader
 from permitflow.spark.schema import arrow_schema
-from permitflow.spark.source import PermitflowDataSource
 from tests.impl.spark.conftest import Driver
 from tests.support.samples_service import Sample, Service
 

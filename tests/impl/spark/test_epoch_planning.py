@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.channels.gate import AlignedBarrier, GateChunk, InputGate
+from permitflow import AlignedBarrier, ChannelParameters, GateChunk, GateParameters, InputGate
+from permitflow.client import ChannelPosition, ChannelState
 from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostError, InputStalledError
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.stream_planning import Position, StreamOffset, StreamPlanner
-from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
+from permitflow.stream.control import KeptBarrier
 
 WINDOW = ChannelParameters(row_permits=100)
 STALL_SECONDS = 30.0

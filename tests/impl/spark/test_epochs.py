@@ -13,11 +13,10 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from permitflow.client.aio import put
+from permitflow import ChannelParameters
+from permitflow.client import RemoteSender, put
 from permitflow.client.blocking import control
-from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import EpochTooLargeError, InvalidOptionError
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
 from permitflow.spark.stream_planning import OffsetJson

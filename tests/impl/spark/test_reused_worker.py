@@ -8,7 +8,7 @@ from types import ModuleType
 
 import pytest
 
-from permitflow.spark.source import PermitflowDataSource
+from permitflow.spark import PermitflowDataSource
 
 
 @pytest.fixture(autouse=True)

@@ -16,12 +16,12 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
+from permitflow.client import ChannelState
 from permitflow.client.blocking import control, open_sink
 from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.patience import Patience
 from permitflow.spark.sink import StagedBatchWriter, StagedStreamWriter
-from permitflow.stream.control import ChannelState
 from permitflow_testing.query_runs import judge_query
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import PATIENCE_SECONDS, SMALL_WINDOW, channels_of

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import ChannelParameters
+from permitflow.client import ChannelPosition, ChannelState
 from permitflow.errors import CheckpointError, RowsLostError
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner, fair_shares
-from permitflow.stream.control import ChannelPosition, ChannelState
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
 
 WINDOW = ChannelParameters(row_permits=100)

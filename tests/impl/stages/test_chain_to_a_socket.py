@@ -7,9 +7,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any
 
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.flows.demand.core import Demand
-from permitflow.flows.messages import Kind
+from permitflow import Demand, Kind, LocalReceiver, LocalSender, open_channel
 from permitflow.stages import Source
 
 CHUNK_BYTES = 16_384

@@ -5,10 +5,10 @@ from itertools import count
 
 import pytest
 
-from permitflow.stages.core.drop_queue import Overflow
+from permitflow.stages import Connection, Overflow, Stage
 from permitflow.stages.core.elements import Filter, Map, MapConcat
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
-from permitflow.stages.core.ports import Connection, Island, Stage
+from permitflow.stages.core.ports import Island
 from permitflow.stages.core.rates import Buffer
 from tests.support.stage_probe import EVENTS, Downstream
 

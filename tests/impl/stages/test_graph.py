@@ -5,9 +5,8 @@ import asyncio
 import pytest
 
 from permitflow.errors import InvalidParametersError
-from permitflow.stages import Elements, Source, open_run
+from permitflow.stages import Elements, Source, Stage, open_run
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
-from permitflow.stages.core.ports import Stage
 from tests.support.stage_probe import Probe
 
 

@@ -7,13 +7,9 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
-from permitflow.carriers.same_host import SameHost
-from permitflow.client.aio import get, put
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
+from permitflow.client import EndOutcome, SameHost, get, put
+from permitflow.exchange import Exchange, ExchangeServer, Retention
 from permitflow.stages import Source
-from permitflow.stream.frames import EndOutcome
 
 CARRIERS = {
     "gRPC": ("127.0.0.1:0", SameHost.NEVER),

@@ -16,18 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import LocalProtocolError
-from permitflow.stages.core.ports import (
-    EMPTY,
-    IN_CLOSED,
-    IN_READY,
-    OUT_CLOSED,
-    OUT_READY,
-    PULLING,
-    PUSHING,
-    Connection,
-    Island,
-    Stage,
-)
+from permitflow.stages import Connection, Stage
+from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_CLOSED, OUT_READY, PULLING, PUSHING, Island
 
 CASES = {
     "push and pull": """

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from permitflow import LocalReceiver, LocalSender, open_channel
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.errors import LocalProtocolError, StalledGraphError, WouldBlock
-from permitflow.flows.permits.core import ChannelParameters
 from permitflow.stages import Offers, Source, async_callback, open_run
 from tests.support.simulated_time import in_simulated_time
 

@@ -4,12 +4,13 @@ from itertools import product
 
 import pytest
 
+from permitflow import ChannelParameters
+from permitflow.client import Compression
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.flows.permits.core import PERMITS, ChannelParameters
+from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.compression import (
     UNCOMPRESSED,
     Codec,
-    Compression,
     CompressionAnswer,
     CompressionOffer,
     checked,

@@ -4,16 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import ChannelParameters, Kind, Oversize
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import (
-    PERMITS,
-    ChannelParameters,
-    Oversize,
-    PermitReceiver,
-    PermitSender,
-    StatedParameters,
-)
+from permitflow.flows.permits.core import PERMITS, PermitReceiver, PermitSender, StatedParameters
 from permitflow.stream.frames import Agreement, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
 from permitflow.stream.session import UpstreamSession

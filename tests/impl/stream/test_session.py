@@ -5,6 +5,8 @@ from functools import partial
 
 import pytest
 
+from permitflow import ChannelParameters, Kind, Message, Permits
+from permitflow.client import EndOutcome
 from permitflow.errors import (
     ChannelAbortedError,
     EndOfStream,
@@ -13,8 +15,7 @@ from permitflow.errors import (
     PeerGoneError,
     UnexpectedFrameError,
 )
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import PERMITS, ChannelParameters, Permits
+from permitflow.flows.permits.core import PERMITS
 from permitflow.stream.frames import (
     Abort,
     Agreement,
@@ -24,7 +25,6 @@ from permitflow.stream.frames import (
     Data,
     End,
     Ended,
-    EndOutcome,
     Failure,
     Feedback,
     Frame,

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from permitflow import ChannelParameters, Kind
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError, TraceWriteError
-from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, PermitSender
+from permitflow.flows.permits.core import PERMIT_ACTIONS, PermitSender
 from permitflow.flows.recording import ActionTable
 from permitflow.tracing import FileTrace, MemoryTrace, read_trace
 

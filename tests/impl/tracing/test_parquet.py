@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from permitflow import ChannelParameters
 from permitflow.errors import TraceUnreadableError, TraceWriteError
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.parquet import ParquetWriter, schema_of

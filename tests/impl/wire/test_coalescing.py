@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
 from permitflow.stream.compression import Codec
 from permitflow.stream.frames import Chunks
 from permitflow.wire.arrow import BatchCodec

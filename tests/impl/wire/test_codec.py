@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import Kind, Message, Permits
+from permitflow.client import JobTotal, Staging, TaskAttempt
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, PermitflowError, UndecodableDataError
 from permitflow.flows.gate.core import GATE
-from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import PERMITS, Permits, StatedParameters
+from permitflow.flows.permits.core import PERMITS, StatedParameters
 from permitflow.stream.frames import (
     Abort,
     Agreement,
@@ -19,12 +20,9 @@ from permitflow.stream.frames import (
     Failure,
     Feedback,
     Get,
-    JobTotal,
     Put,
     SameHostAnswer,
     SameHostOffer,
-    Staging,
-    TaskAttempt,
 )
 from permitflow.wire.codec import (
     LONE_BODY_AT,

@@ -7,17 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import ChannelParameters, Oversize
+from permitflow.client import ChannelPosition, ChannelState, Published, StagedPart
 from permitflow.errors import InvalidParametersError, PermitflowError, UndecodableDataError
-from permitflow.flows.permits.core import ChannelParameters, Oversize
 from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PUBLISHED,
     Acknowledge,
     AskPositions,
     AskStatistics,
-    ChannelPosition,
     ChannelRow,
-    ChannelState,
     Close,
     ControlRequest,
     Discard,
@@ -25,8 +24,6 @@ from permitflow.stream.control import (
     KeptBarrier,
     Positions,
     Publish,
-    Published,
-    StagedPart,
 )
 from permitflow.wire.checksum import checked
 from permitflow.wire.control_codec import decode_reply, decode_request, encode_request, read_answer

@@ -5,11 +5,10 @@ from itertools import product
 
 import pytest
 
-from permitflow.client.aio import SameHost, get, put
+from permitflow import ChannelParameters
+from permitflow.client import SameHost, get, put
 from permitflow.errors import PermitflowError
-from permitflow.exchange.registry import Exchange
-from permitflow.exchange.server import ExchangeServer
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.http2_frames import Damage, Flip, flipping
 from tests.support.number_streams import CHANNEL, SCHEMA, batch, numbers
 

@@ -3,9 +3,9 @@
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters
+from permitflow.client import JoinedChunks
 from permitflow.errors import OverspendError
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.wire.joined import JoinedChunks
 from tests.support.carriers import played_stream
 from tests.support.turns import turns
 

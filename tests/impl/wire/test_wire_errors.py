@@ -15,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from permitflow.client.aio import get
+from permitflow import ChannelParameters
+from permitflow.client import ChannelPosition, ChannelState, get
 from permitflow.client.blocking import control, open_source
 from permitflow.errors import (
     ChannelAbortedError,
@@ -29,8 +30,7 @@ from permitflow.errors import (
     UnknownChannelError,
     WouldBlock,
 )
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.control import ChannelPosition, ChannelState, Positions
+from permitflow.stream.control import Positions
 from permitflow.stream.frames import Abort
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.codec import decode_upstream, encode_upstream

@@ -8,9 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.channels.gate import InputGate
-from permitflow.channels.local import LocalSender
-from permitflow.flows.gate.core import GateParameters
+from permitflow import GateParameters, InputGate, LocalSender
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event, MemoryTrace
 from permitflow_tools.audit.flows.gate import NOTHING_BEHIND

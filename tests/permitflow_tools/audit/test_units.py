@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from permitflow import ChannelParameters
 from permitflow.errors import TraceUnreadableError
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Header
 from permitflow_testing.subjects.permits import model_of

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters
+from permitflow import ChannelParameters
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, Header
 from permitflow_testing.subjects.permits import model_of

@@ -55,7 +55,7 @@ def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: 
 WRONG = "tests.support.wrong_adapters:"
 # The watch of the loop is less patient here.
 IMPATIENT = """
-from permitflow_testing.judging import judge_adapter
+from permitflow_testing import judge_adapter
 judge_adapter.__kwdefaults__["blocked_seconds"] = 0.3
 from permitflow_tools.cli import main
 main()

@@ -9,10 +9,7 @@ from typing import Any
 
 import pytest
 
-from permitflow.channels.gate import InputGate
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
-from permitflow.flows.gate.core import GateParameters
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters, GateParameters, InputGate, LocalReceiver, LocalSender, open_channel
 from permitflow.tracing import FileTrace
 from tests.permitflow_tools.cli.conftest import Command, Report
 from tests.support.pages import PageReader

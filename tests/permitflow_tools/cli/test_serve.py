@@ -16,9 +16,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import get, put
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.registry import Exchange
+from permitflow.client import get, put
+from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
 from permitflow.stream.traffic import rates_between
 from permitflow.tracing import read_trace

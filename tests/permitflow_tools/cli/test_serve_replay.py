@@ -12,10 +12,9 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from permitflow.client import StagedPart, Staging
 from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.errors import PeerGoneError, StagedPartError
-from permitflow.stream.control import StagedPart
-from permitflow.stream.frames import Staging
 from tests.permitflow_tools.cli.conftest import Command, serving
 
 CHUNK = pa.record_batch({"x": pa.array(range(100))})

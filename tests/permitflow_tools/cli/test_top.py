@@ -14,13 +14,12 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from permitflow.client.aio import SameHost, get
+from permitflow import ChannelParameters
+from permitflow.client import Compression, SameHost, get
 from permitflow.client.traffic_watch import Look, TrafficWatch
 from permitflow.errors import PeerGoneError
-from permitflow.exchange.books.replay import Retention
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.exchange import Retention
 from permitflow.flows.stop_and_wait.core import StopAndWait
-from permitflow.stream.compression import Compression
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served, stopped_behind_a_barrier
 from tests.support.served_exchange import served_exchange

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.recording import RecorderFactory
+from permitflow import ChannelParameters, RecorderFactory
 from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.tracing import FileTrace
 from permitflow_testing.subjects.permits import CorePair

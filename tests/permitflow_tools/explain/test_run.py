@@ -4,7 +4,8 @@ from dataclasses import asdict, replace
 
 import pytest
 
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, Permits
+from permitflow import ChannelParameters, Permits
+from permitflow.flows.permits.core import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, Parameters

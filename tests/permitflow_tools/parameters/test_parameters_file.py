@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from permitflow import Oversize
 from permitflow.errors import ParametersFileError
-from permitflow.flows.permits.core import Oversize
 from permitflow_tools.parameters.quantities import duration, duration_text, rate, values, whole
 from permitflow_tools.parameters.read import Description, read_axis, read_description
 from permitflow_tools.simulation.setting import Axis, combinations, varied

@@ -11,9 +11,10 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from permitflow.carriers.shared_memory import SameHost, handover
+from permitflow.carriers.shared_memory import handover
 from permitflow.carriers.shared_memory.handover import Offer, Received, accepted, nonce_digest
 from permitflow.carriers.shared_memory.region import create_region
+from permitflow.client import SameHost
 from permitflow.errors import SameHostError, UndecodableDataError
 from permitflow.stream.frames import SameHostAnswer
 from tests.support.process import limited, nothing_stays_open

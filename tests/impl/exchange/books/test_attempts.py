@@ -2,9 +2,9 @@
 
 import pytest
 
+from permitflow.client import JobTotal, TaskAttempt
 from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
-from permitflow.stream.frames import JobTotal, TaskAttempt
 
 
 def begin(books: AttemptBooks, attempt: int = 1, *, job: str = "j", partition: int = 0, rows: int = 10) -> Sending:

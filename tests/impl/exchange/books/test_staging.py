@@ -7,11 +7,10 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from permitflow.client import StagedPart, Staging
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError, TooManyAttemptsError
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, ReplayBooks
 from permitflow.exchange.books.staging import ROOM_SECONDS, Part, PartState, StagingArea, StagingBooks
-from permitflow.stream.control import StagedPart
-from permitflow.stream.frames import Staging
 from tests.support.staged import publish
 
 LIMIT_ROWS = 10

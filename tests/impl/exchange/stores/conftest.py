@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange import SqliteStore
 
 
 @pytest.fixture

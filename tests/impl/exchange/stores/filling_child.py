@@ -15,11 +15,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from permitflow import ChannelParameters
 from permitflow.errors import StoreWriteError
-from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange import ChannelStore, SqliteStore
 from permitflow.exchange.stores.sqlite_database import RESERVE_NAME
-from permitflow.exchange.stores.store import ChannelStore
-from permitflow.flows.permits.core import ChannelParameters
 
 SCHEMA = pa.schema([("text", pa.binary())])
 PARAMETERS = ChannelParameters(row_permits=10_000_000)

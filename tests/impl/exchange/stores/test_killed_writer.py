@@ -7,9 +7,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore, KeptChannel
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
+from permitflow.exchange import ChannelStore, SqliteStore
+from permitflow.exchange.stores.store import KeptChannel
 
 KILLS_BETWEEN = 5
 LEAST_ROWS = 500_000

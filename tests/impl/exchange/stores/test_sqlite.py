@@ -18,6 +18,8 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
+from permitflow import ChannelParameters, Parameters
+from permitflow.client import ChannelState, Staging
 from permitflow.errors import (
     InvalidParametersError,
     PermitflowError,
@@ -27,19 +29,12 @@ from permitflow.errors import (
     StoreMismatchError,
     StoreWriteError,
 )
-from permitflow.exchange.books.replay import Retention
-from permitflow.exchange.channels.replay_channel import ReplayChannel
-from permitflow.exchange.registry import Exchange
+from permitflow.exchange import ChannelStore, Exchange, ReplayChannel, Retention, SqliteStore, Store
 from permitflow.exchange.stores import sqlite_database
-from permitflow.exchange.stores.sqlite import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
-from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.flows.seam import Parameters
+from permitflow.exchange.stores.store import PublishedPart
 from permitflow.flows.stop_and_wait.core import StopAndWait
-from permitflow.stream.control import ChannelState
-from permitflow.stream.frames import Staging
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 

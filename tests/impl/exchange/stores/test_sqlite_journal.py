@@ -14,12 +14,12 @@ from typing import NamedTuple
 
 import pytest
 
+from permitflow.client import Staging
 from permitflow.errors import StoreUnusableError, StoreWriteError
-from permitflow.exchange.stores.sqlite import SqliteStore
+from permitflow.exchange import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import PublishedPart
-from permitflow.stream.frames import Staging
 from tests.support.stored_rows import CONSUMERS, OpenStore, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"

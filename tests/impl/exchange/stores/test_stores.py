@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore, PublishedPart, Store
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow import ChannelParameters
+from permitflow.client import Staging
+from permitflow.exchange import ChannelStore, SqliteStore, Store
+from permitflow.exchange.stores.store import PublishedPart
 from permitflow.stream.control import KeptBarrier
-from permitflow.stream.frames import Staging
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
 
 PARAMETERS = ChannelParameters(row_permits=1024)

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from permitflow.exchange.stores.sqlite import SqliteStore
-from permitflow.exchange.stores.store import ChannelStore, PublishedPart
-from permitflow.flows.permits.core import ChannelParameters
-from permitflow.stream.frames import Staging
+from permitflow import ChannelParameters
+from permitflow.client import Staging
+from permitflow.exchange import ChannelStore, SqliteStore
+from permitflow.exchange.stores.store import PublishedPart
 
 PARAMETERS = ChannelParameters(row_permits=1_000_000)
 CHANNELS = ("direct/0", "direct/1")

@@ -1,0 +1,36 @@
+"""The client of an exchange, for asyncio; ``permitflow.client.blocking`` is for callers without an event loop.
+
+Both dial gRPC (``host:port``) and plain TCP (``tcp://host:port``).  Needs permitflow[grpc].
+"""
+
+import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
+from permitflow.carriers.shared_memory import SameHost
+from permitflow.client.aio import AioControl, ChannelDescription, control, describe, get, put
+from permitflow.client.remote_receiver import RemoteReceiver
+from permitflow.client.remote_sender import RemoteSender
+from permitflow.stream.compression import Compression
+from permitflow.stream.control import ChannelPosition, ChannelState, Published, StagedPart
+from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.wire.joined import JoinedChunks
+
+__all__ = [
+    "AioControl",
+    "ChannelDescription",
+    "ChannelPosition",
+    "ChannelState",
+    "Compression",
+    "EndOutcome",
+    "JobTotal",
+    "JoinedChunks",
+    "Published",
+    "RemoteReceiver",
+    "RemoteSender",
+    "SameHost",
+    "StagedPart",
+    "Staging",
+    "TaskAttempt",
+    "control",
+    "describe",
+    "get",
+    "put",
+]
