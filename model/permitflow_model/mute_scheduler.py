@@ -6,7 +6,7 @@ Actors are numbered from 0; docs/protocols/mute.md explains the rules, which are
 from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import permutations, product
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from permitflow_model.kernel.family import Family, Members, family
 from permitflow_model.kernel.system import Action, System, require
@@ -79,7 +79,7 @@ IDLE = Actor(mailbox=0, inside=False, done=0, overloaded=False, pressed=False, m
 
 def initial(parameters: Parameters) -> State:
     """No actor has a message."""
-    nobody = Members([Members([False] * parameters.actors)] * parameters.actors)
+    nobody = cast("Members[Members[bool]]", family(family(False, parameters.actors), parameters.actors))
     return State(actors=family(IDLE, parameters.actors), waits=nobody, freed=nobody)
 
 
@@ -98,7 +98,11 @@ def mutes_senders(actor: Actor) -> bool:
 
 
 def _is_held(state: State, name: int) -> bool:
-    return any(state.waits.get(name))
+    return not state.waits.get(name).every(_is_not)
+
+
+def _is_not(link: bool) -> bool:
+    return not link
 
 
 def waits_for(state: State, name: int, muter: int) -> bool:
@@ -116,10 +120,15 @@ def _changed(state: State, name: int, actor: Actor) -> State:
 
 def _free_senders(state: State, parameters: Parameters, muter: int) -> State:
     """Those that an actor mutes are freed; ``state``: with the flags of before this step."""
-    for name in range(parameters.actors):
-        if state.waits.get(name).get(muter) and (parameters.frees_running or state.actors.get(name).muted):
-            state = state._replace(freed=_with(state.freed, name, muter, True))
-    return state
+    return state._replace(freed=state.freed.map_by_name(_freed_if_waiting, state, parameters, muter))
+
+
+def _freed_if_waiting(
+    name: int, freed: Members[bool], state: State, parameters: Parameters, muter: int
+) -> Members[bool]:
+    """By whom an actor is freed, when a muter frees all that wait for it."""
+    is_freed = state.waits.get(name).get(muter) and (parameters.frees_running or state.actors.get(name).muted)
+    return freed.put(muter, True) if is_freed else freed
 
 
 def post(state: State, parameters: Parameters, name: int) -> State:
@@ -204,7 +213,7 @@ def hear(state: State, parameters: Parameters, name: int, muter: int) -> State:
     actor = state.actors.get(name)
     require(state.freed.get(name).get(muter))
     require(not actor.inside)
-    is_last = actor.muted and not any(state.waits.get(name).put(muter, False))
+    is_last = actor.muted and state.waits.get(name).put(muter, False).every(_is_not)
     heard = state._replace(freed=_with(state.freed, name, muter, False))
     if is_last:
         heard = _free_senders(heard, parameters, name)

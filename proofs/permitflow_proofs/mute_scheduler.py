@@ -1,10 +1,13 @@
-"""A scheduler that mutes senders, for any batch, mailboxes and pressure: no wake-up is lost, nobody waits in vain.
+"""A scheduler that mutes senders, for any number of actors, any batch, mailboxes and pressure.
 
-A step concerns one actor and another; so three stand for all: the two, and a third one that waits, or is waited for.
+Actors are looked at by symbolic names: one that acts, the one it acts on, and any two others, or the same.  That actors
+do not wait for each other in a circle is shown by numbers: each waits for one with a larger number, however many there
+are; and who begins to wait gets a number below all others, because nobody waits for it.
 """
 
+from collections.abc import Callable
 from functools import partial
-from itertools import permutations, product
+from typing import Any, cast
 
 from permitflow_model.kernel.family import Members
 from permitflow_model.mute_scheduler import (
@@ -12,38 +15,40 @@ from permitflow_model.mute_scheduler import (
     Actor,
     Parameters,
     State,
-    is_circle,
+    is_busy,
     is_muted_if_held,
     is_woken,
     waits_for,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, merged, suppose, truth
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    function,
+    implies,
+    integer,
+    merged,
+    relation,
+    suppose,
+    truth,
+)
 from permitflow_proofs.kernel.theorem import Theorem
 
+_NAMES = tuple(function("name")(number) for number in range(4))
+_ACTOR, _OTHER, _ONE, _TWO = _NAMES
+"""Who acts, on whom, and any two actors, of which a clause is shown."""
+
+_number = function("number")
+"""Of an actor: it waits for one with a larger number."""
+
 _THREE = range(3)
-
-
-# Clauses of single actors and pairs are merged one by one: together they have too many cases.
-
-
-def muted_if_held(state: State, _parameters: Parameters) -> bool:
-    """An actor is muted if somebody mutes it, and only then; in a behaviour it is not yet."""
-    return all_of(merged(partial(is_muted_if_held, state, name)) for name in _THREE)
-
-
-def woken(state: State, _parameters: Parameters) -> bool:
-    """No wake-up is lost: a muter cannot keep up, or the message that it can is on its way."""
-    return all_of(merged(partial(is_woken, state, *pair)) for pair in product(_THREE, repeat=2))
-
-
-def acyclic(state: State, _parameters: Parameters) -> bool:
-    """No two and no three actors wait for each other in a circle."""
-    circles = [*permutations(_THREE, 2), (0, 1, 2), (0, 2, 1)]
-    return all_of(_is_false(merged(partial(is_circle, state, *names))) for names in circles)
+"""Actors of frames."""
 
 
 def _is_false(condition: bool) -> bool:
@@ -51,29 +56,71 @@ def _is_false(condition: bool) -> bool:
     return implies(condition, False)
 
 
-INVARIANT = {
-    "TypeOK": SYSTEM.invariants["TypeOK"],
-    "MutedIfHeld": muted_if_held,
-    "NotBySelf": SYSTEM.invariants["NotBySelf"],
-    "Woken": woken,
-    "MutedByIsAcyclic": acyclic,
+def _type_ok(state: State, parameters: Parameters, _name: int) -> bool:
+    return SYSTEM.invariants["TypeOK"](state, parameters)
+
+
+def _muted_if_held(state: State, _parameters: Parameters, name: int) -> bool:
+    """An actor is muted if somebody mutes it, and only then; in a behaviour it is not yet."""
+    return is_muted_if_held(state, name)
+
+
+def _not_by_self(state: State, _parameters: Parameters, name: int) -> bool:
+    return not state.waits.get(name).get(name)
+
+
+def _woken(state: State, _parameters: Parameters, name: int, muter: int) -> bool:
+    """No wake-up is lost: a muter cannot keep up, or the message that it can is on its way."""
+    return is_woken(state, name, muter)
+
+
+_CLAUSES: dict[str, tuple[Callable[..., bool], int]] = {
+    "TypeOK": (_type_ok, 1),
+    "MutedIfHeld": (_muted_if_held, 1),
+    "NotBySelf": (_not_by_self, 1),
+    "Woken": (_woken, 2),
 }
-"""What every reachable state satisfies; proved by induction."""
+"""What every reachable state satisfies, of each actor, or of each two; proved by induction."""
+
+
+def _of_any(clause: Callable[..., bool], arity: int) -> Callable[[State, Parameters], bool]:
+    def holds(state: State, parameters: Parameters) -> bool:
+        return merged(partial(clause, state, parameters, *(_ONE, _TWO)[:arity]))
+
+    return holds
+
+
+INVARIANT = {name: _of_any(clause, arity) for name, (clause, arity) in _CLAUSES.items()}
 
 
 def any_parameters() -> Parameters:
-    """Any batch, mailboxes and pressure, with the two rules that matter."""
-    return any_parameters_of(Parameters, actors=3, spares_busy=True, frees_running=True)
+    """Any number of actors, batch, mailboxes and pressure, with the two rules that matter."""
+    return any_parameters_of(Parameters, spares_busy=True, frees_running=True)
 
 
-def _any_links(name: str) -> Members[Members[bool]]:
-    return Members([Members([truth(f"{name}.{actor}.{muter}") for muter in _THREE]) for actor in _THREE])
+def _is_numbered(state: State, name: int, muter: int) -> bool:
+    return implies(merged(partial(waits_for, state, name, muter)), _number(name) < _number(muter))
 
 
 def any_state(parameters: Parameters) -> State:
-    """Any state of three actors that satisfies the invariant."""
-    actors = Members([arbitrary(Actor, f"actor.{name}.") for name in _THREE])
-    return assume_all(INVARIANT.values(), State(actors, _any_links("waits"), _any_links("freed")), parameters)
+    """Any state of any number of actors that satisfies the invariant."""
+    for name in _NAMES:
+        assume(all_of((name >= 0, name < parameters.actors)))
+    actors = Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, *_NAMES)
+    waits, freed = (actors.beside(partial(_row, actors, relation(name))) for name in ("waits", "freed"))
+    state = State(actors, waits=cast(Any, waits), freed=cast(Any, freed))
+    # Each is any actor: where one is another one, what is assumed of the one is assumed of the other.
+    suppose(partial(_type_ok, state, parameters, _ACTOR))
+    for name in (_ACTOR, _ONE):
+        assume(merged(partial(_muted_if_held, state, parameters, name)))
+    assume(merged(partial(_not_by_self, state, parameters, _ONE)))
+    assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
+    assume(_is_numbered(state, _ONE, _TWO))
+    return state
+
+
+def _row(actors: Indexed[Actor], link: Callable[[int, int], bool], name: int) -> Indexed[bool]:
+    return actors.beside(partial(link, name))
 
 
 SUBJECT = Subject(
@@ -81,12 +128,11 @@ SUBJECT = Subject(
     any_parameters,
     any_state,
     {
-        **dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (0,)),
-        "Send": lambda _: (0, 0) if truth("to itself") else (0, 1),
-        "Hear": lambda _: (0, 1),
+        **dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (_ACTOR,)),
+        **dict.fromkeys(("Send", "Hear"), lambda _: (_ACTOR, _OTHER)),
     },
 )
-"""Three actors."""
+"""Any number of actors."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-scheduler-", promises=frozenset({"acyclic", "rest", "woken"}))
 
@@ -100,39 +146,69 @@ def _links(state: State, name: int, muter: int, waits: bool, freed: bool) -> Sta
 
 def _asleep(state: State, _parameters: Parameters) -> State:
     """One waits for another that can keep up and has not freed it."""
-    awake = state.actors.get(2)._replace(overloaded=False, pressed=False, muted=False)
-    return _links(state._replace(actors=state.actors.put(2, awake)), 1, 2, True, False)
-
-
-def _in_a_circle(state: State, _parameters: Parameters) -> State:
-    return _links(_links(state, 1, 2, True, False), 2, 1, True, False)
+    awake = state.actors.get(_TWO)._replace(overloaded=False, pressed=False, muted=False)
+    return _links(state._replace(actors=state.actors.put(_TWO, awake)), _ONE, _TWO, True, False)
 
 
 def _muted_for_nothing(state: State, _parameters: Parameters) -> State:
-    idle = state.actors.get(2)._replace(muted=True, inside=True)
-    return state._replace(actors=state.actors.put(2, idle))
+    idle = state.actors.get(_ONE)._replace(muted=True, inside=True)
+    return state._replace(actors=state.actors.put(_ONE, idle))
 
 
-def _nobody_waits_for_a_sender(spared: int) -> bool:
-    """An actor that is muted for what it sends has freed all that wait for it; so no circle of any length closes."""
-    state, parameters = SUBJECT.any_case()
-    after = SYSTEM.perform("Send", state, parameters, 0, 1)
-    suppose(lambda: after.waits.get(0).get(1))
-    if not spared:
-        assume(_is_false(state.waits.get(0).get(1)))
-    return not waits_for(after, 2, 0)
+def _nobody_waits(state: State, wrong: bool) -> bool:
+    return bool(waits_for(state, _ONE, _TWO)) is wrong
+
+
+def _goes_up(more: int, before: State, after: State, _parameters: Parameters) -> bool:
+    """Who begins to wait gets a number below all others; then each waits for one with a number that is larger."""
+    lowest = integer("lowest")
+    assume(all_of(lowest < _number(name) for name in _NAMES))
+    begins = all_of(
+        (
+            merged(partial(waits_for, after, _ACTOR, _OTHER)),
+            _is_false(merged(partial(waits_for, before, _ACTOR, _OTHER))),
+        )
+    )
+
+    def number(name: int) -> int:
+        return lowest if name == _ACTOR and begins else _number(name)
+
+    return not waits_for(after, _ONE, _TWO) or number(_ONE) + more < number(_TWO)
+
+
+def _acyclic() -> tuple[SymbolicObligation, ...]:
+    def initially(wrong: int) -> bool:
+        return _nobody_waits(SYSTEM.initial(any_parameters()), wrong == 1)
+
+    steps = SUBJECT.step_obligations(
+        [action.name for action in SYSTEM.actions], partial(_goes_up, 0), partial(_goes_up, 1), "by two at least"
+    )
+    return (claim("initially nobody waits", initially, "somebody does"), *steps)
+
+
+def _is_awake(actor: Actor) -> bool:
+    return not actor.muted
 
 
 def _is_woken_at_last(late: int) -> bool:
-    """Where no message is on its way, and no actor is busy, none is muted: of two that wait, the last waits in vain."""
-    state, _ = SUBJECT.any_case()
-    for name in _THREE:
-        assume(_is_false(state.actors.get(name).overloaded))
-        assume(_is_false(state.actors.get(name).pressed))
-        for muter in _THREE:
-            if late == 0 or name != 0:
-                assume(_is_false(state.freed.get(name).get(muter)))
-    return not any(state.actors.get(name).muted for name in _THREE)
+    """Where no message is on its way, and no actor is busy, none is muted: the last that waits waits in vain."""
+    state, parameters = SUBJECT.any_case()
+    actors = cast("Indexed[Actor]", state.actors)
+    last = actors.last_without(_is_awake, _number)
+    assume(merged(partial(_muted_if_held, state, parameters, last.name)))
+
+    def has_rested(name: int) -> bool:
+        return _is_false(is_busy(state.actors.get(name)))
+
+    def has_heard(muter: int) -> bool:
+        is_freed = state.freed.get(last.name).get(muter)
+        return all_of((_woken(state, parameters, last.name, muter), _is_false(is_freed)))
+
+    actors.assume_every(has_rested)
+    actors.assume_every(lambda muter: _is_numbered(state, last.name, muter))
+    if not late:
+        actors.assume_every(has_heard)
+    return actors.every(_is_awake)
 
 
 # Frames: in a step one actor acts, perhaps on another one; a third one stays as it is.
@@ -166,7 +242,7 @@ def _frees(when: bool, before: State, after: State, parameters: Parameters) -> b
 def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
     """Who has done a batch is overloaded, unless it is held: then it is muted; who has no message can keep up."""
     actor, ended = before.actors.get(0), after.actors.get(0)
-    if any(before.waits.get(0)):
+    if any_of(before.waits.get(0).get(name) for name in _THREE):
         return ended.muted and ended.done == 0 and ended.overloaded == actor.overloaded
     if actor.done + 1 >= parameters.batch:
         return ended.overloaded and ended.done == 0 and not ended.muted
@@ -178,7 +254,7 @@ def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
 
 def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
     """Who was muted runs again when nobody mutes it any more, and not before; then it frees its own senders."""
-    was_muted, is_held = before.actors.get(0).muted, any_of(after.waits.get(0))
+    was_muted, is_held = before.actors.get(0).muted, any_of(after.waits.get(0).get(name) for name in _THREE)
     is_last = was_muted and not is_held
     return after.actors.get(0).muted == (was_muted and not is_last) and _frees(is_last, before, after, parameters)
 
@@ -304,12 +380,21 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes."""
 
 
+def _any_links(name: str) -> Members[Members[bool]]:
+    return Members([Members([truth(f"{name}.{actor}.{muter}") for muter in _THREE]) for actor in _THREE])
+
+
 def _any_three(_parameters: Parameters) -> State:
     actors = Members([arbitrary(Actor, f"actor.{name}.") for name in _THREE])
     return State(actors, _any_links("waits"), _any_links("freed"))
 
 
-ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters, actors=3), _any_three, SUBJECT.any_arguments)
+ANY = Subject(
+    SYSTEM,
+    partial(any_parameters_of, Parameters, actors=3),
+    _any_three,
+    dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (0,)) | {"Hear": lambda _: (0, 1)},
+)
 """Three actors in any state at all, whatever the rules."""
 
 
@@ -321,7 +406,7 @@ def theorems() -> tuple[Theorem, ...]:
             "TypeOK",
             "No mailbox is ever negative, and no run longer than a batch.",
             lambda state, parameters: state._replace(
-                actors=state.actors.put(2, state.actors.get(2)._replace(done=parameters.batch))
+                actors=state.actors.put(_ONE, state.actors.get(_ONE)._replace(done=parameters.batch))
             ),
             "after the step an actor goes on beyond its batch",
         ),
@@ -336,7 +421,7 @@ def theorems() -> tuple[Theorem, ...]:
             "not-by-self",
             "NotBySelf",
             "No actor mutes itself.",
-            lambda state, _: _links(state, 2, 2, True, False),
+            lambda state, _: _links(state, _ONE, _ONE, True, False),
             "after the step one does",
         ),
         _CHAPTER.kept(
@@ -347,26 +432,18 @@ def theorems() -> tuple[Theorem, ...]:
             _asleep,
             "after the step one waits for another that can keep up",
         ),
-        _CHAPTER.kept(
+        _CHAPTER.theorem(
             "acyclic",
             "MutedByIsAcyclic",
-            "No two and no three of three actors that send to each other wait for each other in a circle, because "
-            "busy ones are not muted.",
-            _in_a_circle,
-            "after the step two do",
-        ),
-        _CHAPTER.theorem(
-            "no-circle-closes",
-            "MutedByIsAcyclic",
-            "An actor that begins to wait has freed all that wait for it. (So no circle of any length closes: this is "
-            "argued, and no formula.)",
-            claim("it sends", _nobody_waits_for_a_sender, "it waited already"),
+            "Actors that send to each other do not wait for each other in a circle, of whatever length, because busy "
+            "ones are not muted: they can be numbered so that each waits for one with a larger number.",
+            *_acyclic(),
         ),
         _CHAPTER.theorem(
             "rest",
             "Woken",
-            "Of three actors: when none is busy, and all have heard who is free, none is muted.",
-            claim("three actors", _is_woken_at_last, "one has not heard"),
+            "When no actor is busy, and all have heard who is free, none is muted.",
+            claim("any number of actors", _is_woken_at_last, "one has not heard"),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

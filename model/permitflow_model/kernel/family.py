@@ -70,6 +70,10 @@ class Members(tuple[M, ...]):
         """All members changed."""
         return Members([change(member, *context) for member in self])
 
+    def map_by_name(self, change: Callable[..., M], *context: object) -> "Members[M]":
+        """All members changed, each by its name."""
+        return Members([change(name, member, *context) for name, member in enumerate(self)])
+
     def sum_of(self, measure: Callable[..., int], *context: object) -> int:
         """The measures of all members together."""
         return sum([measure(member, *context) for member in self])

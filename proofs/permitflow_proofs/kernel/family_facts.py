@@ -72,12 +72,13 @@ def _is_witness(array: _Array, witness: Callable[[int], int], n: int) -> bool:
 
 
 def _last(*, start: bool, wrong: bool = False) -> bool:
-    """The last member for which it fails; the mistake: it is never the newest."""
+    """The last member for which it fails, by their measures; the mistake: it is never the newest."""
     array, exists, last = _Array(), predicate("has.last"), function("last")
     n, member = 0 if start else natural("n", 1), natural("member")
     fails = implies(array.holds(n), False)
     assume(exists(n + 1) == any_of((fails, exists(n))))
-    assume(last(n + 1) == (last(n) if wrong or array.holds(n) else n))
+    is_later = implies(exists(n), array.measure(n) >= array.measure(last(n)))
+    assume(last(n + 1) == (n if all_of((fails, is_later)) and not wrong else last(n)))
     if start:
         assume(implies(exists(0), False))
     else:
@@ -87,7 +88,9 @@ def _last(*, start: bool, wrong: bool = False) -> bool:
 
 def _is_last(array: _Array, exists: Callable[[int], bool], last: Callable[[int], int], member: int, n: int) -> bool:
     found = all_of((last(n) >= 0, last(n) < n, implies(array.holds(last(n)), False)))
-    bounded = implies(member < n, at_most_last(exists(n), last(n), member, array.holds(member)))
+    bounded = implies(
+        member < n, at_most_last(exists(n), array.measure(last(n)), array.measure(member), array.holds(member))
+    )
     return all_of((implies(exists(n), found), bounded))
 
 

@@ -7,7 +7,7 @@ one is looked at: if its name may be the same, the path forks.
 - *every*: what holds for all members holds for each whose name is known; and if it does not hold for all, it fails for
   one, the witness.
 - *the last one*: if it fails for some member, there is a last one for which it does; it holds for all behind.  This is
-  induction along the row, from its end to its start.
+  induction along the row, from its end to its start; or along any other order.
 - *sums* may be any number.
 
 ``kernel/family_facts.py`` proves the first two for all finite families; here a family has at least one member.
@@ -21,6 +21,7 @@ from permitflow_proofs.kernel.paths import Notes
 from permitflow_proofs.kernel.symbols import all_of, assume, function, implies, integer, limit, merged, predicate, truth
 
 M = TypeVar("M")
+N = TypeVar("N")
 
 _Fact = Callable[[int], bool]
 
@@ -44,9 +45,9 @@ def implied_back(every: bool, holds: bool) -> bool:
     return implies(holds, every)
 
 
-def at_most_last(exists: bool, last: int, name: int, holds: bool) -> bool:
-    """Where it fails, there is a last one, which is not before this one."""
-    return implies(implies(holds, False), all_of((exists, name <= last)))
+def at_most_last(exists: bool, last: int, place: int, holds: bool) -> bool:
+    """Where it fails, there is a last one, which is not before this one: their places tell."""
+    return implies(implies(holds, False), all_of((exists, place <= last)))
 
 
 class LastOne(NamedTuple):
@@ -166,14 +167,23 @@ class Indexed(Generic[M]):
         """Go on only where this holds for the name of every member."""
         self._book.add_fact(fact)
 
-    def last_without(self, holds: Callable[..., bool], *context: object) -> LastOne:
-        """The last member for which it does not hold, if there is one."""
+    def beside(self, at: Callable[[int], N]) -> "Indexed[N]":
+        """Another family of as many members, with the same names."""
+        return Indexed(at, self._book)
+
+    def last_without(self, holds: Callable[[M], bool], place: Callable[[int], int] = lambda name: name) -> LastOne:
+        """The last member for which it does not hold, if there is one.
+
+        ``place``: of the member of a name, in an order of all; several may have the same.
+        """
         exists, name = truth("is.last"), integer("last")
         assume(implies(exists, all_of((name >= 0, name < self.size()))))
-        assume(implies(exists, implies(self._holds(holds, context, name), False)))
+        assume(implies(exists, implies(self._holds(holds, (), name), False)))
         self._book.add_name(name)
         self._book.add_name(cast(Any, name) + 1)
-        self._book.add_fact(lambda other: at_most_last(exists, name, other, self._holds(holds, context, other)))
+        self._book.add_fact(
+            lambda other: at_most_last(exists, place(name), place(other), self._holds(holds, (), other))
+        )
         return LastOne(exists, name)
 
     def _holds(self, holds: Callable[..., bool], context: tuple[object, ...], name: int) -> bool:

@@ -273,6 +273,12 @@ def operation(name: str) -> Callable[[int, int], int]:
     return lambda left, right: cast(int, Integer(lambda: symbol(integer_term(left), integer_term(right))))
 
 
+def relation(name: str) -> Callable[[int, int], bool]:
+    """Any set of pairs of integers; the same name is the same set."""
+    symbol = z3.Function(name, z3.IntSort(), z3.IntSort(), z3.BoolSort())
+    return lambda left, right: cast(bool, Truth(lambda: symbol(integer_term(left), integer_term(right))))
+
+
 def predicate(name: str) -> Callable[[int], bool]:
     """Any set of integers; the same name is the same set."""
     symbol = z3.Function(name, z3.IntSort(), z3.BoolSort())
