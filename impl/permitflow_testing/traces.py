@@ -1,17 +1,26 @@
 """Judges recorded runs: is this a behaviour of the specification?  The verdict answers in numbers and in words."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
-from permitflow.tracing.reader import ChannelTrace, Trace
-from permitflow_model.kernel.replay import Blocked, Replay, World, replay
-from permitflow_testing.subjects import Explanation, Peaks, Subject, Watch
+from permitflow.tracing.reader import ChannelTrace, RecordedChannel, Trace
+from permitflow_model.kernel import replay
+from permitflow_model.kernel.replay import Blocked, Replayer, World
+from permitflow_testing.subjects import Peaks, Subject, Watch
 from permitflow_testing.subjects.table import subject_of
+
+
+class Passed(NamedTuple):
+    """What an end has brought through."""
+
+    messages: int
+    """Chunks; of a protocol that does not tell kinds of messages apart, all."""
+    rows: int
 
 
 @dataclass(frozen=True)
@@ -21,7 +30,7 @@ class Verdict:
     channel: str
     subject: Subject
     """The protocol that was recorded."""
-    replay: Replay[World[Any], Event]
+    replay: replay.Replay[World[Any], Event]
     left_over: int
     """Events that were not judged, because an earlier event has no explanation."""
     is_at_rest: bool
@@ -38,8 +47,14 @@ class Verdict:
     """Number of recording processes: with one, the order of all events is known; with two, only each end's own."""
     actions: Counter[str] = field(default_factory=Counter)
     """How often each action was recorded."""
-    rows: int = 0
-    """Rows of the chunks that were consumed or, where the receiver was not recorded, sent."""
+    passed: Mapping[End, Passed] = field(default_factory=dict)
+    """What the sender has sent, and the receiver has consumed."""
+
+    @property
+    def rows(self) -> int:
+        """Rows of the chunks that were consumed or, where the receiver was not recorded, sent."""
+        end: End = "receiver" if "receiver" in self.ends else "sender"
+        return self.passed.get(end, Passed(0, 0)).rows
 
     @property
     def is_valid(self) -> bool:
@@ -112,6 +127,99 @@ class Verdict:
         return f"{words}, event {event.sequence} of the {event.end},"
 
 
+@dataclass
+class Progress:
+    """How far the judgement of a run has come: all that is needed to go on, at another time or in another process."""
+
+    replay: replay.Progress[World[Any], Event]
+    watch: Watch | None
+    actions: Counter[str] = field(default_factory=Counter)
+    passed: dict[End, Passed] = field(default_factory=dict)
+    largest_rows: int = 0
+
+
+class RunJudge:
+    """Judges the run of one channel, whose events come piece by piece, with the model that its header names."""
+
+    def __init__(
+        self,
+        channel: RecordedChannel,
+        logs: int,
+        *,
+        check_every: int = 1,
+        keep_path: bool = False,
+        progress: Progress | None = None,
+    ) -> None:
+        """With ``progress`` it goes on from there; ``check_every``: see ``Replayer``.
+
+        Raises:
+            TraceMismatchError: its parameters are impossible, its protocol is unknown, or too few ends were recorded.
+        """
+        self._channel, self._logs, self._subject = channel, logs, subject_of(channel)
+        try:
+            parameters = self._subject.parameters(channel)
+            self._explanation = self._subject.explanation(parameters, channel.ends, keep_path)
+        except (InvalidParametersError, TypeError, ValueError) as error:
+            raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
+        watch = progress.watch if progress else self._subject.watch and self._subject.watch(parameters)
+        invariants = self._subject.system.invariants
+        at_risk = {name: invariants[name] for name in self._subject.at_risk} if check_every > 1 else {}
+
+        def see(world: World[Any]) -> list[str]:
+            if watch is not None:
+                watch.see(world.state)
+            return [name for name, holds in at_risk.items() if not holds(world.state, parameters)]
+
+        self._replayer: Replayer[World[Any], Event] = Replayer(
+            self._explanation,
+            self._explanation.start(),
+            logs,
+            check_every=check_every,
+            watch=see if watch or at_risk else None,
+            progress=progress.replay if progress else None,
+        )
+        self.progress = progress or Progress(self._replayer.progress, watch)
+
+    @property
+    def waits(self) -> list[int]:
+        """Of each log, how many events have come that wait for others."""
+        return [len(pending) for pending in self.progress.replay.pending]
+
+    def take(self, log: int, events: Sequence[Event]) -> None:
+        """The next events of a log; ``go_on`` judges them."""
+        progress, subject = self.progress, self._subject
+        progress.actions.update([event.action for event in events])
+        for end, action in subject.consumes.items():
+            rows = [subject.rows_of(event) for event in events if event.action == action and event.end == end]
+            messages_before, rows_before = progress.passed.get(end, (0, 0))
+            progress.passed[end] = Passed(messages_before + len(rows), rows_before + sum(rows))
+        if progress.watch is not None:
+            progress.largest_rows = max(progress.largest_rows, *map(subject.rows_of, events), 0)
+        self._replayer.take(log, events)
+
+    def go_on(self) -> None:
+        """Judge what can be judged of the events that have come."""
+        self._replayer.go_on()
+
+    def verdict(self) -> Verdict:
+        """The verdict about the events until now, if no more come."""
+        channel, progress, outcome = self._channel, self.progress, self._replayer.outcome()
+        return Verdict(
+            channel=channel.channel,
+            subject=self._subject,
+            replay=outcome,
+            left_over=progress.actions.total() - outcome.performed - len(outcome.blocked),
+            is_at_rest=any(self._explanation.is_at_rest(world) for world in outcome.worlds),
+            allowed=tuple(self._explanation.allowed(outcome.worlds[0])),
+            peaks=None if progress.watch is None else progress.watch.peaks(progress.largest_rows),
+            ends=channel.ends,
+            cut_ends=channel.cut_ends,
+            logs=self._logs,
+            actions=progress.actions,
+            passed=progress.passed,
+        )
+
+
 def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = False) -> Verdict:
     """Replay the recording of one channel, with the model of the protocol that its header names.
 
@@ -123,45 +231,13 @@ def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = Fals
         TraceMismatchError: its parameters are impossible, its protocol is unknown, or too few ends were recorded.
     """
     logs = channel.logs_by_end if by_end else channel.logs
-    subject = subject_of(channel)
-    try:
-        parameters = subject.parameters(channel)
-        explanation = subject.explanation(parameters, channel.ends, keep_path)
-    except (InvalidParametersError, TypeError, ValueError) as error:
-        raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
-    watch = None if subject.watch is None else subject.watch(parameters)
-    outcome = replay(explanation if watch is None else _Watched(explanation, watch), explanation.start(), logs)
-    actions = Counter(event.action for log in logs for event in log)
-    told = subject.consumes["receiver" if "receiver" in channel.ends else "sender"]
-    return Verdict(
-        channel=channel.channel,
-        subject=subject,
-        replay=outcome,
-        left_over=sum(map(len, logs)) - outcome.performed - len(outcome.blocked),
-        is_at_rest=any(explanation.is_at_rest(world) for world in outcome.worlds),
-        allowed=tuple(explanation.allowed(outcome.worlds[0])),
-        peaks=None if watch is None else watch.peaks(),
-        ends=channel.ends,
-        cut_ends=channel.cut_ends,
-        logs=len(logs),
-        actions=actions,
-        rows=sum(subject.rows_of(event) for log in logs for event in log if event.action == told),
-    )
+    run = RunJudge(channel, len(logs), keep_path=keep_path)
+    for number, log in enumerate(logs):
+        run.take(number, log)
+    run.go_on()
+    return run.verdict()
 
 
 def judge_all(trace: Trace, *, by_end: bool = False) -> list[Verdict]:
     """Replay every channel of a recording."""
     return [judge(channel, by_end=by_end) for channel in trace.channels.values()]
-
-
-class _Watched:
-    """An explanation that reports its state to a watch after every event."""
-
-    def __init__(self, explanation: Explanation, watch: Watch) -> None:
-        self.perform = explanation.perform
-        self._broken, self._see = explanation.broken, watch.see
-
-    def broken(self, world: World[Any]) -> list[str]:
-        """The names of the invariants that do not hold."""
-        self._see(world.state)
-        return self._broken(world)

@@ -30,6 +30,7 @@ So the replay splits the due permits as they came (``PART``, which is no action 
 them by ``AddPermits``.
 """
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
@@ -111,6 +112,7 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
         ``waiters`` is beyond reach, and the largest of the ``sizes`` is the largest chunk of the run.
         """
         super().__init__(SYSTEM, parameters, keep_path=keep_path, unchecked=_UNCHECKED)
+        self._largest = max(parameters.sizes, default=math.inf)
         self._explain: dict[str, Callable[[World, TraceEvent], Sequence[World]]] = {
             "OfferChunk": self._offer_chunk,
             "OfferBarrier": self._offer_barrier,
@@ -167,9 +169,15 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
     # The application.
 
     def _offer_chunk(self, world: World, event: TraceEvent) -> Sequence[World]:
-        after = self.step(world, "OfferChunk", rows_of(event))
+        after = self._offered(world, rows_of(event))
         _compare(event, after.state.waiting.last())
         return (after,)
+
+    def _offered(self, world: World, rows: int) -> World:
+        # The model's own step leaves it to the explorer which sizes are offered.
+        if rows > self._largest:
+            raise Refused(f"no chunk of more than {self._largest} rows is offered: a larger one is split")
+        return self.step(world, "OfferChunk", rows)
 
     def _offer_barrier(self, world: World, event: TraceEvent) -> Sequence[World]:
         _compare(event, Message("barrier", 0, 0, 1))
@@ -347,7 +355,7 @@ class ReceiverAlone(PermitChannelReplay):
     def _deliver(self, world: World, event: TraceEvent) -> Sequence[World]:
         world = self._with_all_permits_home(world)
         name, arguments = _message_of(event)
-        world = self.step(world, f"Offer{name}", *arguments)
+        world = self._offered(world, *arguments) if name == "Chunk" else self.step(world, f"Offer{name}")
         try:
             world = self.step(world, f"Send{name}")
         except Disabled:

@@ -4,8 +4,8 @@ import os
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor, wait
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
 from multiprocessing import get_context, parent_process
 from typing import TypeVar
@@ -32,6 +32,30 @@ def in_processes(work: Callable[..., T], *arguments: Iterable[object], processes
             coming = deque(pool.submit(work, *each) for each in zip(*arguments, strict=False))
         while coming:
             yield result_of(coming.popleft())
+    except BaseException:
+        _break_off(pool)
+        raise
+    pool.shutdown()
+
+
+def in_turns(
+    work: Callable[[T], T], items: Sequence[T], is_over: Callable[[T], bool], *, processes: int
+) -> Generator[tuple[int, T], None, None]:
+    """Let each item become ``work(item)``, again and again until it is over.
+
+    Yields each result as soon as it is there, with its item's number.  Interrupts and errors are as of
+    ``in_processes``.
+    """
+    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_begin_work)
+    try:
+        with _interrupts_held_back():
+            coming = {pool.submit(work, item): number for number, item in enumerate(items) if not is_over(item)}
+        while coming:
+            for future in wait(coming, _LOOK_UP_SECONDS, FIRST_COMPLETED).done:
+                number, item = coming.pop(future), future.result()
+                if not is_over(item):
+                    coming[pool.submit(work, item)] = number
+                yield number, item
     except BaseException:
         _break_off(pool)
         raise

@@ -1,7 +1,7 @@
 """The records of a trace; every value is checked when it is read, because files may come from anywhere."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
 
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.core import PERMIT_ACTIONS
@@ -49,7 +49,7 @@ class Recording(NamedTuple):
 
 
 # As in columns of Parquet.
-_NUMBERS = range(-(1 << 63), 1 << 63)
+_LEAST, _MOST = -(1 << 63), (1 << 63) - 1
 
 
 def content_of(header: Header, known: set[str]) -> dict[str, object]:
@@ -116,32 +116,67 @@ def _names(value: object) -> tuple[str, ...]:
     return tuple(text_of(name) for name in value)
 
 
-def event_of(content: Mapping[str, object], table: ActionTable, names: dict[str, str]) -> Event:
-    """Read an event; ``names`` keeps one string for each name, where JSON makes a new one for every value.
+class Shape(NamedTuple):
+    """What the events of an action at one end of a channel have in common."""
+
+    channel: str
+    end: End
+    action: str
+    fields: tuple[tuple[str, int], ...]
+    """Of ``fields_of`` the names of its arguments."""
+    counters: int
+    """How many there are."""
+
+
+def shape_of(content: Mapping[str, object], table: ActionTable) -> Shape:
+    """The shape of an event.
 
     Raises:
         KeyError: something is missing.
         TypeError, ValueError: a value is malformed.
     """
     channel, end, action = text_of(content["channel"]), end_of(content["end"]), text_of(content["action"])
-    arguments = tuple(_arguments(content, arguments_of(table, end, action)))
-    sequence = _number(content["sequence"])
-    counted = content.get("counters")
-    counters = () if counted is None else _numbers("counters", counted, len(table.counters[end]))
-    seconds = content.get("time_seconds")
-    if seconds is not None and not isinstance(seconds, int | float):
-        raise TypeError(f"time_seconds must be a number, not {seconds!r}")
-    _require_holdable(seconds)
-    channel, action = names.setdefault(channel, channel), names.setdefault(action, action)
-    return Event(channel, end, sequence, action, arguments, seconds, counters)
+    return Shape(channel, end, action, fields_of(arguments_of(table, end, action)), len(table.counters[end]))
 
 
-def _arguments(content: Mapping[str, object], names: tuple[str, ...]) -> Iterator[int]:
-    for name, parts in fields_of(names):
+def event_of(content: Mapping[str, Any], shape: Shape) -> Event:
+    """Read an event of this shape.
+
+    Raises:
+        KeyError: something is missing.
+        TypeError, ValueError: a value is malformed.
+    """
+    arguments: list[int] = []
+    for name, parts in shape.fields:
         if parts:
-            yield from _numbers(name, content[name], parts)
+            arguments += _listed(name, content[name], parts)
         else:
-            yield _number(content[name])
+            arguments.append(content[name])
+    sequence, counted, seconds = content["sequence"], content.get("counters"), content.get("time_seconds")
+    counters = () if counted is None else tuple(_listed("counters", counted, shape.counters))
+    for number in (sequence, *arguments, *counters):
+        # bool is a subclass of int, but no number.
+        if type(number) is not int or not _LEAST <= number <= _MOST:
+            _refuse(number)
+    if type(seconds) is not float and seconds is not None:
+        if not isinstance(seconds, int):
+            raise TypeError(f"time_seconds must be a number, not {seconds!r}")
+        _require_holdable(seconds)
+    return Event(shape.channel, shape.end, sequence, shape.action, tuple(arguments), seconds, counters)
+
+
+def _listed(name: str, value: object, count: int) -> list[Any]:
+    if not isinstance(value, list):
+        raise TypeError(f"{name} must be a list")
+    if len(value) != count:
+        raise ValueError(f"{name} must be {count} numbers")
+    return value
+
+
+def _refuse(value: object) -> NoReturn:
+    if type(value) is not int:
+        raise TypeError(f"{value!r} must be a whole number")
+    raise ValueError(f"{value:,} is more than a recording can hold")
 
 
 def arguments_of(table: ActionTable, end: End, action: str) -> tuple[str, ...]:
@@ -182,21 +217,6 @@ def text_of(value: object) -> str:
     return value
 
 
-def _numbers(name: str, value: object, count: int) -> tuple[int, ...]:
-    if not isinstance(value, list):
-        raise TypeError(f"{name} must be a list")
-    if len(value) != count:
-        raise ValueError(f"{name} must be {count} numbers")
-    return tuple(map(_number, value))
-
-
-def _number(value: object) -> int:
-    if type(value) is not int:  # bool is a subclass of int, but no number
-        raise TypeError(f"{value!r} must be a whole number")
-    _require_holdable(value)
-    return value
-
-
 def _require_holdable(value: object) -> None:
-    if isinstance(value, int) and value not in _NUMBERS:
-        raise ValueError(f"{value:,} is more than a recording can hold")
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        _refuse(value)

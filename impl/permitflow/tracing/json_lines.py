@@ -4,17 +4,29 @@ They are read strictly: any other line is an error that names the line.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from functools import cache, partial
+from collections.abc import Container, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, NamedTuple, NoReturn
 
 from permitflow.errors import TraceTruncatedError, TraceUnreadableError
 from permitflow.flows.recording import ActionTable, End, fields_of
-from permitflow.tracing.events import FORMAT_VERSION, Event, Header, Recording, content_of, event_of, header_of
+from permitflow.tracing.events import (
+    FORMAT_VERSION,
+    Event,
+    Header,
+    Recording,
+    Shape,
+    content_of,
+    event_of,
+    header_of,
+    shape_of,
+)
 
 # A limit, because a file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
+
+_BLOCK_BYTES = 1 << 20
 
 
 class JsonLinesWriter:
@@ -100,6 +112,15 @@ def _list_of(count: int) -> str:
     return f"[{', '.join(['%d'] * count)}]"
 
 
+class Place(NamedTuple):
+    """Between two lines of a file."""
+
+    offset: int = 0
+    line: int = 0
+    events: int = 0
+    """Lines and events before it."""
+
+
 def read_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
     """One file, line by line.
 
@@ -108,68 +129,153 @@ def read_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
         TraceTruncatedError: the last line is half written, and ``allow_truncated`` is false.
     """
     reading = _Reading()
-    for number, line in _lines(path, allow_truncated):
-        try:
-            reading.take(json.loads(line))
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
-            raise TraceUnreadableError(
-                path=str(path), line=number, reason=f"is not a line of a permitflow trace ({what}): {line[:80]!r}"
-            ) from error
-    return Recording(str(path), reading.headers, reading.events, reading.is_closed)
+    events = [event for _, block in _read(path, reading, Place(), allow_truncated) for event in block]
+    return Recording(str(path), reading.headers, events, reading.is_closed)
 
 
-def _lines(path: Path, allow_truncated: bool) -> Iterator[tuple[int, str]]:
-    number = 0
+def scan_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
+    """The headers of a file, wherever in it they are, without the events: at little cost.
+
+    Raises:
+        TraceUnreadableError: the file is missing, or a header is malformed.
+        TraceTruncatedError: the last line is half written, and ``allow_truncated`` is false.
+    """
+    reading = _Reading()
+    for place, lines in _blocks(path, Place(), allow_truncated):
+        for line, text in enumerate(lines, start=place.line + 1):
+            if _MARK in text and '"action"' not in text:
+                _take(reading, str(path), line, text, is_scan=True)
+    return Recording(str(path), reading.headers, (), reading.is_closed)
+
+
+def read_blocks(
+    scanned: Recording, channels: Container[str], start: Place | None, *, allow_truncated: bool
+) -> Iterator[tuple[Place, list[Event]]]:
+    """The events of some channels of a scanned file, block by block, each with the place behind it.
+
+    It begins at ``start``, or at the beginning.
+
+    Raises:
+        TraceUnreadableError: a line of theirs is malformed.
+        TraceTruncatedError: as above.
+    """
+    start = start or Place()
+    reading = _Reading(scanned.headers, start.events)
+    others = {json.dumps(header.channel)[1:-1] for header in scanned.headers if header.channel not in channels}
+    yield from _read(Path(scanned.source), reading, start, allow_truncated, others)
+
+
+# Only a header and the closing line have it, or a channel with a strange name.
+_MARK = '"permitflow_trace'
+
+_CHANNEL = '{"channel": "'
+"""Our writer begins the line of an event so."""
+
+
+def _read(
+    path: Path, reading: "_Reading", start: Place, allow_truncated: bool, others: Container[str] = ()
+) -> Iterator[tuple[Place, list[Event]]]:
+    """The events of each block, and the place behind it; lines of the ``others`` are only counted."""
+    for place, lines in _blocks(path, start, allow_truncated):
+        events: list[Event] = []
+        for line, text in enumerate(lines, start=place.line + 1):
+            if others and text.startswith(_CHANNEL) and text[13 : text.find('"', 13)] in others:
+                reading.events += 1
+            elif event := _take(reading, str(path), line, text):
+                events.append(event)
+        size = sum(len(text) if text.isascii() else len(text.encode()) for text in lines) + len(lines)
+        yield Place(place.offset + size, place.line + len(lines), reading.events), events
+
+
+def _take(reading: "_Reading", path: str, line: int, text: str, *, is_scan: bool = False) -> Event | None:
     try:
-        with open(path, encoding="utf-8") as file:
-            for number, line in enumerate(iter(partial(file.readline, _MOST_CHARACTERS), ""), start=1):
-                if line.endswith("\n"):
-                    yield number, line
-                elif len(line) == _MOST_CHARACTERS:
-                    reason = f"has more than {_MOST_CHARACTERS:,} characters: no line of a permitflow trace has"
-                    raise TraceUnreadableError(path=str(path), line=number, reason=reason)
-                elif not allow_truncated:
-                    raise TraceTruncatedError(
-                        path=str(path),
-                        line=number,
-                        reason="the last line is half written: its writer was killed or the disk was full; "
-                        "what comes before can be read with allow_truncated",
-                    )
+        return reading.take(json.loads(text), is_scan=is_scan)
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
+        reason = f"is not a line of a permitflow trace ({what}): {text[:80]!r}"
+        raise TraceUnreadableError(path=path, line=line, reason=reason) from error
+
+
+def _blocks(path: Path, start: Place, allow_truncated: bool) -> Iterator[tuple[Place, list[str]]]:
+    """Whole lines, without their ends, in blocks of about the same size; each with the place before it."""
+    offset, line, rest = start.offset, start.line, b""
+    try:
+        with open(path, "rb") as file:
+            file.seek(offset)
+            while block := file.read(_BLOCK_BYTES):
+                whole, end, rest = (rest + block).rpartition(b"\n")
+                if len(rest) > _MOST_CHARACTERS or len(whole) > 2 * _BLOCK_BYTES:
+                    _refuse_long(path, line + (whole.count(b"\n") + 1 if end else 0) + 1)
+                if not end:
+                    continue
+                lines = _decoded(path, line, whole).split("\n")
+                if (longest := max(map(len, lines))) > _MOST_CHARACTERS:
+                    _refuse_long(path, line + 1 + [len(text) for text in lines].index(longest))
+                yield Place(offset, line), lines
+                offset, line = offset + len(whole) + 1, line + len(lines)
     except OSError as error:
         raise TraceUnreadableError(path=str(path), line=0, reason=error.strerror or str(error)) from error
+    if rest and not allow_truncated:
+        raise TraceTruncatedError(
+            path=str(path),
+            line=line + 1,
+            reason="the last line is half written: its writer was killed or the disk was full; "
+            "what comes before can be read with allow_truncated",
+        )
+
+
+def _refuse_long(path: Path, line: int) -> NoReturn:
+    reason = f"has more than {_MOST_CHARACTERS:,} characters: no line of a permitflow trace has"
+    raise TraceUnreadableError(path=str(path), line=line, reason=reason)
+
+
+def _decoded(path: Path, line: int, text: bytes) -> str:
+    try:
+        return text.decode()
     except UnicodeDecodeError as error:
-        raise TraceUnreadableError(path=str(path), line=number + 1, reason="is not UTF-8 text") from error
+        at = line + 1 + text.count(b"\n", 0, error.start)
+        raise TraceUnreadableError(path=str(path), line=at, reason="is not UTF-8 text") from error
 
 
 class _Reading:
     """The lines of a file so far."""
 
-    def __init__(self) -> None:
-        self.headers: list[Header] = []
-        self.events: list[Event] = []
+    def __init__(self, headers: Iterable[Header] = (), events: int = 0) -> None:
+        """With these headers, and so many events, before."""
+        self.headers = list(headers)
+        self.events = events
         self.is_closed = False
         self._tables: dict[str, ActionTable] = {}
-        self._opened: dict[tuple[str, str], ActionTable] = {}
-        self._names: dict[str, str] = {}
+        self._opened = {(header.channel, header.end): header.table for header in headers}
+        self._shapes: dict[tuple[object, object, object], Shape] = {}
 
-    def take(self, content: object) -> None:
+    def take(self, content: Any, *, is_scan: bool = False) -> Event | None:
+        """A line; the event, if it is one.  A scan has not counted the events."""
         if not isinstance(content, dict):
             raise TypeError("it must be an object")
         if self.is_closed:
             raise ValueError("it comes after the closing line")
         if "action" in content:
-            table = self._opened.get((content["channel"], content["end"]))
-            if table is None:
-                raise ValueError(f"no header opened the {content['end']} of channel {content['channel']!r}")
-            self.events.append(event_of(content, table, self._names))
-        elif "permitflow_trace" in content:
+            self.events += 1
+            return event_of(content, self._shape(content))
+        if "permitflow_trace" in content:
             if content["permitflow_trace"] != FORMAT_VERSION:
                 raise ValueError(f"format version {content['permitflow_trace']!r}, known is {FORMAT_VERSION}")
             header = header_of(content, self._tables)
             self.headers.append(header)
             self._opened[header.channel, header.end] = header.table
-        elif content["permitflow_trace_events"] == len(self.events):
+        elif content["permitflow_trace_events"] == self.events or is_scan:
             self.is_closed = True
         else:
-            raise ValueError(f"{content['permitflow_trace_events']} events were written, {len(self.events)} are here")
+            raise ValueError(f"{content['permitflow_trace_events']} events were written, {self.events} are here")
+        return None
+
+    def _shape(self, content: dict[str, Any]) -> Shape:
+        key = content["channel"], content["end"], content["action"]
+        shape = self._shapes.get(key)
+        if shape is None:
+            table = self._opened.get(key[:2])
+            if table is None:
+                raise ValueError(f"no header opened the {content['end']} of channel {content['channel']!r}")
+            shape = self._shapes[key] = shape_of(content, table)
+        return shape

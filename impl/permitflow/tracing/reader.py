@@ -1,19 +1,20 @@
 """Reads trace files: the actions of each channel, as one log per recording process."""
 
 import os
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.flows.recording import ActionTable, End, ParameterValue
+from permitflow.tracing import json_lines
 from permitflow.tracing.events import Event, Header, Recording
-from permitflow.tracing.json_lines import read_json_lines
 
 
 @dataclass(frozen=True)
-class ChannelTrace:
-    """The recorded run of one channel."""
+class RecordedChannel:
+    """What the headers of a recording say of one channel."""
 
     channel: str
     table: ActionTable
@@ -21,10 +22,16 @@ class ChannelTrace:
     parameters: Mapping[str, ParameterValue]
     ends: frozenset[End]
     """The ends that were recorded."""
+    cut_ends: frozenset[End] = field(default=frozenset(), kw_only=True)
+    """Ends whose last events may be missing, because their file was not closed."""
+
+
+@dataclass(frozen=True)
+class ChannelTrace(RecordedChannel):
+    """The recorded run of one channel."""
+
     logs: tuple[tuple[Event, ...], ...]
     """One for each process that recorded an end; both ends in one process share a log, whose order is real."""
-    cut_ends: frozenset[End] = frozenset()
-    """Ends whose last events may be missing, because their file was not closed."""
 
     @property
     def logs_by_end(self) -> tuple[tuple[Event, ...], ...]:
@@ -57,6 +64,52 @@ def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) ->
     return assemble([_recording(file, allow_truncated) for file in files])
 
 
+@dataclass(frozen=True)
+class ScannedTrace:
+    """What the headers of some files say, as one recording whose events are still to be read."""
+
+    files: tuple[Recording, ...]
+    """Without their events."""
+    channels: dict[str, RecordedChannel]
+    """By name, in the order in which the recordings mention them."""
+    files_of: dict[str, tuple[int, ...]]
+    """Of each channel, the numbers of the files that hold a log of it."""
+
+
+def scan_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) -> ScannedTrace:
+    """Read the headers of trace files, as ``read_trace`` does; memory does not depend on their length.
+
+    Raises:
+        TraceUnreadableError: a file is missing or holds something else.
+        TraceTruncatedError: the last line of a file is half written.
+        TraceMismatchError: recordings of a channel do not belong together.
+    """
+    files = tuple(_scanned(file, allow_truncated) for path in paths for file in trace_files(Path(path)))
+    channels = channels_of(files)
+    files_of: dict[str, list[int]] = {name: [] for name in channels}
+    for number, file in enumerate(files):
+        for name in dict.fromkeys(header.channel for header in file.headers):
+            files_of[name].append(number)
+    return ScannedTrace(files, channels, {name: tuple(numbers) for name, numbers in files_of.items()})
+
+
+def channels_of(recordings: Iterable[Recording]) -> dict[str, RecordedChannel]:
+    """What the headers of several recordings say together, by the channels' names.
+
+    Raises:
+        TraceMismatchError: they do not belong together.
+    """
+    recordings = list(recordings)
+    opened = headers_by_channel((recording.source, recording.headers) for recording in recordings)
+    unclosed = {header[:2] for recording in recordings if not recording.is_closed for header in recording.headers}
+    channels = {}
+    for channel, ends in opened.items():
+        *_, table, parameters = next(iter(ends.values()))
+        cut = frozenset(end for end in ends if (channel, end) in unclosed)
+        channels[channel] = RecordedChannel(channel, table, parameters, frozenset(ends), cut_ends=cut)
+    return channels
+
+
 def assemble(recordings: Iterable[Recording]) -> Trace:
     """Put the recordings of several processes together, channel by channel.
 
@@ -64,23 +117,20 @@ def assemble(recordings: Iterable[Recording]) -> Trace:
         TraceMismatchError: they do not belong together.
     """
     recordings = list(recordings)
-    opened = headers_by_channel((recording.source, recording.headers) for recording in recordings)
+    opened = channels_of(recordings)
     logs: dict[str, list[tuple[Event, ...]]] = {}
     for recording in recordings:
         of_channel: dict[str, list[Event]] = {header.channel: [] for header in recording.headers}
         for event in recording.events:
             of_channel[event.channel].append(event)
         for channel, log in of_channel.items():
-            _check_sequence(channel, log)
+            check_sequence(channel, log, {})
             logs.setdefault(channel, []).append(tuple(log))
-    is_complete = all(recording.is_closed for recording in recordings)
-    unclosed = {header[:2] for recording in recordings if not recording.is_closed for header in recording.headers}
-    channels = {}
-    for channel, ends in opened.items():
-        *_, table, parameters = next(iter(ends.values()))
-        cut = frozenset(end for end in ends if (channel, end) in unclosed)
-        channels[channel] = ChannelTrace(channel, table, parameters, frozenset(ends), tuple(logs[channel]), cut)
-    return Trace(channels=channels, is_complete=is_complete)
+    channels = {
+        name: ChannelTrace(of.channel, of.table, of.parameters, of.ends, tuple(logs[name]), cut_ends=of.cut_ends)
+        for name, of in opened.items()
+    }
+    return Trace(channels=channels, is_complete=all(recording.is_closed for recording in recordings))
 
 
 def headers_by_channel(recordings: Iterable[tuple[str, Iterable[Header]]]) -> dict[str, dict[End, Header]]:
@@ -112,15 +162,18 @@ def _in_words(header: Header) -> str:
     return f"{header.table.flow} with {', '.join(f'{name}={value}' for name, value in header.parameters.items())}"
 
 
-def _check_sequence(channel: str, log: Iterable[Event]) -> None:
-    due: dict[End, int] = {"sender": 1, "receiver": 1}
+def check_sequence(channel: str, log: Iterable[Event], seen: dict[End, int]) -> None:
+    """Count the events of each end, from the numbers that were ``seen`` last.
+
+    Raises:
+        TraceMismatchError: one is missing, or comes twice.
+    """
     for event in log:
-        if event.sequence != due[event.end]:
-            raise TraceMismatchError(
-                channel=channel,
-                reason=f"event {due[event.end]} of the {event.end} is missing, event {event.sequence} comes instead",
-            )
-        due[event.end] += 1
+        due = seen.get(event.end, 0) + 1
+        if event.sequence != due:
+            reason = f"event {due} of the {event.end} is missing, event {event.sequence} comes instead"
+            raise TraceMismatchError(channel=channel, reason=reason)
+        seen[event.end] = due
 
 
 def trace_files(path: Path) -> list[Path]:
@@ -140,9 +193,35 @@ def trace_files(path: Path) -> list[Path]:
     return files
 
 
+def blocks_of(
+    file: Recording, channels: Container[str], start: Any, *, allow_truncated: bool
+) -> Iterator[tuple[Any, list[Event]]]:
+    """The events of some channels of a scanned file, block by block, each with the place behind it.
+
+    It begins at ``start``, a place that it has told before, or with None at the beginning.
+
+    Raises:
+        TraceUnreadableError: the file cannot be read, or an event of theirs is malformed.
+        TraceTruncatedError: its last line is half written.
+    """
+    if Path(file.source).suffix != ".parquet":
+        return json_lines.read_blocks(file, channels, start, allow_truncated=allow_truncated)
+    from permitflow.tracing import parquet
+
+    return parquet.read_blocks(file, channels, start)
+
+
 def _recording(path: Path, allow_truncated: bool) -> Recording:
     if path.suffix != ".parquet":
-        return read_json_lines(path, allow_truncated=allow_truncated)
+        return json_lines.read_json_lines(path, allow_truncated=allow_truncated)
     from permitflow.tracing.parquet import read_parquet
 
     return read_parquet(path)
+
+
+def _scanned(path: Path, allow_truncated: bool) -> Recording:
+    if path.suffix != ".parquet":
+        return json_lines.scan_json_lines(path, allow_truncated=allow_truncated)
+    from permitflow.tracing.parquet import scan_parquet
+
+    return scan_parquet(path)

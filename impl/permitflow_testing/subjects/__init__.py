@@ -3,13 +3,13 @@
 One file for each, with a ``SUBJECT``; ``table`` lists them.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from permitflow.flows.recording import ENDS, ActionTable, End
 from permitflow.tracing.events import Event
-from permitflow.tracing.reader import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.kernel.replay import Interpretation, StepByStep, World
 from permitflow_model.kernel.system import System
 
@@ -53,8 +53,8 @@ class Watch(Protocol):
     def see(self, state: Any) -> None:
         """Hear of a state of the run."""
 
-    def peaks(self) -> Peaks:
-        """The most that was ever there."""
+    def peaks(self, largest_rows: int) -> Peaks:
+        """The most that was ever there, in a run whose largest chunk has so many rows."""
 
 
 def event_in_words(event: Event, table: ActionTable) -> str:
@@ -101,7 +101,7 @@ class Subject:
 
     table: ActionTable
     system: System[Any, Any]
-    parameters: Callable[[ChannelTrace], Any]
+    parameters: Callable[[RecordedChannel], Any]
     """The specification's constants for a recorded channel, with everything switched on that a run may have.
 
     Raises:
@@ -128,3 +128,5 @@ class Subject:
     """Rows of the messages that wait."""
     watch: Callable[[Any], Watch] | None = None
     """Takes the constants."""
+    at_risk: Collection[str] = ()
+    """The invariants that a run may break though each of its events is a step of the system."""

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from permitflow.flows.demand.core import DEMAND, Request
-from permitflow.tracing import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_testing.core_pair import NumberedPair
 from permitflow_testing.moves import ActionRefused
@@ -57,7 +57,7 @@ def messages_out(state: State) -> dict[str, int]:
     }
 
 
-def _parameters(channel: ChannelTrace) -> Parameters:
+def _parameters(channel: RecordedChannel) -> Parameters:
     stated: Mapping[str, Any] = channel.parameters
     size, batch, initial = (int(stated[name]) for name in ("size", "batch", "initial"))
     return Parameters(size=size, batch=batch, initial=initial, waiters=UNLIMITED, withdrawals=True)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from permitflow.flows.gate.core import GATE_ACTIONS, GateParameters
 from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
-from permitflow.tracing.reader import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in, data_here, valid_credit
 from permitflow_model.kernel.replay import Path, Refused, Replay, Starved, World, replay
 from permitflow_model.kernel.system import Disabled, Step
@@ -183,7 +183,7 @@ def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) 
     return GateExplanation(parameters, {}, keep_path=keep_path)
 
 
-def _parameters(channel: ChannelTrace) -> Parameters:
+def _parameters(channel: RecordedChannel) -> Parameters:
     stated = GateParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
     return replace(model_parameters(stated), inputs=1, skip=0)
 

@@ -1,6 +1,7 @@
 """Permits: recorded runs as behaviours of ``PermitChannel``, and its two ends beside the model."""
 
 from collections import deque
+from dataclasses import dataclass
 from functools import partialmethod
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
@@ -9,7 +10,7 @@ from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, Ove
 from permitflow.flows.permits.core import held as held_by_core
 from permitflow.flows.recording import ActionTable, End
 from permitflow.tracing.events import Event
-from permitflow.tracing.reader import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.permit_channel import (
     NO_WATERMARK,
@@ -57,7 +58,7 @@ def model_of(
     )
 
 
-def agreed_of(channel: ChannelTrace) -> ChannelParameters:
+def agreed_of(channel: RecordedChannel) -> ChannelParameters:
     """The parameters of a recorded permit channel.
 
     Raises:
@@ -71,14 +72,6 @@ def agreed_of(channel: ChannelTrace) -> ChannelParameters:
         raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
 
 
-def largest_rows(channel: ChannelTrace) -> int:
-    """Rows of the largest chunk that the channel may have carried."""
-    agreed = agreed_of(channel)
-    if agreed.oversize is Oversize.SPLIT:
-        return agreed.max_chunk_cost
-    return max((rows_of(event) for log in channel.logs for event in log), default=0)
-
-
 def row_permits(state: State) -> dict[str, int]:
     """Where the row permits are: together ``row_permits`` in every state, or the protocol has lost or made some."""
     return {
@@ -90,8 +83,10 @@ def row_permits(state: State) -> dict[str, int]:
     }
 
 
-def _parameters(channel: ChannelTrace) -> Parameters:
-    return model_of(agreed_of(channel), sizes=(largest_rows(channel),), waiters=UNLIMITED)
+def _parameters(channel: RecordedChannel) -> Parameters:
+    agreed = agreed_of(channel)
+    largest = agreed.max_chunk_cost if agreed.oversize is Oversize.SPLIT else UNLIMITED
+    return model_of(agreed, sizes=(largest,), waiters=UNLIMITED)
 
 
 def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:
@@ -120,28 +115,36 @@ def _state_in_words(state: State) -> str:
     return ", ".join(f"{name} {value}" for name, value in parts.items() if value not in (0, None, ""))
 
 
+@dataclass
 class _Watch:
     """Remembers how much was where."""
 
-    def __init__(self, parameters: Parameters) -> None:
-        self._parameters = parameters
-        self._permits, self._withheld = parameters.initial_permits, withheld(parameters)
-        self._in_use = self._inbox_rows = 0
+    _parameters: Parameters
+    _in_use: int = 0
+    _inbox_rows: int = 0
+    _inbox: object = None
+
+    def __post_init__(self) -> None:
+        self._permits, self._withheld = self._parameters.initial_permits, withheld(self._parameters)
 
     def see(self, state: State) -> None:
         """Hear of a state of the run."""
-        if state.permits.rows > self._permits:
-            self._withheld = 0  # it comes before all that is returned
-        self._permits = state.permits.rows
-        self._in_use = max(self._in_use, self._parameters.row_permits - self._permits - self._withheld)
-        self._inbox_rows = max(self._inbox_rows, rows_in(state.inbox))
+        # An event changes one or the other.
+        if state.permits.rows != self._permits:
+            if state.permits.rows > self._permits:
+                self._withheld = 0  # it comes before all that is returned
+            self._permits = state.permits.rows
+            self._in_use = max(self._in_use, self._parameters.row_permits - self._permits - self._withheld)
+        if state.inbox is not self._inbox:
+            self._inbox = state.inbox
+            self._inbox_rows = max(self._inbox_rows, rows_in(state.inbox))
 
-    def peaks(self) -> Peaks:
+    def peaks(self, largest_rows: int) -> Peaks:
         """The most that was ever there."""
         of = self._parameters
         return Peaks(
             row_permits=of.row_permits,
-            row_bound=row_bound_of(of.row_permits, of.max_chunk_cost, max(of.sizes)),
+            row_bound=row_bound_of(of.row_permits, of.max_chunk_cost, largest_rows),
             row_permits_in_use=self._in_use,
             inbox_rows=self._inbox_rows,
         )

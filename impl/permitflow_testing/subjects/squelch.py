@@ -4,7 +4,7 @@ from collections import deque
 
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.squelch.core import SQUELCH, SquelchParameters
-from permitflow.tracing.reader import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.squelch import SYSTEM, Parameters, Signal, State
 from permitflow_testing.core_pair import NumberedPair
@@ -133,7 +133,7 @@ def _in_flight(state: State) -> dict[str, int]:
     return {"in_flight": state.wire, "inbox": state.inbox}
 
 
-def _untimed(channel: ChannelTrace) -> Parameters:
+def _untimed(channel: RecordedChannel) -> Parameters:
     """Recordings tell no time: everything may happen within one tick."""
     agreed = SquelchParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
     stated = {**SQUELCH.stated(agreed), "rate": UNLIMITED, "signal_delay": UNLIMITED}
@@ -150,4 +150,6 @@ SUBJECT = Subject(
     places=_in_flight,
     place_in_words={"in_flight": "in flight", "inbox": "in the inbox"},
     waiting=lambda state: [0] * state.waiting,
+    # It holds while the rate and both delays are as assumed, which a recording without time does not show.
+    at_risk=("Bounded",),
 )

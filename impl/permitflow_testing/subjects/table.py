@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 
 from permitflow.errors import TraceMismatchError
-from permitflow.tracing.reader import ChannelTrace
+from permitflow.tracing.reader import RecordedChannel
 from permitflow_testing.subjects import Subject
 
 
@@ -47,7 +47,7 @@ SUBJECTS: Mapping[str, Callable[[], Subject]] = {
 """Protocols whose recorded runs can be judged; a subject is imported on first use."""
 
 
-def subject_of(channel: ChannelTrace) -> Subject:
+def subject_of(channel: RecordedChannel) -> Subject:
     """The protocol that was recorded.
 
     Raises:

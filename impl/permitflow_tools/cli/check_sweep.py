@@ -1,19 +1,16 @@
 """``permitflow check FILE --sweep``: a verdict for each combination of numbers; as a table, a file or a map."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NoReturn
-
-import typer
 
 from permitflow.errors import InvalidParametersError
 from permitflow_tools.checking import Cell, Check, Finding, Grid, cells_of, check_cell
 from permitflow_tools.checking.grid import NAMES
 from permitflow_tools.cli.console import late_progress
 from permitflow_tools.cli.options import distinct
-from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
+from permitflow_tools.cli.outcomes import requires_extra, unusable
+from permitflow_tools.cli.spark_session import require_master, spark_session
 from permitflow_tools.cli.sweeps import Column, Outcome, report_sweep, require_sweep
 from permitflow_tools.explain.plots import MOST_PANELS, MapCell, Panel, VerdictMap
 from permitflow_tools.parameters.read import Description
@@ -21,8 +18,6 @@ from permitflow_tools.simulation.setting import Axis, varied
 
 _MOST_CELLS = 2_000
 _MOST_CELLS_ON_SPARK = 100_000
-_MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
-_EXAMPLES = "local[*], spark://host:7077, yarn, k8s://host or sc://host:15002"
 _FIGURES = ("largest_cost", "safe_max_chunk_cost", "safe_permit_batch", "states", "depth", "seconds", "reason")
 _COLUMNS = {
     Check.DECIDE: {
@@ -38,7 +33,6 @@ _COLUMNS = {
 }
 _LABELS = {"row_permits": "row permits", "permit_batch": "permit batch, rows"}
 _MAPS = ({"permit_batch"}, {"row_permits"}, {"permit_batch", "row_permits"})
-_MOST_LETTERS = 200
 
 
 def check_sweep(
@@ -58,8 +52,8 @@ def check_sweep(
     cells = cells_of(grid)
     most, advice = (_MOST_CELLS, "; with --spark there may be more") if spark is None else (_MOST_CELLS_ON_SPARK, "")
     require_sweep(path, csv, plot, len(cells), most, advice)
-    if spark is not None and not spark.startswith(_MASTERS):
-        unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {spark!r}")
+    if spark is not None:
+        require_master(spark)
     if plot is not None:
         _require_map(grid)
     findings = _here(cells, how, max_states) if spark is None else sweep_on(spark, how, grid, max_states=max_states)
@@ -124,39 +118,10 @@ def _here(cells: Sequence[Cell], how: Check, max_states: int) -> list[Finding]:
 def sweep_on(master: str, check: Check, grid: Grid, *, max_states: int) -> list[Finding]:
     """Check the cells of a grid on Spark, or end the command and say why that is not possible."""
     with requires_extra("spark"):
-        from permitflow.demo.spark_session import local_session
-        from permitflow_tools.checking import sessions
         from permitflow_tools.checking.sweeping import sweep
 
-    name = "permitflow check"
-    with TemporaryDirectory(prefix="permitflow-check-") as work_dir:
-        folder = Path(work_dir)
-        log = folder / "spark.log"
-        try:
-            with sessions.unlogged(), ExitStack() as stack:
-                with sessions.starting_quietly(log), sessions.heeding_as_before():
-                    if master.startswith("local"):
-                        spark = stack.enter_context(local_session(name, master=master, work_dir=folder))
-                    else:
-                        spark = stack.enter_context(sessions.session_at(master, name))
-                with sessions.ended_by_interrupts():
-                    return sweep(spark, check, grid, max_states=max_states).findings
-        except (Exception, KeyboardInterrupt) as error:
-            if sessions.was_interrupted(error):
-                complain("interrupted, and Spark was stopped")
-                raise typer.Exit(ExitCode.INTERRUPTED) from None
-            if not isinstance(error, sessions.FAILURES):
-                raise
-            unusable(f"--spark {master}: {_reason(error, log)}")
-
-
-def _reason(error: BaseException, log: Path) -> str:
-    """The first line of what Spark says; where no JVM has started, the last of what it said itself."""
-    reason = str(error).strip().partition("\n")[0][:_MOST_LETTERS] or type(error).__name__
-    if "JAVA_GATEWAY_EXITED" not in reason:
-        return reason
-    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line[0].isspace()]
-    return f"{reason} It said: {said[-1][:_MOST_LETTERS]}" if said else reason
+    with spark_session(master, "permitflow check") as spark:
+        return sweep(spark, check, grid, max_states=max_states).findings
 
 
 def _map(grid: Grid, findings: Sequence[Finding], check: Check, suffix: str) -> bytes:

@@ -1,7 +1,9 @@
 """``permitflow trace``: recorded runs, judged by the specification."""
 
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,13 +12,16 @@ from rich.console import Console
 from rich.table import Table
 
 from permitflow.errors import TraceTruncatedError
-from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table, tracked
+from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow_tools.cli.options import AllowTruncated, chosen, option, rows, whole_number
-from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.outcomes import Json, complain, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.output import require_folder
+from permitflow_tools.cli.spark_session import require_master, spark_session
 
 if TYPE_CHECKING:
     from permitflow.tracing import ChannelTrace, Trace
     from permitflow.tracing.events import Event
+    from permitflow.tracing.reader import ScannedTrace
     from permitflow_testing.query_runs import QueryVerdict
     from permitflow_testing.referee import Referee
     from permitflow_testing.subjects import Subject
@@ -44,6 +49,16 @@ def validate(
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")
     ] = None,
     allow_truncated: AllowTruncated = False,
+    jobs: Annotated[
+        int, option(whole_number(least=0, most=1_000), "N", "Judge in so many processes; 0: one for each core.")
+    ] = 0,
+    checkpoint: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Keep progress there: after Ctrl-C or a crash, the same command goes on."),
+    ] = None,
+    spark: Annotated[
+        str | None, typer.Option(metavar="MASTER", help="Judge there: local[*], spark://..., sc://...")
+    ] = None,
     with_tlc: Annotated[
         bool, typer.Option("--with-tlc", help="Have TLC judge as well, by the specification's own text; needs Java.")
     ] = False,
@@ -56,19 +71,45 @@ def validate(
     have been allowed. Where only one end was recorded, say so, and check that some behaviour of the
     other end explains it.
 
+    Recordings may be of any length: they are read block by block, and the channels judged side by side.
+
     \b
       permitflow trace validate run/                         all trace files of a folder
       permitflow trace validate producer.jsonl server.jsonl  the two ends of a channel
       permitflow trace validate run/ --channel orders/0      one channel of it
+      permitflow trace validate run/ --checkpoint run.ckpt   can be interrupted, and goes on
+      permitflow trace validate run/ --spark spark://host:7077
       permitflow trace validate run/ --with-tlc              TLC as a referee
 
     Exit code 0: all valid, as far as recorded. 1: not a behaviour, or TLC judges otherwise. 2: not a usable trace.
     """
-    from permitflow_testing.traces import judge
+    from permitflow_tools.validating.checkpoint import Checkpoint
+    from permitflow_tools.validating.shares import here, validate
 
-    channels = select_channels(read_files(files, allow_truncated), channel or [])
-    verdicts = list(tracked((judge(each) for each in channels), len(channels), lambda verdict: verdict.channel))
-    referees = _ask_tlc(channels) if with_tlc else {}
+    if spark is not None and jobs:
+        unusable("--jobs: is for this machine; Spark has its own, so leave it out with --spark")
+    if spark is not None:
+        require_master(spark)
+    require_folder("--checkpoint", checkpoint)
+    trace = scan_files(files, allow_truncated)
+    names = chosen("--channel", channel or [], trace.channels, "channel")
+    kept = None
+    if checkpoint is not None:
+        kept = Checkpoint(checkpoint, trace.files, names, allow_truncated=allow_truncated)
+    judging = partial(validate, trace, names, allow_truncated=allow_truncated, checkpoint=kept)
+    try:
+        if spark is None:
+            with open_progress() as progress:
+                task = progress.add_task("events", total=None)
+                workers = here(trace, jobs or os.cpu_count() or 1)
+                verdicts = judging(*workers, on_progress=lambda events: progress.update(task, completed=events))
+        else:
+            verdicts = _on_spark(spark, judging, is_kept=kept is not None)
+    except KeyboardInterrupt:
+        if checkpoint is not None and checkpoint.exists():
+            complain(f"interrupted; what was judged is kept in {checkpoint}, and the same command goes on from there")
+        raise
+    referees = _ask_tlc(files, names, allow_truncated) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())
     if as_json:
         tlc = {name: referee.as_json() for name, referee in referees.items()}
@@ -76,6 +117,13 @@ def validate(
     else:
         _print(verdicts, referees)
     stop(holds=holds)
+
+
+def _on_spark(master: str, judging: "Callable[..., list[Verdict]]", *, is_kept: bool) -> "list[Verdict]":
+    with requires_extra("spark"):
+        from permitflow_tools.validating.on_spark import there
+    with spark_session(master, "permitflow trace validate") as session:
+        return judging(*there(session, is_kept=is_kept))
 
 
 @trace.command()
@@ -134,10 +182,11 @@ def query(
     stop(holds=holds)
 
 
-def _ask_tlc(channels: "Sequence[ChannelTrace]") -> "dict[str, Referee]":
+def _ask_tlc(files: Sequence[Path], names: Sequence[str], allow_truncated: bool) -> "dict[str, Referee]":
     from permitflow_model.tlc import TlcError, TlcNotFoundError
     from permitflow_testing.referee import ask_tlc
 
+    channels = select_channels(read_files(files, allow_truncated), names)
     try:
         return {channel.channel: ask_tlc(channel) for channel in channels}
     except (TlcNotFoundError, TlcError, ValueError) as error:
@@ -160,9 +209,7 @@ def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> 
         console.print(f"{len(bad):,} of {counted} not valid")
     else:
         events = sum(verdict.replay.performed for verdict in verdicts)
-        console.print(
-            f"{counted} valid: {events:,} events are steps of the specification, all invariants hold after each"
-        )
+        console.print(f"{counted} valid: {events:,} events are steps of the specification, and its invariants hold")
 
 
 def _overview(verdicts: "Sequence[Verdict]") -> Table:
@@ -298,6 +345,20 @@ def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
             return read_trace(*files, allow_truncated=allow_truncated)
     except TraceTruncatedError as error:
         unusable(f"{error} (--allow-truncated)")
+
+
+def scan_files(files: Sequence[Path], allow_truncated: bool) -> "ScannedTrace":
+    """Read the headers of the files of one run, or end the command."""
+    from permitflow.tracing.reader import scan_trace
+
+    try:
+        with requires_extra("trace"):
+            scanned = scan_trace(*files, allow_truncated=allow_truncated)
+    except TraceTruncatedError as error:
+        unusable(f"{error} (--allow-truncated)")
+    if not scanned.channels:
+        unusable("the trace holds no channel: nothing was recorded, so nothing can be checked")
+    return scanned
 
 
 def select_channels(read: "Trace", names: Sequence[str]) -> "list[ChannelTrace]":

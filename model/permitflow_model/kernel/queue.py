@@ -227,6 +227,17 @@ class SummedFifo(Generic[T]):
         """As the tuple of its items."""
         return hash(tuple(self))
 
+    def __reduce__(self) -> "tuple[type[SummedFifo[T]], tuple[()], tuple[T, ...]]":
+        """As the tuple of its items: a copy of the stacks, each item in the one before, could be too deep."""
+        return SummedFifo, (), tuple(self)
+
+    def __setstate__(self, items: tuple[T, ...]) -> None:
+        """The items of a queue that is made anew."""
+        queue: SummedFifo[T] = SummedFifo()
+        for item in items:
+            queue = queue.push(item)
+        self._front, self._back, self._size = queue._front, queue._back, queue._size
+
     def __repr__(self) -> str:
         """As the tuple of its items."""
         return f"SummedFifo{tuple(self)!r}"

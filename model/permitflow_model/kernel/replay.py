@@ -30,8 +30,8 @@ first.  It uses no clock and tries no world twice; as the model lets few logs go
 """
 
 from collections import deque
-from collections.abc import Callable, Container, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
 from permitflow_model.kernel.system import Disabled, Step, System
@@ -40,9 +40,11 @@ __all__ = [
     "Blocked",
     "Interpretation",
     "Path",
+    "Progress",
     "RecordedStep",
     "Refused",
     "Replay",
+    "Replayer",
     "Starved",
     "StepByStep",
     "World",
@@ -160,6 +162,8 @@ class StepByStep(Generic[S, P]):
         self.parameters = parameters
         self._keep_path = keep_path
         self._checks = {name: holds for name, holds in system.invariants.items() if name not in unchecked}
+        # An action that no end records, as of a clock, has no counters.
+        self._counts = {action.name: system.counters.get(action.end, _no_counters) for action in system.actions}
 
     def start(self) -> World[S]:
         """Where every run begins."""
@@ -172,13 +176,12 @@ class StepByStep(Generic[S, P]):
             Refused: the system has no such action, it is not possible, or its end counts otherwise.
             Starved: it needs something that the other end has not sent yet.
         """
-        try:
-            end = self.system.action(event.action).end
-        except KeyError:
-            raise Refused(f"the specification has no action {event.action!r}") from None
+        count = self._counts.get(event.action)
+        if count is None:
+            raise Refused(f"the specification has no action {event.action!r}")
         following = self.explain(world, event)
         # Explanations of one event differ only in what no counter includes.
-        if event.counters and event.counters != (due := tuple(self.system.counters[end](following[0].state))):
+        if event.counters and event.counters != (due := tuple(count(following[0].state))):
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {due}")
         if self._keep_path:
             return [_marked(after, world, event) for after in following]
@@ -214,6 +217,10 @@ class StepByStep(Generic[S, P]):
         """The names of the actions by which the protocol can go on."""
         steps = self.system.successors(world.state, self.parameters)
         return [step.action for step in steps if not self.system.action(step.action).is_environment]
+
+
+def _no_counters(_state: object) -> tuple[int, ...]:
+    return ()
 
 
 def _marked(after: World[S], before: World[S], event: RecordedStep) -> World[S]:
@@ -265,33 +272,125 @@ class Replay(Generic[W, E]):
 
 def replay(interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequence[E]]) -> Replay[W, E]:
     """Merge the logs into one behaviour, checking the invariants after every event."""
-    worlds: tuple[W, ...] = (start,)
-    positions = [0] * len(logs)
-    performed = 0
-    tail: deque[tuple[W, E]] = deque(maxlen=_TAIL)
-    blocked: dict[int, Blocked[E]] = {}
-    while True:
-        performed_before = performed
-        blocked.clear()
-        for number, log in enumerate(logs):
-            while positions[number] < len(log):
-                event = log[positions[number]]
-                before = worlds[0]
-                try:
-                    worlds = _perform(interpretation.perform, worlds, event)
-                except (Refused, Starved) as reason:
-                    blocked[number] = Blocked(event, str(reason), isinstance(reason, Refused))
+    replayer = Replayer(interpretation, start, len(logs))
+    for number, log in enumerate(logs):
+        replayer.take(number, log)
+    replayer.go_on()
+    return replayer.outcome()
+
+
+@dataclass
+class Progress(Generic[W, E]):
+    """How far a replay has come: all that it needs to go on, at another time or in another process."""
+
+    worlds: tuple[W, ...]
+    pending: tuple[deque[E], ...]
+    """Of each log, the events that have come and were not performed."""
+    checked: tuple[W, ...]
+    """The worlds in which the invariants were looked at last."""
+    since: list[E] = field(default_factory=list)
+    """The events that were performed since then."""
+    performed: int = 0
+    blocked: dict[int, Blocked[E]] = field(default_factory=dict)
+    """By the number of its log."""
+    broken: tuple[str, ...] = ()
+    tail: deque[tuple[W, E]] = field(default_factory=lambda: deque(maxlen=_TAIL))
+
+
+class Replayer(Generic[W, E]):
+    """A replay whose events come piece by piece.  It keeps only those that wait for another log.
+
+    Most of an event's cost would be that of the invariants.  These are theorems about all states to which the model's
+    actions lead, so a long replay looks at them from time to time: it checks the model rather than the run.  If one is
+    broken, the events since the last look are performed again, with a look after each, to find the one that broke it.
+    """
+
+    def __init__(
+        self,
+        interpretation: Interpretation[W, E],
+        start: W,
+        logs: int,
+        *,
+        check_every: int = 1,
+        watch: Callable[[W], list[str]] | None = None,
+        progress: Progress[W, E] | None = None,
+    ) -> None:
+        """With ``progress`` it goes on from there, else from ``start``.
+
+        The invariants are looked at after ``check_every`` events, and at the end.  ``watch`` is called with the world
+        after every event, and returns the names of those invariants that this run has broken.
+        """
+        self._interpretation = interpretation
+        self._check_every = check_every
+        self._watch = watch
+        self.progress: Progress[W, E] = progress or Progress((start,), tuple(deque() for _ in range(logs)), (start,))
+
+    def take(self, log: int, events: Iterable[E]) -> None:
+        """The next events of a log, for ``go_on``; what comes behind an impossible event is left out."""
+        blocked = self.progress.blocked.get(log)
+        if not self.progress.broken and not (blocked and blocked.is_refused):
+            self.progress.pending[log].extend(events)
+
+    def go_on(self) -> None:
+        """Perform what is possible of the events that have come."""
+        progress, performed_before = self.progress, -1
+        while progress.performed > performed_before and not progress.broken:
+            performed_before = progress.performed
+            for number in range(len(progress.pending)):
+                self._go_on_with(number)
+
+    def _go_on_with(self, number: int) -> None:
+        progress, perform, watch = self.progress, self._interpretation.perform, self._watch
+        pending, tail, since = progress.pending[number], progress.tail, progress.since
+        progress.blocked.pop(number, None)
+        while pending and not progress.broken:
+            event, worlds = pending[0], progress.worlds
+            try:
+                following = _perform(perform, worlds, event)
+            except (Refused, Starved) as reason:
+                progress.blocked[number] = Blocked(event, str(reason), isinstance(reason, Refused))
+                return
+            del pending[0]
+            tail.append((worlds[0], event))
+            since.append(event)
+            progress.performed += 1
+            progress.worlds = following
+            if watch is not None and (broken := watch(following[0])):
+                progress.broken = tuple(sorted(broken))
+            elif len(since) >= self._check_every:
+                self._look()
+
+    def _look(self) -> None:
+        """Look at the invariants; if one is broken, go back to the event that broke it first."""
+        progress, interpretation = self.progress, self._interpretation
+        events = list(progress.since)
+        if broken := _broken(interpretation, progress.worlds):
+            progress.worlds, progress.performed = progress.checked, progress.performed - len(events)
+            for _ in range(min(len(events), len(progress.tail))):
+                progress.tail.pop()
+            for event in events:
+                progress.tail.append((progress.worlds[0], event))
+                progress.worlds = _perform(interpretation.perform, progress.worlds, event)
+                progress.performed += 1
+                if broken := _broken(interpretation, progress.worlds):
                     break
-                tail.append((before, event))
-                performed += 1
-                positions[number] += 1
-                broken = _broken(interpretation, worlds)
-                if broken:
-                    return Replay(performed, worlds, broken=tuple(sorted(broken)), tail=tuple(tail))
-        if performed == performed_before:
-            break
-    order = sorted(blocked.values(), key=lambda block: not block.is_refused)
-    return Replay(performed, worlds, blocked=tuple(order), tail=tuple(tail))
+            progress.broken = tuple(sorted(broken))
+        progress.checked = progress.worlds
+        progress.since.clear()
+
+    def outcome(self) -> Replay[W, E]:
+        """What came of the events until now, if no more come."""
+        progress = self.progress
+        if not progress.broken:
+            self._look()
+        order = () if progress.broken else sorted(progress.blocked.values(), key=lambda block: not block.is_refused)
+        return Replay(
+            progress.performed,
+            progress.worlds,
+            blocked=tuple(order),
+            broken=progress.broken,
+            tail=tuple(progress.tail),
+        )
 
 
 def _broken(interpretation: Interpretation[W, E], worlds: tuple[W, ...]) -> set[str] | list[str]:

@@ -85,7 +85,7 @@ class Action(Generic[S, P]):
         Raises:
             ModelError: it is none: the action forgets to return it, or returns something else.
         """
-        if not is_state(after, like=state):
+        if type(after) is not type(state) and not is_state(after, like=state):
             self.fail(no_state(after), state, arguments)
         return after
 
