@@ -16,6 +16,7 @@ from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in, data_here, valid_credit
+from permitflow_model.kernel.queue import SummedFifo
 from permitflow_model.kernel.replay import Path, Refused, Replay, Starved, World, replay
 from permitflow_model.kernel.system import Disabled, Step
 from permitflow_testing.subjects import UNLIMITED, Explanation, Subject, require_both
@@ -48,8 +49,9 @@ class GateExplanation:
         self._keep_path = keep_path
 
     def start(self) -> World[State]:
-        """Where every run begins."""
-        return World(SYSTEM.initial(self.parameters))
+        """Where every run begins; with queues whose sums are remembered."""
+        state = SYSTEM.initial(self.parameters)
+        return World(state._replace(channels=state.channels.map(_with_sums)))
 
     def perform(self, world: World[State], event: Event) -> Sequence[World[State]]:
         """The world to which the event leads.
@@ -157,6 +159,11 @@ class GateExplanation:
     def broken(self, world: World[State]) -> list[str]:
         """The names of the invariants that do not hold."""
         return SYSTEM.broken_invariants(world.state, self.parameters)
+
+
+def _with_sums(channel: Channel) -> Channel:
+    waiting, wire, inbox = (SummedFifo[Item]() for _ in range(3))
+    return channel._replace(waiting=waiting, wire=wire, inbox=inbox)
 
 
 def _counters(channel: Channel, event: Event) -> tuple[int, ...]:

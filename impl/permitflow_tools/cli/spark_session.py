@@ -4,14 +4,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import Any
 
 import typer
 
 from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _MASTERS = ("local", "spark://", "yarn", "k8s://", "sc://")
 _EXAMPLES = "local[*], spark://host:7077, yarn, k8s://host or sc://host:15002"
@@ -25,8 +22,8 @@ def require_master(master: str) -> None:
 
 
 @contextmanager
-def spark_session(master: str, name: str) -> "Iterator[SparkSession]":
-    """A session for the block; ends the command, and says why, where Spark cannot start or do the work."""
+def spark_session(master: str, name: str) -> Iterator[Any]:
+    """A Spark session for the block; ends the command, and says why, where Spark cannot start or do the work."""
     from permitflow.demo.spark_session import local_session
     from permitflow_tools.checking import sessions
 
