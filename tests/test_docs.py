@@ -24,8 +24,7 @@ DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md
 BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
-README = REPOSITORY / "README.md"
-# What the README's programs dial; the tests have its exchange elsewhere.
+# What programs dial on pages that start an exchange; the tests have it elsewhere.
 EXCHANGE = "127.0.0.1:50051"
 # A guard against hangs only: a program that starts Spark takes half a minute, and several on a machine that has other
 # things to do.
@@ -56,7 +55,8 @@ COMMANDS = [
     for command, printed in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", text, re.MULTILINE)
 ]
 PROGRAMS = [Example(*block) for block in blocks("python")]
-OF_THE_README = [example for example in PROGRAMS if example.where.startswith("README.md")]
+WITH_AN_EXCHANGE = ("README.md", "docs/start/first-steps.md")
+ON_PAGES_WITH_AN_EXCHANGE = [example for example in PROGRAMS if example.where.startswith(WITH_AN_EXCHANGE)]
 
 
 def assert_prints(example: Example, stdout: str) -> None:
@@ -92,9 +92,9 @@ def run(command: str | Sequence[str], folder: Path, **options: Any) -> "subproce
 
 
 @contextmanager
-def exchange_of_the_readme() -> Iterator[str]:
-    """The exchange that the README starts, at a free port; its address."""
-    (command,) = re.findall(r"^    (permitflow serve .*)$", README.read_text(), re.MULTILINE)
+def exchange_of(page: str) -> Iterator[str]:
+    """The exchange that a page starts, at a free port; its address."""
+    (command,) = re.findall(r"^    (permitflow serve .*)$", (REPOSITORY / page).read_text(), re.MULTILINE)
     more = ["--address", "127.0.0.1:0", "--quiet"]
     process = subprocess.Popen([*command.split(), *more], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
@@ -118,10 +118,12 @@ def assert_runs(example: Example, program: str, folder: Path) -> None:
     assert_prints(example, done.stdout)
 
 
-def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_path: Path) -> None:
-    with exchange_of_the_readme() as address:
-        for example in OF_THE_README:
-            assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
+@pytest.mark.parametrize("page", WITH_AN_EXCHANGE)
+def test_the_programs_of_a_page_run_in_order_with_the_exchange_that_it_starts(page: str, tmp_path: Path) -> None:
+    with exchange_of(page) as address:
+        for example in ON_PAGES_WITH_AN_EXCHANGE:
+            if example.where.startswith(page):
+                assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -129,7 +131,7 @@ def test_the_readmes_programs_run_in_order_with_the_exchange_that_it_starts(tmp_
     [
         pytest.param(example, marks=[pytest.mark.long] if "SparkSession" in example.program else [], id=example.where)
         for example in PROGRAMS
-        if example not in OF_THE_README
+        if example not in ON_PAGES_WITH_AN_EXCHANGE
     ],
 )
 def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
@@ -149,9 +151,9 @@ def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
     assert written.read_text() == (REPOSITORY / f"docs/reference/{document}.md").read_text(), "run `make docs`"
 
 
-def test_the_readme_names_every_command() -> None:
+def test_the_index_of_the_documents_names_every_command() -> None:
     reference = (REPOSITORY / "docs/reference/cli.md").read_text()
-    readme = README.read_text()
+    readme = " ".join((REPOSITORY / "docs/README.md").read_text().split())
     names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
     assert len(names) >= 4
     assert [name for name in names if name not in readme] == []

@@ -3,7 +3,7 @@
 import pytest
 
 from permitflow_model.manifest import read_manifest
-from tools.run_drawings import DRAWN, FOLDER, drawing_of
+from tools.run_drawings import DRAWN, FILM, FOLDER, drawing_of, film_of_the_readme
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -11,3 +11,9 @@ def test_a_drawing_is_up_to_date(name: str) -> None:
     kept = (FOLDER / f"{name}.svg").read_text(encoding="utf-8")
     assert kept == drawing_of(read_manifest()[name]), "run `make pictures`"
     assert "violated" in kept
+
+
+def test_the_readmes_film_is_up_to_date_and_ends_stuck() -> None:
+    kept = (FOLDER / FILM).read_text(encoding="utf-8")
+    assert kept == film_of_the_readme(), "run `make pictures`"
+    assert "the next chunk needs 7" in kept
