@@ -27,7 +27,7 @@ _BETWEEN_STRIKES_SECONDS = 0.1
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _KIT = tuple(str(Path(place).parent) for place in (permitflow_testing.__file__, permitflow_model.__file__) if place)
-_EXAMPLES = str(Path(permitflow_testing.__file__ or "").parent / "kit/examples")
+_EXAMPLES = str(Path(permitflow_testing.__file__ or "").parent / "examples")
 
 WhenStuck: TypeAlias = Callable[[str], object]
 """Takes what is to be said of a loop that cannot be interrupted."""

@@ -85,7 +85,7 @@ def test_a_long_run_is_shortened_in_the_middle_only_on_paper(command: Command, r
     assert f"{steps:>4}   OfferChunk(1)" in stdout
 
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 
 
 def described(folder: Path, up: str, down: str = "", chunks: str = 'distribution = "uniform"\nmost = 99') -> str:
@@ -232,7 +232,7 @@ def test_without_java_the_explorer_checks_and_says_what_is_left_out(
     assert (code, stdout, "--engine tlc: JAVA_HOME is '/nowhere'" in stderr) == (2, "", True)
 
 
-GRID = str(Path(__file__).resolve().parents[2] / "docs/examples/grid.toml")
+GRID = str(Path(__file__).resolve().parents[3] / "docs/examples/grid.toml")
 # For Spark to be started on a machine that has other things to do, too.
 HANG_SECONDS = 600
 SMALL = ("--sweep", "row_permits=4", "--sweep", "permit_batch=1,3,9", "--sweep", "max_chunk_cost=1..5:+1")

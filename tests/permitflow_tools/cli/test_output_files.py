@@ -8,7 +8,7 @@ import pytest
 from permitflow.tracing import FileTrace
 from tests.permitflow_tools.cli.conftest import Command
 
-ORDERS = Path(__file__).parents[2] / "docs" / "examples" / "orders.toml"
+ORDERS = Path(__file__).parents[3] / "docs" / "examples" / "orders.toml"
 VARIED = ("--sweep", "permit_batch=256,512")
 STUCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.permitflow_tools.cli.conftest import Command
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 ORDERS, GRID = "orders.toml", "grid.toml"
 GATE = "check gate --inputs 2 --exclusive 0 --floating 1"
 QUEUE = "permitflow_testing.examples.queues:QueueChannel"

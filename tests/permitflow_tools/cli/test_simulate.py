@@ -7,7 +7,7 @@ import pytest
 
 from tests.permitflow_tools.cli.conftest import Command, Report
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 ORDERS = str(EXAMPLES / "orders.toml")
 ENDS = ("--row-permits", "126", "--permit-batch", "16")
 NUMBERS = (*ENDS, "--chunk-rows", "7", "--rtt", "100ms", "--consumer-rate", "1000")

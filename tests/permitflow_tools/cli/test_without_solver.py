@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "docs/examples"
+EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 ADVICE = "permitflow[proofs] proves this again, for these numbers"
 
 # By the command line: the exit code, and what is said.
