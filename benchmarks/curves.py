@@ -12,7 +12,7 @@ from benchmarks.peers.way import find_ways, ways_for
 from benchmarks.results import COMPACT, MEBIBYTES, Row, Series
 from benchmarks.throughput import Entry, in_rounds, judged_ways
 from permitflow import ChannelParameters
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import WeightedSizes
 from permitflow_tools.simulation.run import simulate
 from permitflow_tools.simulation.setting import Setting

@@ -24,7 +24,9 @@ from permitflow import ChannelParameters, ChannelStatistics
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.serving import traffic_through
 from permitflow.flows.demand.core import DEMAND
-from permitflow.flows.permits.core import GAUGE_HELP, PERMIT_ACTIONS, PermitReceiver, PermitSender
+from permitflow.flows.permits.agreement import GAUGE_HELP
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.flows.seam import Flow
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT

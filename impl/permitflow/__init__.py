@@ -31,7 +31,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import ChannelParameters, Oversize, Permits
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.opening import opening

@@ -13,7 +13,7 @@ from hypothesis.stateful import run_state_machine_as_test
 from permitflow import ChannelParameters, Kind, Message, RecorderFactory
 from permitflow import Permits as CorePermits
 from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
-from permitflow.flows.permits.core import held as held_permits
+from permitflow.flows.permits.parameters import held as held_permits
 from permitflow.flows.seam import Haste
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled

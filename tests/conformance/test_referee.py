@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from permitflow import ChannelParameters, Oversize
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, State
 from permitflow_model.tlc.trace import Told, module_text, walk_trace

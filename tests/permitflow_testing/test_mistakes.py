@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from permitflow import Kind, RecorderFactory
-from permitflow.flows.permits.core import held
+from permitflow.flows.permits.parameters import held
 from permitflow.flows.stop_and_wait.core import Answer
 from permitflow_testing import ChannelAdapter, Feature, Received, Refused, Report, judge_adapter, judge_pair
 from permitflow_testing.core_pair import FlowPair

@@ -20,7 +20,7 @@ from permitflow.carriers.shared_memory.ring import RingReader, RingWriter
 from permitflow.carriers.tcp import Kind, TcpStream
 from permitflow.client import RemoteReceiver
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.control import ControlReply
 from permitflow.stream.frames import End, Feedback, Put
 from permitflow.stream.handshake import PROTOCOL_VERSION

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from permitflow import Permits
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import End
 from permitflow.tracing import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held

@@ -17,7 +17,7 @@ from permitflow.carriers.grpc_calls import ClientCall
 from permitflow.client import get, put
 from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange import Exchange
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, Failure, Get, Put
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import BatchCodec

@@ -29,7 +29,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.flows.recording import ENDS, RecorderFactory
 from permitflow.flows.seam import AnyFeedback, Group, Inbound, Outbound, Parameters
 

@@ -21,7 +21,7 @@ from permitflow.exchange.health import Readiness
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
-from permitflow.flows.permits.core import ChannelParameters, kept_parameters
+from permitflow.flows.permits.parameters import ChannelParameters, kept_parameters
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name

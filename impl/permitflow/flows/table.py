@@ -10,7 +10,7 @@ __all__ = ["flow_named", "flow_names"]
 
 
 def _permits() -> Flow:
-    from permitflow.flows.permits.core import PERMITS
+    from permitflow.flows.permits.agreement import PERMITS
 
     return PERMITS
 

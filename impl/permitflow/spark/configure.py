@@ -17,7 +17,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from permitflow.channels.interface import require_count
-from permitflow.flows.permits.core import DEFAULT_ROW_PERMITS
+from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
 
 _log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.stream.compression import Compression
 
 E = TypeVar("E", bound=StrEnum)

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from permitflow.errors import TraceUnreadableError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS, ActionTable, End, column_of
 from permitflow.tracing.events import Event, Header, Recording, arguments_of, content_of, end_of, header_of
 

@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 
 from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters
+from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.flows.recording import RecorderFactory
 from permitflow_testing.adapter import ChannelAdapter, Feature, Received, Refused
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, ClassVar
 
 from permitflow.flows.messages import Kind
-from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Message, Parameters, Permits, State, held, plus

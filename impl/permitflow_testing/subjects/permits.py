@@ -6,8 +6,9 @@ from functools import partialmethod
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, Oversize, Permits
-from permitflow.flows.permits.core import held as held_by_core
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits
+from permitflow.flows.permits.parameters import held as held_by_core
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ActionTable, End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import RecordedChannel

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ActionTable, End
 from permitflow.tracing.events import Header
 from permitflow.tracing.json_lines import read_json_lines

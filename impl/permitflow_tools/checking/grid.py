@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.checking.deciding import Finding, finding_of
 from permitflow_tools.parameters.read import refusal_in_words
 from permitflow_tools.simulation.chunk_sizes import UniformSizes

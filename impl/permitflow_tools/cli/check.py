@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from permitflow.errors import PermitflowError
-from permitflow.flows.permits.core import ChannelParameters, Oversize
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize
 from permitflow_tools.checking import Check, deciding
 from permitflow_tools.checking.deciding import Answer
 from permitflow_tools.checking.grid import MOST_STATES

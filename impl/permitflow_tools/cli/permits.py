@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from permitflow.flows.permits.core import BATCH_SHARE, Oversize, StatedParameters
+from permitflow.flows.permits.parameters import BATCH_SHARE, Oversize, StatedParameters
 from permitflow_tools.checking.deciding import Answer
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes

@@ -16,7 +16,8 @@ from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, StoreError, TransportError
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
-from permitflow.flows.permits.core import DEFAULT_ROW_PERMITS, PERMITS, Oversize, kept_parameters
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.stream.compression import Compression

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.cli.check import answer_for
 from permitflow_tools.cli.console import late_progress, open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.options import (

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import Oversize, StatedParameters
+from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow_tools.parameters.quantities import duration, rate, shown, values, whole
 from permitflow_tools.parameters.sections import OLD_NAMES, Section, nearest, read_sections
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes

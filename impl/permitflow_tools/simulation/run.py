@@ -14,7 +14,8 @@ from typing import Literal, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.core import PermitReceiver, Permits, PermitSender
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
+from permitflow.flows.permits.parameters import Permits
 from permitflow_tools.simulation.setting import Setting, pieces_of
 
 T = TypeVar("T")

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.flows.permits.core import NOTHING_STATED, PERMITS, ChannelParameters, Oversize, StatedParameters
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 
 

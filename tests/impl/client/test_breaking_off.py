@@ -20,7 +20,7 @@ from permitflow.carriers.shared_memory.link import AsyncioLink
 from permitflow.carriers.tcp import Kind, TcpStream
 from permitflow.client import SameHost, get, put
 from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, Failure
 from permitflow.wire.wire_errors import decode_error
 from tests.support.carriers import MemoryCarrier, answering_grpc, joined, memory_ends, message_of

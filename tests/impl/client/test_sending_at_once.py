@@ -11,7 +11,7 @@ import pytest
 from permitflow import ChannelParameters, Permits
 from permitflow.client import JoinedChunks, RemoteSender
 from permitflow.errors import WouldBlock
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Feedback, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.session import UpstreamSession

@@ -21,7 +21,7 @@ from permitflow.errors import (
     TaskRetryError,
 )
 from permitflow.exchange import Retention
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import End, Ended
 from permitflow.wire.codec import decode_downstream
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk

@@ -30,7 +30,8 @@ from permitflow.errors import (
     VersionMismatchError,
 )
 from permitflow.exchange import Retention
-from permitflow.flows.permits.core import PERMITS, StatedParameters
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow.stream.compression import Codec, CompressionOffer
 from permitflow.stream.frames import Abort, Data, DownstreamFrame, End, Failure, Feedback, Get, Put, SameHostOffer
 from permitflow.stream.handshake import PROTOCOL_VERSION

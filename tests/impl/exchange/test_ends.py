@@ -17,7 +17,7 @@ from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange import BridgeChannel, Retention
 from permitflow.exchange.statistics import Direction
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback
 from permitflow.stream.session import State
 from permitflow.wire.codec import decode_downstream

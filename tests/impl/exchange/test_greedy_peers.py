@@ -34,7 +34,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, Retention
 from permitflow.exchange.books.replay import MOST_PRODUCERS
 from permitflow.exchange.books.staging import MOST_ATTEMPTS
-from permitflow.flows.permits.core import kept_parameters
+from permitflow.flows.permits.parameters import kept_parameters
 from permitflow.names import MOST_NAME_CHARACTERS
 from permitflow.stream.control import (
     MOST_PUBLISHED,

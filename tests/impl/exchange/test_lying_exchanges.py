@@ -27,7 +27,7 @@ from permitflow.errors import (
     UndecodableDataError,
     VersionMismatchError,
 )
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
 from permitflow.stream.compression import Codec, CompressionAnswer
 from permitflow.stream.frames import Agreement, DownstreamFrame, End, Failure, Feedback

@@ -7,7 +7,7 @@ import pytest
 
 from permitflow import ChannelParameters, Demand, Kind, Oversize, Parameters, SquelchParameters
 from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, UnexpectedFrameError
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.seam import Flow, Totals, register
 from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
 from permitflow.flows.table import flow_named

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow import ChannelParameters, Oversize
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import kept_parameters
+from permitflow.flows.permits.parameters import kept_parameters
 
 
 def test_defaults_leave_room_for_the_largest_chunk() -> None:

@@ -7,7 +7,7 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import Compression
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.compression import (
     UNCOMPRESSED,
     Codec,

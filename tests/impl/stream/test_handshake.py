@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters, Kind, Oversize
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, VersionMismatchError
-from permitflow.flows.permits.core import PERMITS, PermitReceiver, PermitSender, StatedParameters
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.core import PermitReceiver, PermitSender
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow.stream.frames import Agreement, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
 from permitflow.stream.session import UpstreamSession

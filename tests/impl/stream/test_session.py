@@ -15,7 +15,7 @@ from permitflow.errors import (
     PeerGoneError,
     UnexpectedFrameError,
 )
-from permitflow.flows.permits.core import PERMITS
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import (
     Abort,
     Agreement,

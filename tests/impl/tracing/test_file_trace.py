@@ -15,7 +15,8 @@ import pytest
 
 from permitflow import ChannelParameters, Kind
 from permitflow.errors import InvalidParametersError, TraceMismatchError, TraceUnreadableError, TraceWriteError
-from permitflow.flows.permits.core import PERMIT_ACTIONS, PermitSender
+from permitflow.flows.permits.core import PermitSender
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ActionTable
 from permitflow.tracing import FileTrace, MemoryTrace, read_trace
 
@@ -247,7 +248,7 @@ def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
 
 AT_EXIT = """
 import os, sys
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.tracing import FileTrace
 
 trace = FileTrace(sys.argv[1])

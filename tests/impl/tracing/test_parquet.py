@@ -12,7 +12,7 @@ import pytest
 
 from permitflow import ChannelParameters
 from permitflow.errors import TraceUnreadableError, TraceWriteError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, FileTrace, Header, read_trace
 from permitflow.tracing.parquet import ParquetWriter, schema_of
@@ -63,7 +63,7 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
     path = tmp_path / "run.parquet"
     program = (
         "import os, sys\n"
-        "from permitflow.flows.permits.core import PERMIT_ACTIONS\n"
+        "from permitflow.flows.permits.recorded import PERMIT_ACTIONS\n"
         "from permitflow.tracing import FileTrace\n"
         "trace = FileTrace(sys.argv[1])\n"
         "trace.recorder('orders', 'sender', PERMIT_ACTIONS, {})('OfferChunk', (1, 1, 0, 0), ())\n"

@@ -11,7 +11,8 @@ from permitflow import Kind, Message, Permits
 from permitflow.client import JobTotal, Staging, TaskAttempt
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, PermitflowError, UndecodableDataError
 from permitflow.flows.gate.core import GATE
-from permitflow.flows.permits.core import PERMITS, StatedParameters
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow.stream.frames import (
     Abort,
     Agreement,

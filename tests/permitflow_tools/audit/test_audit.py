@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.errors import TraceMismatchError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS, ActionTable
 from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.errors import TraceUnreadableError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Header
 from permitflow_testing.subjects.permits import model_of

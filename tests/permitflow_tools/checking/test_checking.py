@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_model.kernel.explore import explore
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_proofs import safe_max_chunk_cost

@@ -5,7 +5,7 @@ from dataclasses import asdict, replace
 import pytest
 
 from permitflow import ChannelParameters, Permits
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, Parameters

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow import Oversize
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_proofs import decide
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.run import Channel, Figures, RunLength, simulate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import (
     Axis,

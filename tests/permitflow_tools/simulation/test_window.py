@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from permitflow.flows.permits.core import StatedParameters
+from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.run import run_length, simulate
 from permitflow_tools.simulation.setting import Setting

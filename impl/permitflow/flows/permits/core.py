@@ -12,190 +12,31 @@ changes the counts.
 """
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import TypeVar
 
-from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import (
-    InvalidParametersError,
     OversizeChunkError,
     OverspendError,
-    ParameterMismatchError,
     PermitOverrunError,
     RemoteProtocolError,
     UnexpectedFrameError,
 )
-from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
-from permitflow.flows.seam import Entries, Flow, Haste, Inbound, Outbound, messages_of, require_whole
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits, held
+from permitflow.flows.permits.recorded import steps_of_consumption, steps_of_delivery, steps_of_sending
+from permitflow.flows.recording import Recorder, record_run
+from permitflow.flows.seam import Entries, Haste, Inbound, Outbound
 
 T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
-
-# Four Arrow batches of 8,192 rows in flight; RisingWave began with the same pair (PR 6170).  A larger window is faster
-# for large chunks, but each chunk of a full channel waits longer: docs/concepts/performance.md, "The defaults".
-DEFAULT_ROW_PERMITS = 32_768
-DEFAULT_BARRIER_PERMITS = 1
-AS_MANY_AS_POSSIBLE = -1
-# Returning an eighth of the window at a time keeps the number of feedback messages small; with half of it, the sender
-# would stop until its consumer is halfway through: docs/concepts/performance.md, "The batch".
-BATCH_SHARE = 8
-
-
-class Oversize(StrEnum):
-    """How to send a chunk of more rows than ``max_chunk_cost``."""
-
-    SPLIT = "split"
-    """Send it in slices, so that never more than ``row_permits`` rows are in the channel."""
-
-    WHOLE = "whole"
-    """Send it whole for ``max_chunk_cost`` permits, as RisingWave does; rows may exceed permits."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ChannelParameters(seam.Parameters):
-    """Parameters of one channel; a permit is the right to send one row.
-
-    Live for every sequence of chunks because ``max_chunk_cost <= row_permits - permit_batch + 1``.
-
-    Spec: RowPermits, InitialPermits, PermitBatch, MaxChunkCost, BarrierPermits.
-
-    Raises:
-        InvalidParametersError: a number is out of its range.
-    """
-
-    row_permits: int = DEFAULT_ROW_PERMITS
-    """Rows that may be in the channel at once."""
-
-    permit_batch: int = 0
-    """The receiver returns row permits once it holds this many; 0: an eighth of ``row_permits``."""
-
-    max_chunk_cost: int = 0
-    """The most permits that a chunk takes; 0: ``row_permits - permit_batch``."""
-
-    barrier_permits: int = DEFAULT_BARRIER_PERMITS
-    """Barriers that may be in the channel at once."""
-
-    oversize: Oversize = Oversize.SPLIT
-    """How to send a chunk of more rows than ``max_chunk_cost``."""
-
-    initial_permits: int = AS_MANY_AS_POSSIBLE
-    """Row permits that the sender has from the start; it gets the others when the receiver's application first asks for
-    a message that is not here, or consumes one.  0: nothing is sent until then.  -1: ``row_permits``."""
-
-    def __post_init__(self) -> None:
-        """Fill in the defaults, then refuse numbers that cannot work."""
-        require_whole(self, _LEAST)
-        self._fill_in()
-        if not 1 <= self.permit_batch < self.row_permits:
-            raise InvalidParametersError(
-                name="permit_batch",
-                value=self.permit_batch,
-                rule=f"must be at least 1 and below row_permits = {self.row_permits}",
-            )
-        limit = self.row_permits - self.permit_batch + 1
-        if not 1 <= self.max_chunk_cost <= limit:
-            raise InvalidParametersError(
-                name="max_chunk_cost",
-                value=self.max_chunk_cost,
-                rule=f"must be in 1 .. row_permits - permit_batch + 1 = {limit}, else a chunk may wait for ever",
-            )
-        self._check_initial_permits()
-        object.__setattr__(self, "oversize", _oversize(self.oversize))
-
-    def _fill_in(self) -> None:
-        """Derive the missing numbers from ``row_permits``."""
-        if self.permit_batch == 0:
-            object.__setattr__(self, "permit_batch", max(1, self.row_permits // BATCH_SHARE))
-        if self.max_chunk_cost == 0:
-            object.__setattr__(self, "max_chunk_cost", self.row_permits - self.permit_batch)
-        if self.initial_permits == AS_MANY_AS_POSSIBLE:
-            object.__setattr__(self, "initial_permits", self.row_permits)
-
-    def _check_initial_permits(self) -> None:
-        if not 0 <= self.initial_permits <= self.row_permits:
-            rule = f"must be in 0 .. row_permits = {self.row_permits}"
-            raise InvalidParametersError(name="initial_permits", value=self.initial_permits, rule=rule)
-
-    @property
-    def window_rows(self) -> int:
-        """The most rows that may be in the channel at once."""
-        return self.row_permits
-
-    @property
-    def most_rows(self) -> int | None:
-        """The most rows of a chunk, if larger chunks are split."""
-        return self.max_chunk_cost if self.oversize is Oversize.SPLIT else None
-
-    def cost_of(self, rows: int) -> int:
-        """Permits that a chunk of this many rows takes: an empty chunk takes 1, an oversize one ``max_chunk_cost``.
-
-        Spec: Cost.
-        """
-        return rows if 0 < rows <= self.max_chunk_cost else min(max(rows, 1), self.max_chunk_cost)
-
-
-_LEAST = {
-    "row_permits": 2,
-    "permit_batch": 0,
-    "max_chunk_cost": 0,
-    "barrier_permits": 1,
-    "initial_permits": AS_MANY_AS_POSSIBLE,
-}
-
-
-def kept_parameters(*, row_permits: int | None = None, **others: Any) -> ChannelParameters:
-    """Parameters of a channel that keeps its rows: as ``ChannelParameters``, with a larger default window.
-
-    Raises:
-        InvalidParametersError: a number is out of its range.
-    """
-    if row_permits is not None:
-        return ChannelParameters(row_permits=row_permits, **others)
-    return ChannelParameters(row_permits=DEFAULT_KEPT_ROWS, **{"max_chunk_cost": KEPT_CHUNK_ROWS, **others})
-
-
-def _oversize(value: object) -> Oversize:
-    try:
-        return Oversize(value)  # type: ignore[arg-type]  # options and files bring text
-    except ValueError:
-        names = " or ".join(repr(member.value) for member in Oversize)
-        raise InvalidParametersError(name="oversize", value=value, rule=f"must be {names}") from None
-
-
-class StatedParameters(NamedTuple):
-    """Parameters as one end states them: unchecked; None: the end states nothing."""
-
-    row_permits: int | None = None
-    permit_batch: int | None = None
-    max_chunk_cost: int | None = None
-    barrier_permits: int | None = None
-    oversize: str | None = None
-    initial_permits: int | None = None
-
-
-NOTHING_STATED = StatedParameters()
+_WATERMARK_PERMITS = 1
 
 # Below these shares of the window, due permits, and the residue of an idle receiver, may wait for more permits: each
 # feedback message wakes the other end.
 _OWED_SHARE = 4
 _RESIDUE_SHARE = 16
-
-
-class Permits(NamedTuple):
-    """Permits by class."""
-
-    rows: int = 0
-    barriers: int = 0
-    watermarks: int = 0
-
-
-NO_PERMITS = Permits()
-_WATERMARK_PERMITS = 1
 
 
 class PermitSender(Outbound[T]):
@@ -358,7 +199,7 @@ class PermitSender(Outbound[T]):
             rows = rows[: self.admits(rows)]
             total = sum(map(self.parameters.cost_of, rows))
         if self._record is not None:
-            record_run(self._record, _steps_of_sending(rows, self.parameters, self.permits))
+            record_run(self._record, steps_of_sending(rows, self.parameters, self.permits))
         self._row_permits -= total
         return len(rows)
 
@@ -525,7 +366,7 @@ class PermitReceiver(Inbound[T]):
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is not None:
             before = (self._here - len(rows), self.inbox_rows - sum(rows), self._unreturned)
-            record_run(self._record, _steps_of_delivery(rows, self.parameters, before))
+            record_run(self._record, steps_of_delivery(rows, self.parameters, before))
 
     def _note_marker(self, message: Message[T]) -> None:
         if self._record is not None:
@@ -540,7 +381,7 @@ class PermitReceiver(Inbound[T]):
         """
         if self._record is not None:
             before = (self._here + len(rows) + len(markers), self.inbox_rows + total, self._unreturned)
-            record_run(self._record, _steps_of_consumption(taken, self.parameters, before))
+            record_run(self._record, steps_of_consumption(taken, self.parameters, before))
         if self._withheld:
             self.ask()  # they return before those of any message
         for message in markers:
@@ -586,13 +427,6 @@ class PermitReceiver(Inbound[T]):
         return self._here, self.inbox_rows, self._unreturned
 
 
-def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
-    """The permits that a message holds while it is in the channel."""
-    if message.kind is _CHUNK:
-        return Permits(rows=parameters.cost_of(message.rows))
-    return Permits(barriers=1) if message.kind is Kind.BARRIER else Permits(watermarks=1)
-
-
 def _due(unreturned: int, costs: Sequence[int], permit_batch: int) -> int:
     """The permits that become due while chunks of these costs are consumed, one after the other; at least one batch.
 
@@ -605,122 +439,3 @@ def _due(unreturned: int, costs: Sequence[int], permit_batch: int) -> int:
     while sums[-1] - due >= permit_batch:
         due = sums[bisect_left(sums, due + permit_batch)]
     return due
-
-
-# What a recorder gets for messages that moved together.
-
-
-def _steps_of_sending(rows: Iterable[int], parameters: ChannelParameters, before: Permits) -> Iterator[Step]:
-    left = before.rows
-    for size in rows:
-        chunk = (size, cost := parameters.cost_of(size), 0, 0)
-        yield "OfferChunk", chunk, before._replace(rows=left)
-        left -= cost
-        yield "SendChunk", chunk, before._replace(rows=left)
-
-
-def _steps_of_delivery(rows: Iterable[int], parameters: ChannelParameters, before: tuple[int, ...]) -> Iterator[Step]:
-    messages, here, unreturned = before
-    for size in rows:
-        messages += 1
-        here += size
-        yield "Deliver", (size, parameters.cost_of(size), 0, 0), (messages, here, unreturned)
-
-
-def _steps_of_consumption(
-    taken: Entries[Any], parameters: ChannelParameters, before: tuple[int, ...]
-) -> Iterator[Step]:
-    messages, here, unreturned = before
-    for message in messages_of(taken):
-        permits = held(message, parameters)
-        messages -= 1
-        here -= message.rows
-        unreturned += permits.rows
-        if unreturned >= parameters.permit_batch:
-            unreturned = 0
-        yield "Consume", (message.rows, *permits), (messages, here, unreturned)
-
-
-_MESSAGE = ("rows", "permits.rows", "permits.barriers", "permits.watermarks")
-
-PERMIT_ACTIONS = ActionTable(
-    flow="permits",
-    actions={
-        "sender": dict.fromkeys(
-            (
-                *("OfferChunk", "OfferBarrier", "OfferWatermark", "WithdrawChunk", "WithdrawBarrier"),
-                *("SendChunk", "SendBarrier", "SendWatermark", "AddPermits"),
-            ),
-            _MESSAGE,
-        ),
-        "receiver": dict.fromkeys(("Deliver", "Consume", "Flush"), _MESSAGE),
-    },
-    counters={
-        "sender": ("row_permits", "barrier_permits", "watermark_permits"),
-        "receiver": ("inbox_messages", "inbox_rows", "unreturned_permits"),
-    },
-)
-"""Each action reports the rows of its chunk, or 0, and the permits that the message holds or, for Flush and AddPermits,
-the returned permits.
-
-The sender counts its unspent permits; the receiver counts unconsumed messages, and the row permits of consumed chunks
-that it has not returned yet."""
-
-GAUGE_HELP: Mapping[str, str] = {
-    "row_permits_here": "Row permits at the sender, unspent; while the channel is idle, all that are not withheld.",
-    "unreturned_permits": "Row permits of consumed chunks that the receiver has not returned yet.",
-    "withheld_permits": "Row permits that the receiver grants when its application first asks.",
-}
-
-
-class PermitFlow(Flow):
-    """The server decides and the client verifies: each number becomes the smaller of the two wishes.
-
-    If both wishes are live (``max_chunk_cost <= row_permits - permit_batch + 1``), so is the result: its
-    ``max_chunk_cost`` and ``permit_batch`` are at most those of the end with the smaller window.  Both ends count with
-    the agreed numbers; an upstream with one configuration and a downstream with another could deadlock.
-    """
-
-    wishes: ClassVar[type[tuple[Any, ...]]] = StatedParameters
-    feedback: ClassVar[type[tuple[Any, ...]]] = Permits
-    table: ClassVar[ActionTable] = PERMIT_ACTIONS
-    gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
-    as_wished: ClassVar[Collection[str]] = ("oversize",)
-    least_stated: ClassVar[Mapping[str, int]] = {"permit_batch": 1, "max_chunk_cost": 1, "initial_permits": 0}
-    leading: ClassVar[Collection[str]] = ("row_permits", "permit_batch", "max_chunk_cost")
-    following: ClassVar[Collection[str]] = ("permit_batch", "max_chunk_cost", "initial_permits")
-    outbound: ClassVar[type[Outbound[Any]]] = PermitSender
-    inbound: ClassVar[type[Inbound[Any]]] = PermitReceiver
-
-    @property
-    def wire(self) -> Any:
-        """Its messages in protobuf."""
-        from permitflow.wire.v1 import permits_pb2
-
-        return permits_pb2
-
-    def agree(self, own: ChannelParameters, wanted: StatedParameters) -> ChannelParameters:
-        """Reconcile the peer's wishes with the parameters of this end: the smaller number wins.
-
-        Raises:
-            InvalidParametersError: the peer's wishes cannot work at all.
-            ParameterMismatchError: one end splits oversize chunks, the other insists on whole ones.
-        """
-        agreed: ChannelParameters = super().agree(own, wanted)
-        if wanted.oversize not in (None, own.oversize):
-            rule = "must be the same at both ends"
-            raise ParameterMismatchError(
-                name="oversize", ours=own.oversize.value, theirs=str(wanted.oversize), rule=rule
-            )
-        return agreed
-
-    def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
-        """As for every flow; an agreement that says nothing of ``initial_permits`` withholds none."""
-        if agreed.initial_permits is None:
-            agreed = agreed._replace(initial_permits=agreed.row_permits)
-        parameters: ChannelParameters = super().verify(agreed, wanted)
-        return parameters
-
-
-PERMITS = PermitFlow()
-seam.register(PERMITS, ChannelParameters)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from permitflow.flows.permits.core import PERMIT_ACTIONS, ChannelParameters, Oversize
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow_tools.audit.columns import Events, Integers, Limit, Marks
 from permitflow_tools.audit.findings import Clause
 from permitflow_tools.audit.laws import Before, Counter, Laws, Line, Order, Return, Rule
