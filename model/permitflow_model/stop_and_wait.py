@@ -133,5 +133,4 @@ REGISTERED = Registered(
     system=SYSTEM,
     parameters=Parameters,
     theorems="permitflow_proofs.stop_and_wait:theorems",
-    flow="stop-and-wait",
 )

@@ -31,9 +31,8 @@ from permitflow.errors import TraceMismatchError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.flows.demand.core import Request
 from permitflow.flows.recording import ENDS
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.tracing import ChannelTrace, Event, FileTrace, MemoryTrace, read_trace
-from permitflow_model import demand, permit_channel, squelch, stop_and_wait
+from permitflow_model import demand, permit_channel, squelch
 from permitflow_model.kernel.system import System
 from permitflow_testing import Divergence
 from permitflow_testing.core_pair import FlowPair
@@ -42,7 +41,6 @@ from permitflow_testing.referee import ask_tlc
 from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair, model_of
 from permitflow_testing.subjects.squelch import SquelchPair, model_parameters
-from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
 from permitflow_testing.traces import judge, judge_all
 from permitflow_tools.audit import audit_files
 from tests.support.recordings import audited
@@ -123,7 +121,6 @@ def squelched(waiters: int, *, reminders: bool = False, **numbers: int) -> Chann
 
 
 PULLED = ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=3, initial_permits=3)
-SINGLE = Channel(StopAndWait(), stop_and_wait.Parameters(waiters=3, withdrawals=True, tags=5))
 
 FLOWS = {
     "permits, pulled": Flow(
@@ -131,13 +128,6 @@ FLOWS = {
         permit_channel.SYSTEM,
         Channel(PULLED, model_of(PULLED, sizes=(0, 1, 3), waiters=3)),
         {"AddPermits": {"Conservation"}},
-    ),
-    "stop-and-wait": Flow(
-        StopAndWaitPair,
-        stop_and_wait.SYSTEM,
-        SINGLE,
-        {"Answer": {"Conservation"}, "Send": {"Conservation"}, "Offer": {"Offered"}},
-        {"all": SINGLE},
     ),
     "demand": Flow(
         DemandPair,
@@ -150,7 +140,12 @@ FLOWS = {
             "Consume": {"Conservation", "RequestsBatched"},
             "Ask": {"RequestsBatched"},
         },
-        {"3/2/0": demanded(3, 2, 0), "4/2/4": demanded(4, 2, 4), "2/2/1": demanded(2, 2, 1)},
+        {
+            "1/1/1": demanded(1, 1, 1, waiters=3),
+            "3/2/0": demanded(3, 2, 0),
+            "4/2/4": demanded(4, 2, 4),
+            "2/2/1": demanded(2, 2, 1),
+        },
         (RequestsOnArrival, RequestsSingly, NeverAsks),
     ),
     "squelch": Flow(
@@ -250,9 +245,8 @@ def test_a_run_that_lacks_an_event_is_none_in_the_opinion_of_model_and_audit(
     assert broken >= FLOWS[name].without[action]
 
 
-@pytest.mark.parametrize("name", ["stop-and-wait", "demand"])
-def test_a_message_that_may_not_leave_is_impossible_in_the_opinion_of_tlc_too(name: str) -> None:
-    channel = changed(recorded(name), next(iter(FLOWS[name].without)))
+def test_a_message_that_may_not_leave_is_impossible_in_the_opinion_of_tlc_too() -> None:
+    channel = changed(recorded("demand"), next(iter(FLOWS["demand"].without)))
     referee = ask_tlc(channel)
     assert "is impossible" in judge(channel).describe()
     assert referee.agrees, referee.describe()
@@ -280,7 +274,7 @@ def test_one_end_alone_is_judged_if_it_determines_the_other(end: Any) -> None:
 
     assert judge(alone("permits, pulled")).is_valid
     with pytest.raises(TraceMismatchError, match="both ends must have been recorded"):
-        judge(alone("stop-and-wait"))
+        judge(alone("demand"))
 
 
 # Runs that the model did not lead.
@@ -290,7 +284,7 @@ def test_one_end_alone_is_judged_if_it_determines_the_other(end: Any) -> None:
     "agreed",
     [
         ChannelParameters(row_permits=16, permit_batch=2, initial_permits=0),
-        StopAndWait(),
+        Demand(size=1, batch=1),
         Demand(size=4, initial=0),
         SquelchParameters(high=4, low=1, rate=16, signal_delay=0, data_delay=2),
     ],
@@ -335,7 +329,7 @@ CHUNK = pa.record_batch({"n": [1, 2, 3]})
 @pytest.mark.parametrize(
     "agreed",
     [
-        StopAndWait(),
+        Demand(size=1, batch=1),
         Demand(size=4),
         Demand(size=4, batch=4, initial=0),
         *(ChannelParameters(row_permits=8, max_chunk_cost=2, oversize=oversize) for oversize in Oversize),

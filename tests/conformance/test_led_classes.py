@@ -102,15 +102,10 @@ LED = [
         *("flows/messages.py Message", "flows/messages.py Offered"),
     ),
     led(
-        "stop_and_wait",
-        recorded("stop-and-wait"),
-        *("flows/stop_and_wait/core.py StopAndWaitSender", "flows/stop_and_wait/core.py StopAndWaitReceiver"),
-        *("flows/seam.py MessageSender", "flows/seam.py MessageReceiver"),
-    ),
-    led(
         "demand",
         recorded("demand"),
         *("flows/demand/core.py DemandSender", "flows/demand/core.py DemandReceiver"),
+        *("flows/seam.py MessageSender", "flows/seam.py MessageReceiver"),
     ),
     led(
         "squelch",
@@ -193,6 +188,7 @@ MODELS_ALONE: Mapping[str, str] = {
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
+    "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
 }
 """Models that lead no class, and why."""

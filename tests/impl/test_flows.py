@@ -24,7 +24,6 @@ from permitflow import (
 )
 from permitflow.client import RemoteReceiver, SameHost, get, put
 from permitflow.errors import EndOfStream, HandshakeError, InboxOverflowError, ParameterMismatchError
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.served import served
 from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff
 
@@ -44,7 +43,7 @@ class Flows(NamedTuple):
 FLOWS = {
     "permits": Flows(ChannelParameters(row_permits=WINDOW_ROWS), WINDOW_ROWS),
     "permits, pulled": Flows(ChannelParameters(row_permits=WINDOW_ROWS, initial_permits=0), 0),
-    "stop-and-wait": Flows(StopAndWait(), CHUNK_ROWS),
+    "demand, one by one": Flows(Demand(size=1, batch=1), CHUNK_ROWS),
     "demand": Flows(Demand(size=4), 4 * CHUNK_ROWS),
     "demand, pulled in full batches": Flows(Demand(size=4, batch=4, initial=0), 0),
     "gate": Flows(GateParameters(exclusive=32, floating=WINDOW_ROWS), 32 + WINDOW_ROWS),
@@ -190,11 +189,11 @@ async def test_a_sender_that_never_waits_hears_that_it_must_stop(carrier: str, m
 @pytest.mark.parametrize("carrier", CARRIERS)
 async def test_an_end_that_wants_another_flow_is_refused(carrier: str) -> None:
     listen, same_host = CARRIERS[carrier]
-    async with served("c", parameters=StopAndWait(), listen=listen) as (_, address):
+    async with served("c", parameters=Demand(size=1, batch=1), listen=listen) as (_, address):
         with pytest.raises(HandshakeError) as caught:
             async with put(address, "c", SCHEMA, wanted=ChannelParameters(), same_host=same_host):
                 pass
     error = caught.value
     assert isinstance(error, ParameterMismatchError)
     # As the exchange sees it, which has refused.
-    assert (error.name, error.ours, error.theirs) == ("flow", "stop-and-wait", "permits")
+    assert (error.name, error.ours, error.theirs) == ("flow", "demand", "permits")

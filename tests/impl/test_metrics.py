@@ -6,9 +6,8 @@ import pyarrow as pa
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from permitflow import ChannelParameters, GateChunk, GateParameters, InputGate
+from permitflow import ChannelParameters, Demand, GateChunk, GateParameters, InputGate
 from permitflow.exchange import Exchange, Retention
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.metrics import ExchangeCollector, GateCollector
 from tests.support.served import stopped_behind_a_barrier
 
@@ -65,7 +64,7 @@ async def test_an_exchange_tells_which_channels_a_gate_has_stopped_and_how_long(
 async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
     registry, exchange = CollectorRegistry(), Exchange(parameters=ChannelParameters(row_permits=8))
     exchange.add_channel("once")
-    exchange.add_channel("one by one", StopAndWait())
+    exchange.add_channel("one by one", Demand(size=1, batch=1))
     kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
     await kept.append(CHUNK)
     await kept.acknowledge(2, "etl")

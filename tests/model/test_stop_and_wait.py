@@ -1,9 +1,11 @@
-"""Recorded runs of stop-and-wait are behaviours of the model, or it says which event is not."""
+"""Runs of stop-and-wait are behaviours of the model, or it says which event is not; demand of size 1 is the same."""
 
 from typing import NamedTuple
 
 import pytest
 
+from permitflow_model import demand
+from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.replay import Replay, StepByStep, World, replay
 from permitflow_model.stop_and_wait import SYSTEM, Parameters, State
 
@@ -73,3 +75,19 @@ def test_an_end_that_counts_otherwise_is_noticed() -> None:
 def test_parameters_that_the_specification_refuses_are_refused(waiters: int, tags: int) -> None:
     with pytest.raises(ValueError, match="must be"):
         Parameters(waiters=waiters, tags=tags)
+
+
+def test_demand_of_size_one_has_the_same_states_and_steps() -> None:
+    """The library's flow: an answer here is a request for one message there."""
+
+    def of_demand(state: demand.State) -> State:
+        kept = {name: value for name, value in state._asdict().items() if name in State._fields}
+        return State(**kept, free=state.credit, answers=state.requests)
+
+    ours = explore(SYSTEM, Parameters(waiters=2, withdrawals=True, tags=4))
+    constants = demand.Parameters(size=1, batch=1, initial=1, waiters=2, withdrawals=True, tags=4)
+    theirs = explore(demand.SYSTEM, constants)
+    states = [of_demand(state) for state in theirs.states]
+    assert {*states} == {*ours.states}
+    told = {(states[start], action.replace("Request", "Answer"), states[end]) for start, action, end in theirs.edges}
+    assert told == {(ours.states[start], action, ours.states[end]) for start, action, end in ours.edges}

@@ -58,7 +58,7 @@ def test_a_name_that_is_registered_leads_to_what_it_says() -> None:
 
 
 def test_a_protocol_is_found_by_what_recordings_call_it() -> None:
-    assert recorded_as("stop-and-wait") is systems()["StopAndWait"]
+    assert recorded_as("demand") is systems()["Demand"]
     assert recorded_as("smoke-signals") is None
     assert recorded_as("") is None
 
@@ -91,7 +91,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
         for path in files
         if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
     ]
-    assert set(naming) == {"StopAndWait.tla", "models.toml", "core.py", "stop_and_wait.py", "table.py"}
+    assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py"}
 
 
 def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:

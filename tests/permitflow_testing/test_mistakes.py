@@ -12,8 +12,8 @@ from collections.abc import Callable
 import pytest
 
 from permitflow import Kind, RecorderFactory
+from permitflow.flows.demand.core import Request
 from permitflow.flows.permits.parameters import held
-from permitflow.flows.stop_and_wait.core import Answer
 from permitflow_testing import ChannelAdapter, Feature, Received, Refused, Report, judge_adapter, judge_pair
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import Move
@@ -21,8 +21,8 @@ from permitflow_testing.outside import NOTHING, REFUSED, WITHDRAWN, World
 from permitflow_testing.rulebooks.permits import constants
 from permitflow_testing.rulebooks.table import flows, rulebook_of
 from permitflow_testing.rules import Mistake, Rule
+from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair
-from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
 
 MISTAKES = [
     (flow, rule, mistake) for flow in flows() for rule in rulebook_of(flow).probed_rules for mistake in rule.mistakes
@@ -127,35 +127,35 @@ def test_a_mistake_that_hides_others_does_not_hide_that_they_are_made() -> None:
 
 
 def test_a_window_of_two_is_not_taken_for_other_mistakes() -> None:
-    only = ["one-at-a-time", "sent-when-free", "answered-once", "every-message-answered", "exactly-once"]
-    for mistake in rulebook_of("stop-and-wait").probed_rules[0].mistakes:
+    only = ["window", "sent-when-requested", "requested-once", "every-message-requested", "exactly-once"]
+    for mistake in rulebook_of("demand").probed_rules[0].mistakes:
         report = judge_adapter(
-            lambda mistake=mistake: ModelChannel("stop-and-wait", mistake),  # type: ignore[misc]
-            flow="stop-and-wait",
+            lambda mistake=mistake: ModelChannel("demand", mistake),  # type: ignore[misc]
+            flow="demand",
             only=only,
         )
-        assert report.broken == ("one-at-a-time",), str(report)
+        assert report.broken == ("window",), str(report)
 
 
-class AnswersOnArrival(StopAndWaitPair):
+class RequestsOnArrival(DemandPair):
     def deliver(self) -> None:
         super().deliver()
         self.consume()
 
 
-class LosesAnswers(StopAndWaitPair):
+class LosesRequests(DemandPair):
     def consume(self) -> None:
         super().consume()
         self.feedback.clear()
 
 
-class AnswersTwice(StopAndWaitPair):
+class RequestsTwice(DemandPair):
     def consume(self) -> None:
         super().consume()
-        self.feedback.append(self.feedback[-1])
+        self.feedback.extend([*self.feedback][-1:])
 
 
-class Overtakes(StopAndWaitPair):
+class Overtakes(DemandPair):
     """Lets the newest message leave first."""
 
     def send(self) -> None:
@@ -163,12 +163,12 @@ class Overtakes(StopAndWaitPair):
         super().send()
 
 
-class DoesNotWait(StopAndWaitPair):
-    """Takes what has left for answered."""
+class DoesNotWait(DemandPair):
+    """Takes what has left for requested again."""
 
     def send(self) -> None:
         super().send()
-        self.sender.on_feedback(Answer())
+        self.sender.on_feedback(Request(1))
 
 
 class GrantsOnArrival(CorePair):
@@ -201,11 +201,11 @@ class NeverFlushes(CorePair):
         self.receiver.take_feedback()
 
 
-STOP_AND_WAIT = (AnswersOnArrival, LosesAnswers, AnswersTwice, Overtakes, DoesNotWait)
+OF_DEMAND = (RequestsOnArrival, LosesRequests, RequestsTwice, Overtakes, DoesNotWait)
 
 
 def judged(wrong: Callable[..., FlowPair], only: str) -> Report:
-    flow = "stop-and-wait" if wrong in STOP_AND_WAIT else "permits"
+    flow = "demand" if wrong in OF_DEMAND else "permits"
     return judge_pair(
         lambda agreed, tags, record: wrong(agreed, tags=tags, record=record), flow=flow, name="wrong", only=[only]
     )
@@ -219,12 +219,12 @@ def judged(wrong: Callable[..., FlowPair], only: str) -> Report:
         (StackedWire, "oldest-arrives-first", "does something else than the model"),
         (NeverFlushes, "residue-returned", "does something else than the model"),
         (NeverFlushes, "every-edge", "does something else than the model"),
-        (AnswersOnArrival, "answered-when-consumed", "does something else than the model"),
-        (LosesAnswers, "every-message-answered", "leaves out an answer"),
-        (AnswersTwice, "answered-once", "sends an answer twice"),
+        (RequestsOnArrival, "requested-when-consumed", "does something else than the model"),
+        (LosesRequests, "every-message-requested", "leaves out a request"),
+        (RequestsTwice, "requested-once", "sends a request twice"),
         (Overtakes, "oldest-leaves-first", "does something else than the model"),
-        (DoesNotWait, "one-at-a-time", "does something else than the model"),
-        *((wrong, "every-edge", "does something else") for wrong in STOP_AND_WAIT),
+        (DoesNotWait, "window", "does something else than the model"),
+        *((wrong, "every-edge", "does something else") for wrong in OF_DEMAND),
         (DoesNotWait, "random-runs", "does something else"),
     ],
 )

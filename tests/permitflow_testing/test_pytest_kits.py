@@ -39,7 +39,7 @@ def check(kit: ChannelKit, rule: str) -> None:
 
 
 @pytest.mark.parametrize("base", [ChannelKit, PairKit])
-@pytest.mark.parametrize("flow", ["demand", "permits", "stop-and-wait"])
+@pytest.mark.parametrize("flow", ["demand", "permits"])
 def test_there_is_a_test_for_every_rule_and_its_docstring_says_it(base: type[ChannelKit | PairKit], flow: str) -> None:
     class OfPermits(base):  # type: ignore[valid-type,misc]
         pass

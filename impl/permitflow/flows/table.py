@@ -33,18 +33,11 @@ def _squelch() -> Flow:
     return SQUELCH
 
 
-def _stop_and_wait() -> Flow:
-    from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT
-
-    return STOP_AND_WAIT
-
-
 FLOWS: Mapping[str, Callable[[], Flow]] = {
     "demand": _demand,
     "gate": _gate,
     "permits": _permits,
     "squelch": _squelch,
-    "stop-and-wait": _stop_and_wait,
 }
 """Each flow of this package; its module is imported on first use."""
 

@@ -18,16 +18,9 @@ def _permits() -> Rulebook:
     return RULEBOOK
 
 
-def _stop_and_wait() -> Rulebook:
-    from permitflow_testing.rulebooks.stop_and_wait import RULEBOOK
-
-    return RULEBOOK
-
-
 RULEBOOKS: Mapping[str, Callable[[], Rulebook]] = {
     "demand": _demand,
     "permits": _permits,
-    "stop-and-wait": _stop_and_wait,
 }
 """Flows with rules for other implementations; a rulebook is imported on first use."""
 

@@ -31,18 +31,11 @@ def _squelch() -> Subject:
     return SUBJECT
 
 
-def _stop_and_wait() -> Subject:
-    from permitflow_testing.subjects.stop_and_wait import SUBJECT
-
-    return SUBJECT
-
-
 SUBJECTS: Mapping[str, Callable[[], Subject]] = {
     "demand": _demand,
     "gate": _input_gate,
     "permits": _permits,
     "squelch": _squelch,
-    "stop-and-wait": _stop_and_wait,
 }
 """Protocols whose recorded runs can be judged; a subject is imported on first use."""
 

@@ -127,9 +127,7 @@ MISDEEDS: dict[str, Misdeed] = {
     "more rows than the window has": puts(PUT, *[data()] * 7, hears=OverspendError),
     "a Put that ends nothing": puts(PUT, hears=PeerGoneError),
     "a call without a word": gets(hears=PeerGoneError),
-    "another flow": puts(
-        put_bytes(flow="stop-and-wait"), hears=ParameterMismatchError, ours="permits", theirs="stop-and-wait"
-    ),
+    "another flow": puts(put_bytes(flow="demand"), hears=ParameterMismatchError, ours="permits", theirs="demand"),
     "parameters of no flow": gets(
         get_bytes(wanted=b"\x08\x08"), hears=UNREADABLE, reason="they do not say of which flow"
     ),

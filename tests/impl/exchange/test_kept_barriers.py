@@ -2,17 +2,16 @@
 
 import pytest
 
-from permitflow import ChannelParameters, GateParameters, Parameters
+from permitflow import ChannelParameters, Demand, GateParameters, Parameters
 from permitflow.client import Staging, control, put
 from permitflow.errors import RetentionError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention
 from permitflow.exchange.books.kept_barriers import MOST_BARRIERS
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.stream.control import ChannelRow, KeptBarrier
 from tests.support.kept_rows import SCHEMA, read, refused, rows, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 
-FLOWS = [SMALL, ChannelParameters(row_permits=64), StopAndWait(), GateParameters(inputs=1)]
+FLOWS = [SMALL, ChannelParameters(row_permits=64), Demand(size=1, batch=1), GateParameters(inputs=1)]
 
 
 def places(channel: ReplayChannel, consumer: str = "") -> list[tuple[int, int]]:
@@ -20,7 +19,7 @@ def places(channel: ReplayChannel, consumer: str = "") -> list[tuple[int, int]]:
     return [(barrier.number, barrier.row) for barrier in channel.position(consumer).barriers]
 
 
-@pytest.mark.parametrize("parameters", FLOWS, ids=["small", "large", "stop-and-wait", "gate"])
+@pytest.mark.parametrize("parameters", FLOWS, ids=["small", "large", "demand", "gate"])
 async def test_barriers_stand_where_they_were_sent_with_every_flow(listen: str, parameters: Parameters) -> None:
     exchange = Exchange()
     exchange.add_channel(CHANNEL, parameters, SCHEMA, retention=Retention.REPLAY, kept_rows=64)

@@ -12,7 +12,6 @@ from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.kept_rows import SCHEMA, numbers, read, rows
 from tests.support.number_streams import CHANNEL, until
 from tests.support.xon_xoff import XonXoff
@@ -22,7 +21,7 @@ CHUNK_ROWS = 3
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=32, permit_batch=4),
     "permits, pulled": ChannelParameters(row_permits=32, permit_batch=4, initial_permits=0),
-    "stop-and-wait": StopAndWait(),
+    "demand, one by one": Demand(size=1, batch=1),
     "demand": Demand(size=4, initial=0),
     "xon-xoff": XonXoff(16),
 }
@@ -106,7 +105,7 @@ async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> 
 async def test_the_next_exchange_may_keep_fewer_rows(tmp_path: Path) -> None:
     def channel_on(store: SqliteStore, kept_rows: int) -> ReplayChannel:
         return Exchange(store=store).add_channel(
-            CHANNEL, StopAndWait(), retention=Retention.REPLAY, kept_rows=kept_rows
+            CHANNEL, Demand(size=1, batch=1), retention=Retention.REPLAY, kept_rows=kept_rows
         )
 
     with SqliteStore(tmp_path) as store:
@@ -129,7 +128,7 @@ async def test_the_default_number_of_kept_rows() -> None:
         for name, parameters in FLOWS.items()
     }
     windows = dict.fromkeys(("permits", "permits, pulled"), 32)
-    assert limits == {**windows, **dict.fromkeys(("stop-and-wait", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
+    assert limits == {**windows, **dict.fromkeys(("demand, one by one", "demand", "xon-xoff"), DEFAULT_KEPT_ROWS)}
     assert exchange.replay_channel("xon-xoff").most_rows == KEPT_CHUNK_ROWS
     with pytest.raises(InvalidParametersError, match="kept_rows must be at least 1, not 0"):
         exchange.add_channel("none", retention=Retention.REPLAY, kept_rows=0)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters, Permits
+from permitflow import ChannelParameters, Demand, Permits
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.client import Compression, EndOutcome, get, put
@@ -27,8 +27,8 @@ from permitflow.errors import (
     UndecodableDataError,
     VersionMismatchError,
 )
+from permitflow.flows.demand.core import DEMAND
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
 from permitflow.stream.compression import Codec, CompressionAnswer
 from permitflow.stream.frames import Agreement, DownstreamFrame, End, Failure, Feedback
 from permitflow.stream.handshake import PROTOCOL_VERSION
@@ -72,7 +72,7 @@ FIVE_ROWS = b"".join(CODEC.encode([BATCH, BATCH.slice(1)]))
 ZSTD_ENCODED = EncodedChunks((3,), (pa.compress(ENCODED, codec="zstd", asbytes=True),), len(ENCODED))
 
 
-ANOTHER_FLOW = replace(AGREED, flow=STOP_AND_WAIT.name, parameters=STOP_AND_WAIT.state(StopAndWait()))
+ANOTHER_FLOW = replace(AGREED, flow=DEMAND.name, parameters=DEMAND.state(Demand()))
 
 
 def agreed_on(flow: str, parameters: bytes) -> bytes:

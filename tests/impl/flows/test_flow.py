@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from permitflow import ChannelParameters, Demand, Kind, Oversize, Parameters, SquelchParameters
-from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError, UnexpectedFrameError
+from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError
+from permitflow.flows.demand.core import DEMAND
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.seam import Flow, Totals, register
-from permitflow.flows.stop_and_wait.core import STOP_AND_WAIT, StopAndWait
 from permitflow.flows.table import flow_named
 from permitflow.stream.frames import Agreement, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION, agree, stated, verify
@@ -18,7 +18,6 @@ from tests.support.xon_xoff import XonXoff
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=64),
     "squelch": SquelchParameters(high=8, rate=4),
-    "stop-and-wait": StopAndWait(),
     "demand": Demand(size=4),
     "xon-xoff": XonXoff(64),
 }
@@ -86,8 +85,8 @@ def test_an_end_that_does_not_say_gets_what_there_is(own: str) -> None:
 @pytest.mark.parametrize(
     ("wanted", "flow", "rule"),
     [
-        (StopAndWait(), "permits", "must be the requested one"),
-        (StopAndWait(), "leaky-bucket", "must be the requested one"),
+        (Demand(), "permits", "must be the requested one"),
+        (Demand(), "leaky-bucket", "must be the requested one"),
         (None, "leaky-bucket", "must be one that both ends know"),
         (None, "", "must be one that both ends know"),
     ],
@@ -106,7 +105,7 @@ def test_parameters_are_read_by_their_names() -> None:
     read = PERMITS.parse({"row_permits": 64, "oversize": "whole"})
     assert read == ChannelParameters(row_permits=64, oversize=Oversize.WHOLE)
     assert PERMITS.parse({}) == ChannelParameters()
-    assert STOP_AND_WAIT.parse({}) == StopAndWait()
+    assert DEMAND.parse({}) == Demand()
     assert PERMITS.parse(PERMITS.state(read)._asdict()) == read
 
 
@@ -114,7 +113,7 @@ def test_parameters_are_read_by_their_names() -> None:
     ("parse", "known"),
     [
         (PERMITS.parse, "row_permits, permit_batch, max_chunk_cost, barrier_permits, oversize"),
-        (STOP_AND_WAIT.parse, "none"),
+        (DEMAND.parse, "size, batch, initial"),
     ],
 )
 def test_a_parameter_that_a_flow_does_not_have_is_refused(parse: Callable[[dict[str, Any]], Any], known: str) -> None:
@@ -158,19 +157,3 @@ def test_nothing_can_be_consumed_that_was_not_taken(name: str) -> None:
         receiver.consume_many(1)
     assert receiver.receive_many(0) == []
     assert (receiver.inbox_rows, receiver.consumed_chunks) == (3, 0)
-
-
-def test_a_flow_that_leaves_one_message_at_a_time_wants_an_answer_first() -> None:
-    sender, receiver = STOP_AND_WAIT.outbound(StopAndWait()), STOP_AND_WAIT.inbound(StopAndWait())
-    assert sender.send_now([4, 4]) == 1
-    receiver.deliver_many(["abcd"], [4])
-    assert (sender.can_send(), sender.send_now([4]), sender.unsettled()) == (False, 0, ("unanswered messages", 1))
-    with pytest.raises(UnexpectedFrameError, match="none before the last one is answered"):
-        receiver.deliver_many(["efgh"], [4])
-    assert receiver.take_feedback() is None
-    receiver.try_receive()
-    answer = receiver.take_feedback()
-    sender.on_feedback(answer)
-    with pytest.raises(UnexpectedFrameError, match="no message is out"):
-        sender.on_feedback(answer)
-    assert (sender.unsettled(), sender.send_now([4])) == (None, 1)

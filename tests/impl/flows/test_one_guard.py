@@ -26,7 +26,6 @@ from permitflow import (
     open_channel,
 )
 from permitflow.flows.seam import Inbound, Outbound
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
@@ -186,7 +185,7 @@ FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(
         row_permits=16, permit_batch=4, max_chunk_cost=8, barrier_permits=2, oversize=Oversize.WHOLE
     ),
-    "stop-and-wait": StopAndWait(),
+    "demand, one by one": Demand(size=1, batch=1),
     "demand": Demand(size=4),
     "gate": GateParameters(exclusive=8, floating=16, max_chunk_cost=8),
     "squelch": SquelchParameters(high=4, rate=64),

@@ -4,12 +4,11 @@ import random
 
 import pytest
 
-from permitflow import ChannelParameters, GateParameters, Kind, Parameters
-from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow import ChannelParameters, Demand, GateParameters, Kind, Parameters
 
 AGREED = [
     ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=3),
-    StopAndWait(),
+    Demand(size=1, batch=1),
     GateParameters(exclusive=3, floating=4, max_chunk_cost=3),
 ]
 """The flows that report what was consumed."""

@@ -14,7 +14,7 @@ from permitflow import (
     PeerGoneError,
     open_channel,
 )
-from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow.flows.demand.core import Demand
 from permitflow.stages import Source
 
 Settle = Callable[[], Awaitable[None]]
@@ -89,7 +89,7 @@ async def test_barriers_and_watermarks_pass_as_what_they_are() -> None:
 
 
 async def test_a_channel_of_another_flow_is_one_like_any_other(settle: Settle) -> None:
-    ends: Ends = open_channel(StopAndWait())
+    ends: Ends = open_channel(Demand(size=1, batch=1))
     given: list[int] = []
     sending = asyncio.create_task(Source(numbers(given, 5)).run_to(ends[0]))
     await settle()

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from permitflow import LocalReceiver, LocalSender, open_channel
-from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow.flows.demand.core import Demand
 from permitflow.stages import Offers, Overflow, Source, async_callback
 from tests.support.simulated_time import in_simulated_time
 
@@ -62,7 +62,7 @@ class System:
             for number in range(WORKERS):
                 sender: LocalSender[int]
                 receiver: LocalReceiver[int]
-                sender, receiver = open_channel(StopAndWait())
+                sender, receiver = open_channel(Demand(size=1, batch=1))
                 free.put_nowait(sender)
                 metrics: Source[int]
                 told: Offers[int]

@@ -36,20 +36,20 @@ def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
 
 
 def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A queue answers when a message is taken: the next one leaves too early."""
+    """A queue has room again when a message is taken: the next one leaves too early."""
     (tmp_path / "one_place.py").write_text(ONE_PLACE)
     monkeypatch.chdir(tmp_path)
     ours = "permitflow_testing.examples.our_channels:"
-    asked = ("--flow", "stop-and-wait", "--rule", "answered-when-consumed")
+    asked = ("--flow", "demand", "--rule", "requested-when-consumed")
 
     assert command("conform", f"{ours}LocalChannel", *asked)[0] == 0
     code, stdout, _ = command("conform", f"{ours}make_core_pair", "--pair", "--json", *asked)
-    assert (code, json.loads(stdout)["flow"]) == (0, "stop-and-wait")
+    assert (code, json.loads(stdout)["flow"]) == (0, "demand")
     code, stdout, _ = command("conform", "one_place:OnePlace", *asked)
 
     assert code == 1
-    assert "It sends an answer when a message is handed over." in stdout
-    assert "(StopAndWait.tla:" in stdout
+    assert "It sends a request when a message is handed over." in stdout
+    assert "(Demand.tla:" in stdout
 
 
 WRONG = "tests.support.wrong_adapters:"

@@ -59,7 +59,7 @@ REFUSED = {
     f"conform {QUEUE} --rule cost": "did you mean cost-is-rows or empty-costs-one or oversize-costs-max-chunk-cost?",
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
-    f"conform {QUEUE} --flow stop-and-wait --rule window": "there is no rule 'window'; there are one-at-a-time, ",
+    f"conform {QUEUE} --flow demand --rule cost-is-rows": "there is no rule 'cost-is-rows'; there are window, ",
     "demo --scale 0": "--scale' must be above 0 and at most 100: 0.0",
     "demo --scale nan": "--scale' must be above 0 and at most 100: nan",
     "demo --scale small": "'--scale': must be a number, not 'small'",
@@ -113,15 +113,14 @@ REFUSED = {
     "serve --stream a --compression gzip": "must be auto, none, lz4 or zstd, not 'gzip'",
     "serve --stream a --same-host yes": "must be auto, never or require, not 'yes'",
     "serve --stream a --row-permits 1": "'--row-permits': must be a whole number of at least 2, not '1'",
-    "serve --stream a --flow nonsense": "--flow: there is no flow 'nonsense', but demand, gate, permits, squelch, "
-    "stop-and-wait",
+    "serve --stream a --flow nonsense": "--flow: there is no flow 'nonsense', but demand, gate, permits, squelch",
     "serve --stream a --flow gate --parameter exclusive": "'exclusive' must be NAME=NUMBER",
     "serve --stream a --flow gate --parameter exclusiv=1": "a parameter of flow gate, which has inputs,",
     "serve --stream a --flow demand --parameter size=9999999999999999": "--parameter: 'size=9999999999999999' must be "
     "a number of at most 1,000,000,000,000,000",
     "serve --stream a --flow gate --parameter inputs=2 --parameter inputs=2": "'inputs=2': it is given twice",
     "serve --stream a --parameter row_permits=2": "use --row-permits",
-    "serve --stream a --flow stop-and-wait --row-permits 8": "flow stop-and-wait, which has none",
+    "serve --stream a --flow squelch --row-permits 8": "flow squelch, which has ",
     "serve --stream a --trace /nowhere/run.jsonl": "--trace: cannot write /nowhere/run.jsonl",
     "serve --stream a --drain-seconds -1": "must be a number of seconds of at least 0",
     **{

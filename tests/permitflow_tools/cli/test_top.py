@@ -14,12 +14,11 @@ from functools import partial
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters
+from permitflow import ChannelParameters, Demand
 from permitflow.client import Compression, SameHost, get
 from permitflow.client.traffic_watch import Look, TrafficWatch
 from permitflow.errors import PeerGoneError
 from permitflow.exchange import Retention
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served, stopped_behind_a_barrier
 from tests.support.served_exchange import served_exchange
@@ -42,7 +41,7 @@ async def look(top: Top, *arguments: str) -> Answer:
     async with served(parameters=SMALL) as (exchange, address):
         kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
         exchange.add_channel("once")
-        exchange.add_channel("one by one", StopAndWait())
+        exchange.add_channel("one by one", Demand(size=1, batch=1))
         await kept.append(CHUNK)
         await kept.acknowledge(3, "etl")
         await kept.append(CHUNK)

@@ -6,11 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from permitflow import ChannelParameters, RecorderFactory
-from permitflow.flows.stop_and_wait.core import StopAndWait
+from permitflow import ChannelParameters, Demand, RecorderFactory
 from permitflow.tracing import FileTrace
+from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair
-from permitflow_testing.subjects.stop_and_wait import StopAndWaitPair
 from tests.permitflow_tools.cli.conftest import Command, Report
 
 AGREED = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
@@ -226,27 +225,28 @@ def test_an_incomplete_recording_of_a_query_is_unusable(
 
 def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, command: Command) -> None:
     with FileTrace(tmp_path / "run.jsonl") as trace:
-        pair = StopAndWaitPair(StopAndWait(), record=trace.recorder)
-        for move in (pair.offer, pair.offer, pair.send, pair.deliver, pair.consume, pair.answer):
+        pair = DemandPair(Demand(size=1, batch=1), record=trace.recorder)
+        for move in (pair.offer, pair.offer, pair.send, pair.deliver, pair.consume):
             move()
+        pair.request(1)
     path = str(trace.path)
 
     code, found = report("trace", "validate", path)
-    assert (code, found["channels"][0]["flow"], found["channels"][0]["peaks"]) == (0, "stop-and-wait", None)
+    assert (code, found["channels"][0]["flow"], found["channels"][0]["peaks"]) == (0, "demand", None)
     code, shown, _ = command("trace", "validate", path)
     assert code == 0
-    assert "1 at the sender + 0 in flight + 0 in the inbox + 0 on their way back = 1, 1 waiting" in shown
+    assert "1 requested, at the sender + 0 in flight + 0 in the inbox" in shown
     assert command("audit", path, "--processes", "1")[0] == 0
     page = tmp_path / "run.html"
     assert command("explain", path, "-o", str(page))[0] == 0
-    assert "Answer" in page.read_text()
+    assert "Request" in page.read_text()
 
     text = trace.path.read_text()
-    trace.path.write_text(text.replace('"Answer", "time', '"Send", "time'))
+    trace.path.write_text(text.replace('"Request"', '"Send"'))
     code, found = report("trace", "validate", path)
     assert code == 1
     (event,) = found["channels"][0]["problem"]["events"]
-    assert (event["action"], event["reason"]) == ("Send", "only Answer can go on")
-    trace.path.write_text(text.replace("stop-and-wait", "walk-and-talk"))
+    assert (event["action"], event["reason"]) == ("Send", "only Request can go on")
+    trace.path.write_text(text.replace('"demand"', '"walk-and-talk"'))
     code, _, error = command("trace", "validate", path)
     assert (code, "no model of the protocol 'walk-and-talk' is known" in error) == (2, True)

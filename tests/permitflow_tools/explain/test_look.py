@@ -16,7 +16,6 @@ from permitflow_model.registry import systems
 from permitflow_model.stop_and_wait import SYSTEM, Parameters
 from permitflow_tools.explain.document import document_of
 from permitflow_tools.explain.look import COMMON_WORDS
-from permitflow_tools.explain.looks.stop_and_wait import LOOK
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.run_page import page_of, storyboard
 from permitflow_tools.explain.specification import guards_of
@@ -25,6 +24,7 @@ from tests.permitflow_tools.explain.runs import states_of, walked
 from tests.support.browser import Visit
 
 PARAMETERS = Parameters(waiters=2, withdrawals=True)
+LOOK = look_of(SYSTEM.module)
 
 
 def choices(count: int) -> list[int]:

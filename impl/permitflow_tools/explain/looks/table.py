@@ -43,12 +43,6 @@ def _squelch() -> Look:
     return LOOK
 
 
-def _stop_and_wait() -> Look:
-    from permitflow_tools.explain.looks.stop_and_wait import LOOK
-
-    return LOOK
-
-
 LOOKS: Mapping[str, Callable[[], Look]] = {
     "Demand": _demand,
     "GrpcCall": _grpc_call,
@@ -56,7 +50,6 @@ LOOKS: Mapping[str, Callable[[], Look]] = {
     "PermitChannel": _permit_channel,
     "SparkMicroBatch": _spark_micro_batch,
     "Squelch": _squelch,
-    "StopAndWait": _stop_and_wait,
 }
 """Systems with a look of their own; it is imported on first use."""
 

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters, Parameters
+from permitflow import ChannelParameters, Demand, Parameters
 from permitflow.client import ChannelState, Staging
 from permitflow.errors import (
     InvalidParametersError,
@@ -34,7 +34,6 @@ from permitflow.exchange.stores import sqlite_database
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import PublishedPart
-from permitflow.flows.stop_and_wait.core import StopAndWait
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import CONSUMERS, PARAMETERS, OpenStore, channel, filled, numbers, rows
 
@@ -87,7 +86,7 @@ def test_a_store_that_was_closed_can_be_opened_and_leaves_no_log(open_store: Ope
         (ChannelParameters(row_permits=50), CONSUMERS, "row permits 100000, and 50 was given now"),
         (ChannelParameters(row_permits=100_000, permit_batch=1), CONSUMERS, "permit batch 12500, and 1 was given now"),
         (ChannelParameters(row_permits=100_000, oversize="whole"), CONSUMERS, "oversize split"),  # type: ignore[arg-type]
-        (StopAndWait(), CONSUMERS, "flow permits, and stop-and-wait was given now"),
+        (Demand(size=1, batch=1), CONSUMERS, "flow permits, and demand was given now"),
         (PARAMETERS, ("default", "audit", "etl"), "consumers audit, default, and audit, default, etl was given now"),
     ],
 )

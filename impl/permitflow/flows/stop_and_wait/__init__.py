@@ -1,1 +1,0 @@
-"""Stop-and-wait: one message is out at a time."""
