@@ -20,8 +20,7 @@ from benchmarks.harness import Partner, in_turns
 from benchmarks.results import Row, Series
 from benchmarks.spark_peers import CHUNK_ROWS, PAYLOAD, SLOTS, MemorySource, NullSink, session
 from benchmarks.targets import QUERY, SINK, SOURCE
-from permitflow import ChannelParameters
-from permitflow.demo.tpch import (
+from examples.tpch.tables import (
     LATE_LINE_ITEMS,
     PRIORITIES_OF_LATE_ITEMS,
     TABLES,
@@ -29,6 +28,7 @@ from permitflow.demo.tpch import (
     cached_tables,
     default_cache_dir,
 )
+from permitflow import ChannelParameters
 from permitflow.exchange import Exchange, ExchangeServer, stream_channels
 
 SOURCE_ROWS = 16 << 20

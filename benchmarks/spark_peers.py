@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 
 from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Payload
-from permitflow.demo.spark_session import local_session
+from permitflow.spark.local_session import local_session
 
 SLOTS = 2
 CHUNK_ROWS = 8_192

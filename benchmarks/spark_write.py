@@ -20,8 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
 from benchmarks.spark_peers import SLOTS
-from permitflow.demo.spark_session import local_session
 from permitflow.exchange import stream_channels
+from permitflow.spark.local_session import local_session
 
 STREAM = "orders"
 ROWS = 20_000_000

@@ -19,11 +19,11 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchmarks.standstill import Report, main, watch
+from examples.wordcount.outside import CountReader, WordSender
+from examples.wordcount.worker import WorkerSettings, address_of, text_of
+from examples.wordcount.workers import WorkerProcess
 from permitflow.mute import Buffers, pipeline_bound
-from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Event
-from permitflow.mute.worker import WorkerSettings, address_of, text_of
-from permitflow.mute.workers import WorkerProcess
 
 BUFFERS = Buffers()
 MARKS = {"read_bytes": 16_384, "line_bytes": 64, "high_mark": 32, "low_mark": 16}

@@ -42,9 +42,9 @@ MOST_WORKERS = 4
 BEGUN_FIRST = (
     "tests/impl/spark",
     "tests/benchmarks/test_run.py",
-    "tests/impl/demo/test_main_job.py",
+    "tests/system/tpch/test_main_job.py",
     "tests/conformance/test_recorded_processes.py",
-    "tests/impl/demo/test_pipeline.py",
+    "tests/system/tpch/test_pipeline.py",
     "tests/faults/test_faults.py",
     "tests/proofs/test_theorems.py",
     "tests/test_docs.py",

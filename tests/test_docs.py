@@ -68,9 +68,10 @@ def assert_prints(example: Example, stdout: str) -> None:
         pytest.fail(f"{example.where} says otherwise:\n{difference}")
 
 
-# That of a user who has activated .venv.
+# That of a user who has activated .venv, in the folder of the checkout.
 ENVIRONMENT = {
     **os.environ,
+    "PYTHONPATH": os.pathsep.join(filter(None, (str(REPOSITORY), os.environ.get("PYTHONPATH")))),
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "COLUMNS": "120",
     "PYSPARK_PYTHON": sys.executable,

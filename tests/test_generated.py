@@ -7,10 +7,10 @@ import pytest
 PACKAGE = Path("permitflow/wire/v1")
 
 
-def generate(definition: Path, into: Path) -> None:
+def generate(definition: Path, into: Path, *, root: Path | None = None) -> None:
     """Run the generator on one file."""
     protoc = pytest.importorskip("grpc_tools.protoc", reason="grpcio-tools is not installed")
-    arguments = [f"-I{definition.parents[3]}", f"--python_out={into}", f"--pyi_out={into}", str(definition)]
+    arguments = [f"-I{root or definition.parents[3]}", f"--python_out={into}", f"--pyi_out={into}", str(definition)]
     assert protoc.main(["protoc", *arguments]) == 0
 
 

@@ -17,6 +17,7 @@ PACKAGES = {
     "pyspark_permitflow_grpc": "impl/pyspark_permitflow_grpc",
     "permitflow_model": "model/permitflow_model",
     "permitflow_proofs": "proofs/permitflow_proofs",
+    "permitflow_examples": "examples",
 }
 
 

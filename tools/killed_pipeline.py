@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from permitflow.demo import PipelineSettings, Progress, Report, run
+from examples.tpch import PipelineSettings, Progress, Report, run
 from permitflow.errors import DemoError, InvalidOptionError
 from permitflow_tools.cli.console import open_console
 from tools.marks import pasted

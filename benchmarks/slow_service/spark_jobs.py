@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from benchmarks.slow_service.programs import ORDERS, Settings, decode, encode, fetch, post
-from permitflow.demo.spark_session import local_session
+from permitflow.spark.local_session import local_session
 
 BATCH_ROWS = 64
 

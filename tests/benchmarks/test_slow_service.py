@@ -21,7 +21,7 @@ BATCHES = [
     for first in (0, 100, 200)
 ]
 SCORES = [(row, row / 2) for row in range(300)]
-PROGRAMS = ("benchmarks/slow_service", "impl/permitflow/demo")
+PROGRAMS = ("benchmarks/slow_service", "examples/tpch")
 COMMANDS = ("make ", "permitflow ")
 
 

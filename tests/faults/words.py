@@ -13,9 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from examples.wordcount.outside import CountReader, WordSender
+from examples.wordcount.worker import main as work
 from permitflow.mute import Buffers
-from permitflow.mute.outside import CountReader, WordSender
-from permitflow.mute.worker import main as work
 from tests.faults.parties import Journal
 from tests.faults.schedules import Party, Schedule
 

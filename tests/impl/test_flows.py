@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pytest
 
+from examples.own_flow.xon_xoff import AT_ONCE_ROWS, XonXoff
 from permitflow import (
     ChannelParameters,
     Demand,
@@ -25,7 +26,6 @@ from permitflow import (
 from permitflow.client import RemoteReceiver, SameHost, get, put
 from permitflow.errors import EndOfStream, HandshakeError, InboxOverflowError, ParameterMismatchError
 from tests.support.served import served
-from tests.support.xon_xoff import AT_ONCE_ROWS, XonXoff
 
 SCHEMA = pa.schema([("n", pa.int64())])
 CHUNK_ROWS = 7

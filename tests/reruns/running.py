@@ -13,7 +13,7 @@ from time import monotonic, sleep
 
 import pyspark
 
-from permitflow.demo.spark_session import FAST_START
+from permitflow.spark.local_session import FAST_START
 from tests.impl.spark.conftest import CHECKOUT, KEEPING, Driver, options_of, running_driver
 from tests.reruns.trials import (
     Found,

@@ -3,13 +3,12 @@
 This module loads the standard library only.
 """
 
-from permitflow.mute.batches import LogServer, LogSink, LogSource
 from permitflow.mute.channel import Boundary, Inlet
 from permitflow.mute.graph import Edge, Marks, MuteGraph, Signal
 from permitflow.mute.pipeline import Bound, Lines, Pipeline, SourceState, TcpSink, TcpSource, pipeline_bound
+from permitflow.mute.saving import Saving
 from permitflow.mute.scheduler import MuteScheduler
 from permitflow.mute.sockets import Buffers, kernel_bytes, sizes_of
-from permitflow.mute.wordcount import Saving, WordCount
 
 __all__ = [
     "Bound",
@@ -18,9 +17,6 @@ __all__ = [
     "Edge",
     "Inlet",
     "Lines",
-    "LogServer",
-    "LogSink",
-    "LogSource",
     "Marks",
     "MuteGraph",
     "MuteScheduler",
@@ -30,7 +26,6 @@ __all__ = [
     "SourceState",
     "TcpSink",
     "TcpSource",
-    "WordCount",
     "kernel_bytes",
     "pipeline_bound",
     "sizes_of",

@@ -25,6 +25,7 @@ from permitflow.mute.messages import (
     signal_body,
 )
 from permitflow.mute.pipeline import Feed, Lines, Pipeline
+from permitflow.mute.saving import Saving
 from permitflow.mute.sockets import (
     HANDSHAKE_SECONDS,
     MOST_CONNECTIONS,
@@ -34,7 +35,6 @@ from permitflow.mute.sockets import (
     dialled,
     transported,
 )
-from permitflow.mute.wordcount import Saving
 
 UNACKNOWLEDGED = Marks(high_mark=256, low_mark=128)
 """Messages at a boundary that mute, and unmute; Wallaroo's are 16,383 and 16,383."""

@@ -61,7 +61,7 @@ def conform(
       permitflow conform my_channel:MyAdapter
       permitflow conform my_channel:MyAdapter --rule none-lost --rule cancelled-send
       permitflow conform permitflow_testing.examples.queues:QueueChannel
-      permitflow conform --flow demand my_channel:MyAdapter
+      permitflow conform --flow NAME my_channel:MyAdapter
 
     Each verdict is printed as soon as it is there. A call that does not end is cancelled some times and then left
     alone; code that blocks the event loop is interrupted, and its stack is printed.

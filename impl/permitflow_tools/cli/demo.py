@@ -1,9 +1,11 @@
 """``permitflow demo``: the main job, on real input."""
 
 import asyncio
+import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +13,20 @@ from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.options import given_options, number, option, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.output import require_folder, write_files
+
+_CHECKOUT = Path(__file__).resolve().parents[3]
+
+
+def example(name: str) -> Any:
+    """A module of the examples: installed as ``permitflow_examples``, in a checkout the folder ``examples``."""
+    if find_spec("permitflow_examples") is not None:
+        return import_module(f"permitflow_examples.{name}")
+    if not (_CHECKOUT / "examples" / "tpch").is_dir():
+        unusable(f"there are no examples: neither the package permitflow_examples nor {_CHECKOUT / 'examples'}")
+    if str(_CHECKOUT) not in sys.path:
+        sys.path.insert(0, str(_CHECKOUT))
+    return import_module(f"examples.{name}")
+
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
 
@@ -63,15 +79,14 @@ def main_job(
                 raise ModuleNotFoundError(f"No module named {package!r}", name=package)
     from rich.console import Console
 
-    from permitflow.demo import DemoSettings, PipelineSettings, Progress, run
-
+    tpch = example("tpch")
     if not streaming and (strange := [name for name in given_options(context) if name in ("--kills", "--seed")]):
         unusable(f"{strange[0]}: needs --streaming: what two jobs have sent they cannot take back, so none is killed")
-    pipeline = PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
-    settings = pipeline if streaming else DemoSettings(scale=scale, keep=keep)
+    pipeline = tpch.PipelineSettings(scale=scale, keep=keep, kills=kills, seed=seed)
+    settings = pipeline if streaming else tpch.DemoSettings(scale=scale, keep=keep)
     console = Console(quiet=True) if as_json else open_console()
-    with Progress(console) as progress:
-        report = run(settings, progress)
+    with tpch.Progress(console) as progress:
+        report = tpch.run(settings, progress)
     if as_json:
         print_json(report.as_json())
     else:
@@ -119,26 +134,24 @@ def wordcount(
     """
     from rich.text import Text
 
-    from permitflow.child_processes import run_interruptible, work_folder
-    from permitflow.mute.wordcount_demo import WordCountSettings, figures, run_wordcount
-
+    processes, words = example("processes"), example("wordcount.demo")
     require_folder("--output", output)
     console = open_console()
-    settings = WordCountSettings(
+    settings = words.WordCountSettings(
         stalls=stalls, stall_seconds=stall_seconds, flow_seconds=flow_seconds, kill=kill, trouble_seconds=trouble
     )
-    with work_folder(keep) as folder:
+    with processes.work_folder(keep) as folder:
         note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
         ending = asyncio.Event()
-        report, timeline = run_interruptible(run_wordcount(settings, folder, note, ending), ending.set)
+        report, timeline = processes.run_interruptible(words.run_wordcount(settings, folder, note, ending), ending.set)
     if output is not None:
         write_files({output: timeline.page()})
     if as_json:
         print_json(report.as_json())
     else:
         console.print()
-        width = max(len(name) for name, _ in figures(report))
-        for name, value in figures(report):
+        width = max(len(name) for name, _ in words.figures(report))
+        for name, value in words.figures(report):
             console.print(Text(f"{name:{width}}  {value}"))
         for problem in report.problems():
             console.print(Text(f"Failed check: {problem}", style="bold red"))

@@ -24,7 +24,7 @@ def require_master(master: str) -> None:
 @contextmanager
 def spark_session(master: str, name: str) -> Iterator[Any]:
     """A Spark session for the block; ends the command, and says why, where Spark cannot start or do the work."""
-    from permitflow.demo.spark_session import local_session
+    from permitflow.spark.local_session import local_session
     from permitflow_tools.checking import sessions
 
     with TemporaryDirectory(prefix=f"{name.replace(' ', '-')}-") as work_dir:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from examples.own_flow.xon_xoff import XonXoff
 from permitflow import ChannelParameters, Demand, Parameters
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.client import control, get, put
@@ -14,7 +15,6 @@ from permitflow.errors import InvalidParametersError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
 from tests.support.kept_rows import SCHEMA, numbers, read, rows
 from tests.support.number_streams import CHANNEL, until
-from tests.support.xon_xoff import XonXoff
 
 KEPT_ROWS = 39
 CHUNK_ROWS = 3

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from examples.own_flow.xon_xoff import XonXoff
 from permitflow import ChannelParameters, Demand, Kind, Oversize, Parameters, SquelchParameters
 from permitflow.errors import InvalidParametersError, LocalProtocolError, ParameterMismatchError
 from permitflow.flows.demand.core import DEMAND
@@ -13,7 +14,6 @@ from permitflow.flows.seam import Flow, Totals, register
 from permitflow.flows.table import flow_named
 from permitflow.stream.frames import Agreement, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION, agree, stated, verify
-from tests.support.xon_xoff import XonXoff
 
 FLOWS: dict[str, Parameters] = {
     "permits": ChannelParameters(row_permits=64),

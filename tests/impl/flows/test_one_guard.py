@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import permitflow
+from examples.own_flow import xon_xoff
 from permitflow import (
     ChannelParameters,
     Demand,
@@ -29,7 +30,6 @@ from permitflow.flows.seam import Inbound, Outbound
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
-from tests.support import xon_xoff
 
 PACKAGE = Path(permitflow.__file__).parent
 FLOW_OF_TESTS = Path(inspect.getfile(xon_xoff))

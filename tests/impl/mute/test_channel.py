@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from examples.wordcount.counting import WordCount
+from examples.wordcount.log import LogServer, LogSink
+from examples.wordcount.outside import CountReader, WordSender
+from examples.wordcount.worker import WorkerSettings, address_of, ask, text_of, work
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.carriers.tcp import Kind as ExchangeKind
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SavedCountsError
@@ -18,18 +22,13 @@ from permitflow.mute import (
     Buffers,
     Inlet,
     Lines,
-    LogServer,
-    LogSink,
     Marks,
     Pipeline,
     Saving,
-    WordCount,
     pipeline_bound,
 )
 from permitflow.mute.messages import Kind, message
-from permitflow.mute.outside import CountReader, WordSender
 from permitflow.mute.pipeline import Event
-from permitflow.mute.worker import WorkerSettings, address_of, ask, text_of, work
 from tests.support.process import reserved_address
 from tests.support.turns import until
 

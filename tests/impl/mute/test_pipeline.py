@@ -9,9 +9,10 @@ from itertools import cycle, islice, pairwise
 
 import pytest
 
+from examples.wordcount.counting import WordCount
+from examples.wordcount.outside import CountReader, WordSender
 from permitflow.errors import InvalidParametersError, SinkStalledError
-from permitflow.mute import Bound, Buffers, Lines, Pipeline, TcpSink, TcpSource, WordCount, kernel_bytes, pipeline_bound
-from permitflow.mute.outside import CountReader, WordSender
+from permitflow.mute import Bound, Buffers, Lines, Pipeline, TcpSink, TcpSource, kernel_bytes, pipeline_bound
 from permitflow.mute.pipeline import Event
 from tests.support.turns import until
 

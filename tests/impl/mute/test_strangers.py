@@ -12,15 +12,16 @@ from pathlib import Path
 import psutil
 import pytest
 
+from examples.wordcount.counting import WordCount
+from examples.wordcount.outside import CountReader
+from examples.wordcount.worker import MOST_ORDER_BYTES, WorkerSettings, address_of, work
+from examples.wordcount.workers import WorkerProcess
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
-from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, TcpSink, TcpSource, WordCount
+from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, TcpSink, TcpSource
 from permitflow.mute.messages import Kind, message
-from permitflow.mute.outside import CountReader
 from permitflow.mute.pipeline import Event
 from permitflow.mute.sockets import Address, connected, listening
-from permitflow.mute.worker import MOST_ORDER_BYTES, WorkerSettings, address_of, work
-from permitflow.mute.workers import WorkerProcess
 from tests.support.turns import turns, until
 
 ANY: Address = ("127.0.0.1", 0)
@@ -308,7 +309,7 @@ async def test_a_stall_has_a_finite_time(seconds: float) -> None:
 
 
 async def test_a_save_that_fails_tells_nobody_and_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permitflow.mute.wordcount._SAVE_AGAIN_SECONDS", 0)
+    monkeypatch.setattr("permitflow.mute.saving._SAVE_AGAIN_SECONDS", 0)
     events: list[Event] = []
     told: list[str] = []
     failing = [OSError(errno.ENOSPC, "no space left"), OSError(errno.ENOSPC, "no space left")]

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from examples.wordcount.outside import CountReader
+from examples.wordcount.worker import WorkerSettings, ask, text_of
+from examples.wordcount.workers import WorkerProcess
 from permitflow.errors import PeerGoneError, WorkerDiedError
 from permitflow.mute import Buffers
-from permitflow.mute.outside import CountReader
 from permitflow.mute.pipeline import Event
-from permitflow.mute.worker import WorkerSettings, ask, text_of
-from permitflow.mute.workers import WorkerProcess
 from tests.support.turns import until
 
 

@@ -18,7 +18,7 @@ import pytest
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from permitflow.demo.spark_session import FAST_START
+from permitflow.spark.local_session import FAST_START
 from tests.support.process import reserved_address
 from tests.support.served_exchange import ServedExchange, served_exchange
 

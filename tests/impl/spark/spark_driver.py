@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from permitflow.demo.spark_session import local_cluster, local_session
+from permitflow.spark.local_session import local_cluster, local_session
 from permitflow_tools.checking.sessions import session_at
 
 # Two attempts for each task, because clusters make several: a second one must not deliver rows twice.

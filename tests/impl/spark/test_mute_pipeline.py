@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from permitflow.mute.worker import WorkerSettings, address_of, ask
+from examples.wordcount.worker import WorkerSettings, address_of, ask
 from tests.impl.spark.conftest import Driver
 
 WORDS, REPEATS = 50, 400
@@ -31,7 +31,7 @@ def worker() -> Iterator[dict[str, str]]:
         receive_bytes=BUFFER_BYTES,
         send_bytes=BUFFER_BYTES,
     )
-    command = [sys.executable, "-m", "permitflow.mute.worker", settings.to_json()]
+    command = [sys.executable, "-m", "examples.wordcount.worker", settings.to_json()]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None  # it is a pipe
         addresses = json.loads(process.stdout.readline())

@@ -14,7 +14,7 @@ import pytest
 import typer
 from pyspark import SparkContext
 
-from permitflow.demo import spark_session
+from permitflow.spark import local_session as spark_session
 from permitflow_tools.checking import Check, grid_of, sweeping
 from permitflow_tools.checking.sessions import ended_by_interrupts, heeding_as_before, starting_quietly
 from permitflow_tools.cli.check_sweep import sweep_on

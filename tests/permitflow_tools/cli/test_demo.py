@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-import permitflow.demo
-from permitflow.demo import Report
-from permitflow.demo.report import Check, StreamNumbers
-from permitflow.demo.tpch import ShippingMode
+import examples.tpch
+from examples.tpch import Report
+from examples.tpch.report import Check, StreamNumbers
+from examples.tpch.tables import ShippingMode
 from permitflow.errors import DemoError
 from tests.permitflow_tools.cli.conftest import Command
 
@@ -33,7 +33,7 @@ def report_of(*, peak_rows_held: int) -> Report:
 def test_it_succeeds_if_every_check_of_its_report_does(
     command: Command, monkeypatch: pytest.MonkeyPatch, peak: int, code: int, said: str
 ) -> None:
-    monkeypatch.setattr(permitflow.demo, "run", lambda *_: report_of(peak_rows_held=peak))
+    monkeypatch.setattr(examples.tpch, "run", lambda *_: report_of(peak_rows_held=peak))
     ended, stdout, _ = command("demo")
     assert (ended, said in stdout) == (code, True)
     ended, stdout, _ = command("demo", "--json")
@@ -44,14 +44,14 @@ def test_a_demo_that_cannot_run_says_why(command: Command, monkeypatch: pytest.M
     def run(*_: object) -> Report:
         raise DemoError("tpchgen-cli is not installed")
 
-    monkeypatch.setattr(permitflow.demo, "run", run)
+    monkeypatch.setattr(examples.tpch, "run", run)
     assert command("demo") == (1, "", "Error: tpchgen-cli is not installed\n")
 
 
 def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
     """In a process of its own: SIGINT reaches it while it checks the models."""
     program = (
-        "import os, signal, sys, permitflow.demo as demo\n"
+        "import os, signal, sys, examples.tpch as demo\n"
         "demo.run = lambda *_: os.kill(os.getpid(), signal.SIGINT) or signal.pause()\n"
         "sys.argv[1:] = ['demo']\n"
         "from permitflow_tools.cli import main; main()\n"

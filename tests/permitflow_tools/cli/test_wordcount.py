@@ -47,7 +47,7 @@ def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, 
         assert demo.stdout is not None  # it is a pipe
         assert "the words flow" in demo.stdout.readline()
         family = psutil.Process(demo.pid).children(recursive=True)
-        assert sum("permitflow.mute.worker" in each.cmdline() for each in family) == 2
+        assert sum("examples.wordcount.worker" in each.cmdline() for each in family) == 2
         if times == 2:
             for worker in family:
                 worker.suspend()  # nothing that is on its way can be counted

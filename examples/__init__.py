@@ -1,0 +1,1 @@
+"""Programs that use permitflow, to be read, run and copied; ``permitflow demo`` starts two of them."""

@@ -1,0 +1,392 @@
+"""A worker process of a word count: ``python -m examples.wordcount.worker SETTINGS``, with the settings as JSON.
+
+It reports events as JSON lines, among them ``ready`` with its addresses.  It takes orders as JSON lines, over a
+connection of its own: it answers, and stops, also while others are muted.
+"""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Self
+
+from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SinkStalledError, printable
+from permitflow.mute.channel import UNACKNOWLEDGED, Boundary, Inlet
+from permitflow.mute.graph import Marks
+from permitflow.mute.messages import MOST_DATA_BYTES
+from permitflow.mute.pipeline import (
+    LINE_BYTES,
+    READ_BYTES,
+    STALL_SECONDS,
+    Event,
+    Feed,
+    Lines,
+    Pipeline,
+    Sink,
+    TcpSink,
+    TcpSource,
+)
+from permitflow.mute.saving import Saving
+from permitflow.mute.sockets import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Address, Buffers, Listener
+
+from .counting import WordCount
+from .log import LOG, LogSink, LogSource
+
+MOST_ORDER_BYTES = 4_096
+MOST_ANSWER_BYTES = 1 << 20
+_SHOWN_BYTES = 80
+_LAST_PORT = 65_535
+_MOST_NAME_BYTES = 200
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkerSettings:
+    """What a worker has: at least one input, and either a next worker or sinks.
+
+    Addresses are ``host:port``; port 0 takes any that is free.
+    """
+
+    name: str
+    """Unique among all starts of all workers: it names what others mute by and count by."""
+    listen: str = ""
+    """Where outside senders of words connect."""
+    log: str = ""
+    """The log to read words from."""
+    inlet: str = ""
+    """Where other workers connect."""
+    next_worker: str = ""
+    sinks: Sequence[str] = ()
+    """Readers of counts, to connect to."""
+    listening_sinks: Sequence[str] = ()
+    """Where readers of counts connect."""
+    log_sinks: Sequence[str] = ()
+    """Logs to append counts to."""
+    saved: str = ""
+    """A file for the counts, to go on after a crash."""
+    receive_bytes: int = 65_536
+    send_bytes: int = 65_536
+    read_bytes: int = READ_BYTES
+    line_bytes: int = LINE_BYTES
+    high_mark: int = UNACKNOWLEDGED.high_mark
+    """Of the boundary to the next worker."""
+    low_mark: int = UNACKNOWLEDGED.low_mark
+    stall_seconds: float = STALL_SECONDS
+
+    def __post_init__(self) -> None:
+        """Refuse what makes no worker.
+
+        Raises:
+            InvalidOptionError: no input, no output, or parts that do not fit.
+        """
+        if not 0 < len(self.name.encode()) <= _MOST_NAME_BYTES:
+            raise InvalidOptionError(option="name", value=self.name, reason=f"must have 1 to {_MOST_NAME_BYTES} bytes")
+        if self.read_bytes + self.line_bytes > MOST_DATA_BYTES:
+            reason = f"and line_bytes, {self.line_bytes:,}, must be {MOST_DATA_BYTES:,} at most together"
+            raise InvalidOptionError(option="read_bytes", value=self.read_bytes, reason=reason)
+        if not (self.listen or self.log or self.inlet):
+            raise InvalidOptionError(option="listen", value=None, reason="or log or inlet is needed: nothing comes in")
+        if self.inlet and self.next_worker:
+            raise InvalidOptionError(
+                option="inlet", value=self.inlet, reason="needs sinks: a worker behind another counts"
+            )
+        if bool(self.next_worker) == bool(self.sinks or self.listening_sinks or self.log_sinks):
+            reason = "or sinks are needed, and not both: words go to the next worker, or are counted here"
+            raise InvalidOptionError(option="next_worker", value=self.next_worker, reason=reason)
+
+    def to_json(self) -> str:
+        """For the command line."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> Self:
+        """From the command line.
+
+        Raises:
+            InvalidOptionError: it is not what ``to_json`` makes.
+        """
+        try:
+            return cls(**json.loads(text))
+        except (TypeError, ValueError) as error:
+            if isinstance(error, InvalidOptionError):
+                raise
+            raise InvalidOptionError(option="SETTINGS", value=text, reason=f"are no settings ({error})") from error
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def address_of(text: str) -> Address:
+    """Of ``host:port``.
+
+    Raises:
+        InvalidOptionError: it is none.
+    """
+    host, _, port = text.rpartition(":")
+    try:
+        host.encode("idna")  # as a name lookup does
+        number = int(port) if port.isascii() and port.isdecimal() else -1
+    except ValueError:
+        number = -1
+    if not host or not 0 <= number <= _LAST_PORT:
+        raise InvalidOptionError(option="address", value=text, reason="must be host:port")
+    return host, number
+
+
+def text_of(address: Address) -> str:
+    """``host:port``."""
+    return f"{address[0]}:{address[1]}"
+
+
+@dataclass
+class Worker:
+    """The pipeline of one process."""
+
+    settings: WorkerSettings
+    pipeline: Pipeline
+    saving: Saving
+    words: WordCount
+    addresses: dict[str, str] = field(default_factory=dict)
+    stopped: asyncio.Event = field(default_factory=asyncio.Event)
+    log: LogSource | None = None
+
+    def build(self) -> None:
+        """Make all parts, outputs first.
+
+        Raises:
+            OSError: an address cannot be had.
+            SavedCountsError: the saved counts cannot be read.
+        """
+        settings = self.settings
+        buffers = Buffers(receive_bytes=settings.receive_bytes, send_bytes=settings.send_bytes)
+        feed = self._boundary(buffers) if settings.next_worker else self._count(buffers)
+        if settings.inlet:
+            inlet = Inlet(
+                pipeline=self.pipeline,
+                name=f"{settings.name}/inlet",
+                feed=feed,
+                downstream=self._first_step,
+                saving=self.saving,
+                address=address_of(settings.inlet),
+                buffers=buffers,
+            )
+            self.addresses["inlet"] = text_of(inlet.address)
+        if settings.listen:
+            source = TcpSource(
+                pipeline=self.pipeline,
+                name=f"{settings.name}/in",
+                feed=feed,
+                downstream=self._first_step,
+                address=address_of(settings.listen),
+                buffers=buffers,
+                read_bytes=settings.read_bytes,
+                line_bytes=settings.line_bytes,
+            )
+            self.addresses["listen"] = text_of(source.address)
+        if settings.log:
+            self.log = LogSource(
+                pipeline=self.pipeline,
+                name=f"{settings.name}/log",
+                feed=feed,
+                downstream=self._first_step,
+                address=address_of(settings.log),
+                buffers=buffers,
+            )
+
+    @property
+    def _first_step(self) -> str:
+        return "decode" if self.settings.listen or self.settings.log else "count"
+
+    def _boundary(self, buffers: Buffers) -> Feed:
+        settings = self.settings
+        boundary = Boundary(
+            pipeline=self.pipeline,
+            name=f"{settings.name}/boundary",
+            address=address_of(settings.next_worker),
+            buffers=buffers,
+            marks=Marks(high_mark=settings.high_mark, low_mark=settings.low_mark),
+            on_safe=self._commit,
+        )
+        self.pipeline.chain("decode", boundary.name)
+        return boundary.send
+
+    def _count(self, buffers: Buffers) -> Feed:
+        name = self.settings.name
+        self.pipeline.chain("decode", "count", "encode")
+        readers = [(address, False) for address in self.settings.sinks]
+        readers += [(address, True) for address in self.settings.listening_sinks]
+        for number, (address, listens) in enumerate(readers):
+            sink = TcpSink(
+                pipeline=self.pipeline,
+                name=f"{name}/out{number}",
+                address=address_of(address),
+                buffers=buffers,
+                listens=listens,
+                on_open=partial(self.words.restate, number),
+            )
+            self._add_sink(sink.name, sink)
+            if listens:
+                self.addresses[f"out{number}"] = text_of(sink.address)
+        for number, address in enumerate(self.settings.log_sinks):
+            log = LogSink(
+                pipeline=self.pipeline, name=f"{name}/log{number}", address=address_of(address), buffers=buffers
+            )
+            self._add_sink(log.name, log)
+        for place in range(len(readers), len(self.words.sinks)):
+            # What an earlier start has saved may not have reached the log.
+            self.words.restate(place)
+        self.saving.on_saved.append(lambda: self._commit(LOG, self.words.next_lines.get(LOG, 0)))
+        return self._take
+
+    def _add_sink(self, name: str, sink: Sink) -> None:
+        self.pipeline.chain("encode", name)
+        self.words.sinks.append(sink)
+
+    def _take(self, lines: Lines) -> None:
+        self.words.take(lines)
+        self.saving.note_change()
+
+    def _commit(self, origin: str, next_line: int) -> None:
+        if origin == LOG and self.log is not None:
+            self.log.commit(next_line)
+
+    # Orders.
+
+    def listen_for_orders(self) -> Listener:
+        """Take orders, on a port of this host that is free."""
+        clients: set[asyncio.Task[None]] = set()
+
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            if task := asyncio.current_task():
+                clients.add(task)
+                task.add_done_callback(clients.discard)
+            await self._take_orders(reader, writer)
+
+        def admit() -> asyncio.StreamReaderProtocol | None:
+            if len(clients) >= MOST_CONNECTIONS:
+                listener.tell("refused", connections=len(clients))
+                return None
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(limit=MOST_ORDER_BYTES), serve)
+
+        listener = Listener(("127.0.0.1", 0), Buffers(), admit, self.pipeline.hear, orders=self.settings.name)
+        self.addresses["orders"] = text_of(listener.address)
+        return listener
+
+    async def _take_orders(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            # A client that has gone, says nothing, or does not read its answer, leaves its place to others.
+            with suppress(ConnectionError, TimeoutError):
+                while line := await self._next_order(reader):
+                    writer.write(json.dumps(await self._obey(line)).encode() + b"\n")
+                    async with asyncio.timeout(HANDSHAKE_SECONDS):
+                        await writer.drain()
+        finally:
+            writer.close()
+
+    async def _next_order(self, reader: asyncio.StreamReader) -> bytes:
+        async with asyncio.timeout(HANDSHAKE_SECONDS):
+            try:
+                return await reader.readline()
+            except ValueError:
+                return b"a line of more than %d bytes\n" % MOST_ORDER_BYTES
+
+    async def _obey(self, line: bytes) -> Event:
+        try:
+            order = json.loads(line, parse_constant=_refuse_constant)
+            name = order["order"]
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            what = printable(line[:_SHOWN_BYTES].decode(errors="replace").strip())
+            return {"error": f"{what!r} is no order ({error}): send an object with the key 'order' on one line"}
+        match name:
+            case "state":
+                return self.state()
+            case "drain":
+                try:
+                    await self.pipeline.drain(order.get("seconds", STALL_SECONDS))
+                except (SinkStalledError, InvalidParametersError) as error:
+                    return {"error": str(error), **self.state()}
+                return self.state()
+            case "stop":
+                self.stopped.set()
+                return self.state()
+        return {"error": f"unknown order {name!r}: state, drain and stop are known"}
+
+    def state(self) -> Event:
+        """What is muted by whom, and what waits where."""
+        sources = {name: asdict(state) for name, state in self.pipeline.state().items()}
+        return {"sources": sources, "backlogs": dict(self.pipeline.backlogs), "counted": self.words.counts.total()}
+
+
+async def work(settings: WorkerSettings, hear: Callable[[Event], None]) -> None:
+    """Run a worker until it is ordered to stop, or this is cancelled.
+
+    Raises:
+        OSError: an address cannot be had.
+        SavedCountsError: the saved counts cannot be read.
+    """
+    words = WordCount()
+    path = Path(settings.saved) if settings.saved else None
+    if path is not None:
+        words.load(path)
+    save = None if path is None else partial(words.save, path)
+    saving = Saving(save, after=settings.low_mark // 2 + 1, hear=hear)
+    pipeline = Pipeline(stall_seconds=settings.stall_seconds, hear=hear)
+    worker = Worker(settings, pipeline, saving, words)
+    try:
+        worker.build()
+        pipeline.own(worker.listen_for_orders())
+        hear({"event": "ready", **worker.addresses})
+        await worker.stopped.wait()
+        # The answer to the order leaves in the next turn.
+        await asyncio.sleep(0)
+    finally:
+        saving.close()
+        pipeline.close()
+
+
+async def ask(address: str, order: str, **arguments: object) -> Event:
+    """Give a worker an order; its answer.
+
+    Raises:
+        PeerGoneError: there is no worker, or it ends.
+    """
+    try:
+        reader, writer = await asyncio.open_connection(*address_of(address), limit=MOST_ANSWER_BYTES)
+        try:
+            writer.write(json.dumps({"order": order, **arguments}).encode() + b"\n")
+            if answer := await reader.readline():
+                said: Event = json.loads(answer)
+                return said
+        finally:
+            writer.close()
+    except OSError as error:
+        raise PeerGoneError(who=f"the worker at {address}", reason=str(error)) from error
+    raise PeerGoneError(who=f"the worker at {address}", reason="it has closed the connection")
+
+
+def main() -> None:
+    """Run a worker process; SIGTERM and Ctrl-C end it."""
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+
+    def tell(event: Event) -> None:
+        print(json.dumps(event), flush=True)
+
+    async def run() -> None:
+        task = asyncio.current_task()
+        assert task is not None  # this is one
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        await work(WorkerSettings.from_json(sys.argv[1]), tell)
+
+    with suppress(asyncio.CancelledError):
+        asyncio.run(run())
+
+
+if __name__ == "__main__":
+    main()
