@@ -4,11 +4,10 @@ import random
 
 import pytest
 
-from permitflow import ChannelParameters, Demand, GateParameters, Kind, Parameters
+from permitflow import ChannelParameters, GateParameters, Kind, Parameters
 
 AGREED = [
     ChannelParameters(row_permits=8, permit_batch=2, max_chunk_cost=3),
-    Demand(size=1, batch=1),
     GateParameters(exclusive=3, floating=4, max_chunk_cost=3),
 ]
 """The flows that report what was consumed."""

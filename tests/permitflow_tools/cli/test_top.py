@@ -81,7 +81,9 @@ async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
     assert more == ["unreturned_permits 0", "withheld_permits 0"]
     _, stdout, _ = await look(top, "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
-    assert gauges == [{}, {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0}, {}]
+    of_permits = {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0}
+    of_demand = {"messages_requested": 1, "messages_unrequested": 0, "messages_withheld": 0}
+    assert gauges == [{}, of_permits, of_demand]
 
 
 async def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(top: Top) -> None:

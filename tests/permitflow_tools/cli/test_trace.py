@@ -242,7 +242,7 @@ def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, c
     assert "Request" in page.read_text()
 
     text = trace.path.read_text()
-    trace.path.write_text(text.replace('"Request"', '"Send"'))
+    trace.path.write_text(text.replace('"Request", "messages": 1', '"Send"'))
     code, found = report("trace", "validate", path)
     assert code == 1
     (event,) = found["channels"][0]["problem"]["events"]
