@@ -288,7 +288,7 @@ def test_one_end_alone_is_judged_if_it_determines_the_other(end: Any) -> None:
         Demand(size=4, initial=0),
         SquelchParameters(high=4, low=1, rate=16, signal_delay=0, data_delay=2),
     ],
-    ids=lambda one: type(one).__name__,
+    ids=str,
 )
 async def test_a_run_of_the_local_channel_is_a_behaviour_at_rest(agreed: Parameters, tmp_path: Path) -> None:
     """Messages of all kinds, one of them given up, with a watermark that is replaced."""

@@ -59,7 +59,7 @@ REFUSED = {
     f"conform {QUEUE} --rule cost": "did you mean cost-is-rows or empty-costs-one or oversize-costs-max-chunk-cost?",
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
-    f"conform {QUEUE} --flow demand --rule cost-is-rows": "there is no rule 'cost-is-rows'; there are window, ",
+    f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
     "demo --scale 0": "--scale' must be above 0 and at most 100: 0.0",
     "demo --scale nan": "--scale' must be above 0 and at most 100: nan",
     "demo --scale small": "'--scale': must be a number, not 'small'",
