@@ -55,11 +55,13 @@ matrix: setup  ## the oldest and the newest releases of what we need; writes doc
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 
-docs: setup  ## regenerate docs/reference/cli.md, api.md and wire_errors.md, and the tables of docs/guides/conformance-kit.md
+docs: setup  ## write the reference pages and the kit's tables again, and build the site with a search into build/site
 	@$(BIN)/python tools/cli_reference.py
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/wire_errors_reference.py
 	@$(BIN)/python -m tools.conformance_table
+	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "to read it: $(BIN)/python -m http.server --directory build/site"
 
 bench: setup  ## ours against others, targets and verdicts: five minutes; into build/bench
 	@$(BIN)/python -m benchmarks run

@@ -671,8 +671,7 @@ def open_source(
 def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> ChannelDescription:
     """Ask for a channel's schema and parameters; its data stay in the channel.
 
-    Raises:
-        As ``open_source``.
+    Raises the errors of ``open_source``.
     """
     describing = partial(
         aio.describe,

@@ -91,7 +91,8 @@ def through(
         rows: a function from a response to its row, or rows; state a ``schema``.
         schema: the columns of the responses; without it all fields.
         channel: a function of the address and gRPC's options that opens a channel of ``grpc.aio``, as for TLS.
-        serializer, deserializer: without ``module``, functions between messages and bytes.
+        serializer: without ``module``, from a request to bytes.
+        deserializer: without ``module``, from bytes to a response.
 
     Raises:
         InvalidOptionError: an argument is out of its range, names nothing, or asks for more than can be had.

@@ -1,0 +1,120 @@
+"""Hooks of mkdocs: the site is made of the files as they lie in the repository.
+
+Links of the documents are those of a checkout.  So each is resolved there and led to the page that shows that file:
+documents are pages anyway, and any other file that a document names (a specification, a test, a module) becomes a page
+with its text.  ``mkdocs.yml`` names this module; ``make docs`` builds the site.
+"""
+
+import posixpath
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+from tools.api_reference import MODULES
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
+HOME = "README.md"
+CONTENTS = "docs/README.md"
+SOURCES = "sources"
+_WITHOUT_CONTENT = ("__init__.py", "py.typed")
+LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".tla": "text", ".jsonl": "json", ".csv": "text"}
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add the README as home, a page for each door of the library, and what the documents link to."""
+    if contents := files.get_file_from_path("README.md"):
+        files.remove(contents)
+    pages = {"index.md": HOME, "contents.md": CONTENTS}
+    pages |= {site_path(named): named for named in _named_sources()}
+    for uri, place in pages.items():
+        files.append(File.generated(config, uri, content=_content(place)))
+    for door in MODULES:
+        files.append(File.generated(config, f"reference/python/{door}.md", content=f"# {door}\n\n::: {door}\n"))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
+    """Lead the links of a checkout to pages."""
+    place = _places().get(page.file.src_uri, f"docs/{page.file.src_uri}")
+    if place.endswith(tuple(LANGUAGES)):
+        return markdown  # a text that is shown, not a document
+    return LINK.sub(lambda link: f"{link[1]}{_led(link[2], place, page.file.src_uri)}{link[3]}", markdown)
+
+
+def site_path(place: str) -> str:
+    """The page, or the file below docs, that shows a file or folder of the repository."""
+    if place == HOME:
+        return "index.md"
+    if place == CONTENTS:
+        return "contents.md"
+    if place.startswith("docs/") and (REPOSITORY / place).is_file():
+        return place.removeprefix("docs/")
+    return f"{SOURCES}/{place}.md" if (REPOSITORY / place).is_file() else f"{SOURCES}/{place}/index.md"
+
+
+def _places() -> dict[str, str]:
+    """Of pages that do not lie below docs: where they lie."""
+    return {"index.md": HOME, "contents.md": CONTENTS} | {site_path(place): place for place in _named_sources()}
+
+
+def _led(target: str, place: str, uri: str) -> str:
+    if "://" in target or target.startswith(("mailto:", "/")):
+        return target
+    aim = posixpath.normpath(posixpath.join(posixpath.dirname(place), target))
+    if not (REPOSITORY / aim).exists():
+        return target  # mkdocs itself tells of a link that leads nowhere
+    return posixpath.relpath(site_path(aim), posixpath.dirname(uri) or ".")
+
+
+@cache
+def _tracked() -> tuple[str, ...]:
+    listed = subprocess.run(["git", "ls-files"], cwd=REPOSITORY, stdout=subprocess.PIPE, text=True, check=True)
+    return tuple(listed.stdout.splitlines())
+
+
+@cache
+def _named_sources() -> list[str]:
+    """Files and folders outside docs that documents link to; with a folder, its files; in Markdown, what these name."""
+    known = _tracked()
+    ahead = [place for place in known if place.endswith(".md") and (place == HOME or place.startswith("docs/"))]
+    read, found = set(ahead), set[str]()
+    while ahead:
+        place = ahead.pop()
+        for link in LINK.finditer((REPOSITORY / place).read_text(encoding="utf-8")):
+            aim = posixpath.normpath(posixpath.join(posixpath.dirname(place), link[2]))
+            if "://" in link[2] or not (REPOSITORY / aim).exists() or aim in read:
+                continue
+            is_folder = (REPOSITORY / aim).is_dir()
+            inside = (each for each in known if posixpath.dirname(each) == aim)
+            aims = (
+                [aim, *(each for each in inside if posixpath.basename(each) not in _WITHOUT_CONTENT)]
+                if is_folder
+                else [aim]
+            )
+            for each in aims:
+                if each.startswith("docs/") and not (is_folder and each == aim):
+                    continue
+                found.add(each)
+                if each.endswith(".md") and each not in read:
+                    read.add(each)
+                    ahead.append(each)
+    return sorted(found - {HOME, CONTENTS})
+
+
+def _content(place: str) -> str:
+    path = REPOSITORY / place
+    if path.is_dir():
+        names = [each.name for each in sorted(path.iterdir()) if f"{place}/{each.name}" in _tracked()]
+        # Resolved as from a document in the folder beside it.
+        lines = [f"- [{name}]({path.name}/{name})" for name in names if name not in _WITHOUT_CONTENT]
+        return "\n".join([f"# {place}", "", *lines, ""])
+    text = path.read_text(encoding="utf-8")
+    if path.suffix == ".md":
+        return text
+    return f"# {place}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}\n````\n"
