@@ -54,6 +54,7 @@ matrix: setup  ## the oldest and the newest releases of what we need; writes doc
 
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
+	@cd examples/own_flow && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. xon_xoff.proto
 
 docs: setup  ## write the reference pages and the kit's tables again, and build the site with a search into build/site
 	@$(BIN)/python tools/cli_reference.py
@@ -137,4 +138,4 @@ pictures: setup  ## take the screenshots in docs/pictures again, and draw the ru
 
 clean:  ## remove what can be made again, except .venv
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist
-	@find impl model proofs tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find impl model proofs examples tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +

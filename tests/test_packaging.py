@@ -103,3 +103,11 @@ def test_the_installed_command_line_answers(installed: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "deadlock" in done.stdout
+
+
+def test_the_wheel_carries_the_examples_that_the_demo_runs(installed: Path) -> None:
+    """In processes of their own, which find them where they were installed."""
+    arguments = ["permitflow", "demo", "wordcount", "--stalls", "1", "--stall-seconds", "0.5", "--flow-seconds", "0.2"]
+    program = f"sys.argv = {arguments!r}; from permitflow_tools.cli import main; main()"
+    done = run_installed(installed, program)
+    assert "exact" in done.stdout, done.stderr
