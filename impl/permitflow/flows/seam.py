@@ -78,11 +78,9 @@ class Haste:
 
     NONE = 0
     """There is no feedback."""
-    LATER = 1
+    MAY_WAIT = 1
     """It may wait for more feedback for a moment: no message can need it."""
-    SOON = 2
-    """It may wait while the application takes the messages that are here, and until other tasks have run."""
-    NOW = 3
+    NOW = 2
     """The sender may be waiting for it."""
 
 
