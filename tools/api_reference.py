@@ -45,7 +45,6 @@ MODULES = {
     "permitflow.tracing": "",
     "permitflow.flows.seam": "",
     "permitflow_testing": "testing",
-    "permitflow_tools.audit": "audit",
     "permitflow_tools.checking": "proofs",
     "permitflow_tools.explain.own": "",
     "permitflow_model.kernel.system": "",

@@ -33,7 +33,7 @@ DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 FOLDER = CHECKOUT / "build/matrix"
 
 # The extras for users; the others are for development.
-EXTRAS = ("audit", "grpc", "metrics", "plots", "proofs", "spark", "testing")
+EXTRAS = ("grpc", "metrics", "plots", "proofs", "spark", "testing")
 # The tests of the rooms that use other libraries, and the packages that only tests need.
 TESTS = (
     *(
@@ -42,7 +42,7 @@ TESTS = (
         "tests/impl/wire",
         "tests/impl/client",
         "tests/impl/tracing",
-        "tests/permitflow_tools/audit",
+        "tests/permitflow_tools/validating",
     ),
     *("tests/impl/exchange/stores", "tests/impl/test_chunks.py", "tests/impl/test_errors.py"),
     *(

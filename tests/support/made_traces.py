@@ -1,7 +1,7 @@
 """Recordings made up from random runs of the model, and mistakes put into them on purpose.
 
 ``random_behaviour`` gives what an implementation would have recorded; each of ``FAULTS`` changes a recording, and says
-what an audit must find in it: that, and nothing else."""
+which event no behaviour allows."""
 
 import itertools
 import random
@@ -15,8 +15,6 @@ from permitflow.flows.recording import End
 from permitflow.tracing import Event
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State, held
 from permitflow_model.permit_channel_trace import permits_of, rows_of
-from permitflow_tools.audit.findings import Clause
-from permitflow_tools.audit.flows.permits import BATCHED, COST
 
 
 def random_behaviour(
@@ -69,15 +67,18 @@ def _of(message: Message) -> tuple[int, Permits]:
     return message.rows, Permits(*held(message))
 
 
-Expected = tuple[End, int, str]
-"""Where a violation is due: end, sequence, clause."""
+Place = tuple[End, int]
+"""The number of an event at its end."""
 
 
 class Fault(NamedTuple):
     """A recording with a mistake."""
 
     events: list[Event]
-    expected: frozenset[Expected]
+    place: Place
+    """Of the event that no behaviour allows."""
+    is_gap: bool = False
+    """Is it wrong by its number?  Then the recording is not whole."""
 
 
 class NoPlaceError(LookupError):
@@ -119,14 +120,13 @@ def _more_permits(event: Event, more: int) -> Event:
 MakeFault = Callable[[Sequence[Event], random.Random], Fault]
 
 
-def _one(suits: Callable[[Event], bool], change: Callable[[Event], Event], *clauses: str) -> MakeFault:
-    """One event is changed, and breaks these clauses."""
+def _one(suits: Callable[[Event], bool], change: Callable[[Event], Event]) -> MakeFault:
+    """One event is changed."""
 
     def fault(events: Sequence[Event], choose: random.Random) -> Fault:
         index = _choose(events, choose, suits)
         event = change(events[index])
-        expected = frozenset((event.end, event.sequence, clause) for clause in clauses)
-        return Fault([*events[:index], event, *events[index + 1 :]], expected)
+        return Fault([*events[:index], event, *events[index + 1 :]], (event.end, event.sequence))
 
     return fault
 
@@ -143,15 +143,13 @@ def _event_missing(events: Sequence[Event], choose: random.Random) -> Fault:
     last = {event.end: event.sequence for event in events}
     index = _choose(events, choose, lambda event: event.sequence < last[event.end])
     gone = events[index]
-    expected: Expected = (gone.end, gone.sequence + 1, Clause.SEQUENCE)
-    return Fault([*events[:index], *events[index + 1 :]], frozenset({expected}))
+    return Fault([*events[:index], *events[index + 1 :]], (gone.end, gone.sequence + 1), is_gap=True)
 
 
 def _event_twice(events: Sequence[Event], choose: random.Random) -> Fault:
     index = _choose(events, choose, lambda event: True)
     twice = events[index]
-    expected: Expected = (twice.end, twice.sequence, Clause.SEQUENCE)
-    return Fault([*events[: index + 1], twice, *events[index + 1 :]], frozenset({expected}))
+    return Fault([*events[: index + 1], twice, *events[index + 1 :]], (twice.end, twice.sequence), is_gap=True)
 
 
 def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -161,7 +159,7 @@ def _never_offered(events: Sequence[Event], choose: random.Random) -> Fault:
     for event in changed:
         waiting += (event.action == "OfferChunk") - (event.action in ("SendChunk", "WithdrawChunk"))
         if waiting < 0:
-            return Fault(changed, frozenset({(event.end, event.sequence, Clause.OFFERED)}))
+            return Fault(changed, (event.end, event.sequence))
     raise NoPlaceError
 
 
@@ -180,7 +178,7 @@ def _another_delivered(events: Sequence[Event], choose: random.Random) -> Fault:
     for index in (delivered[number], consumed[number]):
         changed[index] = changed[index]._replace(arguments=(0, *changed[index].arguments[1:]))
     first = changed[delivered[number]]
-    return Fault(changed, frozenset({("receiver", first.sequence, Clause.IN_ORDER)}))
+    return Fault(changed, ("receiver", first.sequence))
 
 
 def _never_returned(events: Sequence[Event], choose: random.Random) -> Fault:
@@ -189,8 +187,7 @@ def _never_returned(events: Sequence[Event], choose: random.Random) -> Fault:
     if events[last].action != "Flush":
         raise NoPlaceError
     came = max(index for index, event in enumerate(events) if event.action == "AddPermits" and permits_of(event).rows)
-    expected: Expected = ("sender", events[came].sequence, Clause.RETURNED)
-    return Fault([*events[:last], *events[last + 1 :]], frozenset({expected}))
+    return Fault([*events[:last], *events[last + 1 :]], ("sender", events[came].sequence))
 
 
 def _counters(event: Event) -> tuple[int, ...]:
@@ -202,27 +199,19 @@ def _counters(event: Event) -> tuple[int, ...]:
 FAULTS: dict[str, MakeFault] = {
     "an event is missing": _event_missing,
     "an event is there twice": _event_twice,
-    "a chunk has another price": _one(
-        _is("SendChunk"), lambda event: _more_permits(event, 1), COST, Clause.CONSERVATION
-    ),
-    "permits are created": _one(_is("AddPermits"), lambda event: _more_permits(event, 1), Clause.CONSERVATION),
+    "a chunk has another price": _one(_is("SendChunk"), lambda event: _more_permits(event, 1)),
+    "permits are created": _one(_is("AddPermits"), lambda event: _more_permits(event, 1)),
     "permits are lost": _one(
         lambda event: event.action == "AddPermits" and permits_of(event).rows > 1,
         lambda event: _more_permits(event, -1),
-        Clause.CONSERVATION,
     ),
     "an end miscounts": _one(
         lambda event: event.end == "sender" and _counters(event)[0] > 0,
         lambda event: _counting(event, 0, _counters(event)[0] - 1),
-        Clause.CONSERVATION,
     ),
-    "permits are spent that are not there": _one(
-        _is("SendChunk"), lambda event: _counting(event, 0, -1), Clause.BOUNDED, Clause.CONSERVATION
-    ),
-    "a batch is kept back": _one(
-        _completes_a_batch, lambda event: _counting(event, 2, permits_of(event).rows), BATCHED
-    ),
-    "another residue is returned": _one(_is("Flush"), lambda event: _more_permits(event, 1), BATCHED),
+    "permits are spent that are not there": _one(_is("SendChunk"), lambda event: _counting(event, 0, -1)),
+    "a batch is kept back": _one(_completes_a_batch, lambda event: _counting(event, 2, permits_of(event).rows)),
+    "another residue is returned": _one(_is("Flush"), lambda event: _more_permits(event, 1)),
     "a chunk was never offered": _never_offered,
     "another chunk is delivered": _another_delivered,
     "permits come that nobody returned": _never_returned,

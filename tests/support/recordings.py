@@ -1,4 +1,4 @@
-"""Recordings in files, and what an audit finds in them."""
+"""Recordings in files."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -7,7 +7,6 @@ from permitflow.flows.recording import ENDS
 from permitflow.tracing import ChannelTrace, Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ROW_GROUP_EVENTS, ParquetWriter
-from permitflow_tools.audit import Audit, audit_files
 
 
 def written(
@@ -23,9 +22,3 @@ def written(
 
 def headers_of(channel: ChannelTrace) -> list[Header]:
     return [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]
-
-
-def audited(channel: ChannelTrace, folder: Path) -> Audit:
-    """What an audit finds in a recording of the channel, in parts of seven events."""
-    events = (event for log in channel.logs for event in log)
-    return audit_files(written(folder / "run.parquet", headers_of(channel), events, row_group_events=7))

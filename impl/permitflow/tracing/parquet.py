@@ -179,7 +179,7 @@ class ParquetWriter:
             self._parquet = pq.ParquetWriter(
                 self._file,
                 schema,
-                # The order of the rows already compresses the columns that an audit reads; so favour reading speed.
+                # The order of the rows already compresses the columns; so favour reading speed.
                 compression={name: "zstd" if name in {TIME, POSITION} else "snappy" for name in schema.names},
                 # A dictionary is useless for a column of distinct numbers.
                 use_dictionary=[name for name in schema.names if name not in {*_COUNTING_UP, TIME}],
@@ -252,16 +252,18 @@ def read_blocks(
     start, headers = start or Place(), scanned.headers
     of = headers[0].table if headers else PERMIT_ACTIONS
     opened = {header[:2] for header in headers}
-    names = schema_of(of).names
+    schema, known = schema_of(of), {key for key in opened if channels is None or key[0] in channels}
     with open_parquet(Path(scanned.source)) as file:
-        parts = range(file.num_row_groups) if _is_in_order(file) else range(min(file.num_row_groups, 1))
+        is_in_order = _is_in_order(file)
+        parts = range(file.num_row_groups) if is_in_order else range(1)
         for part in parts[start.row_group :]:
-            table = file.read_row_group(part, names) if len(parts) == file.num_row_groups else file.read(names)
+            table = file.read_row_group(part, schema.names) if is_in_order else file.read(schema.names)
+            # Other programs write other types, and nulls; the numbers must be whole and not null.
+            table = table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
             place = Place(part, start.row if part == start.row_group else 0)
             table = in_order(table).slice(place.row)
             for batch in table.to_batches(_BLOCK_EVENTS):
                 place = Place(part, place.row + batch.num_rows)
-                known = opened if channels is None else {key for key in opened if key[0] in channels}
                 yield place, _events(batch, of, known, opened, place.row - batch.num_rows)
 
 

@@ -1,6 +1,7 @@
 """Reads trace files: the actions of each channel, as one log per recording process."""
 
 import os
+import re
 from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +11,8 @@ from permitflow.errors import TraceMismatchError, TraceUnreadableError
 from permitflow.flows.recording import ActionTable, End, ParameterValue
 from permitflow.tracing import json_lines
 from permitflow.tracing.events import Event, Header, Recording
+
+_URL = re.compile(r"(\w+):/+(.*)")
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ def read_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) ->
         TraceTruncatedError: the last line of a file is half written.
         TraceMismatchError: recordings of a channel do not belong together, or do not begin at its beginning.
     """
-    files = [file for path in paths for file in trace_files(Path(path))]
+    files = [file for path in paths for file in trace_files(local_path(path))]
     return assemble([_recording(file, allow_truncated) for file in files])
 
 
@@ -84,7 +87,7 @@ def scan_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) ->
         TraceTruncatedError: the last line of a file is half written.
         TraceMismatchError: recordings of a channel do not belong together.
     """
-    files = tuple(_scanned(file, allow_truncated) for path in paths for file in trace_files(Path(path)))
+    files = tuple(_scanned(file, allow_truncated) for path in paths for file in trace_files(local_path(path)))
     channels = channels_of(files)
     files_of: dict[str, list[int]] = {name: [] for name in channels}
     for number, file in enumerate(files):
@@ -174,6 +177,23 @@ def check_sequence(channel: str, log: Iterable[Event], seen: dict[End, int]) -> 
             reason = f"event {due} of the {event.end} is missing, event {event.sequence} comes instead"
             raise TraceMismatchError(channel=channel, reason=reason)
         seen[event.end] = due
+
+
+def local_path(path: str | os.PathLike[str]) -> Path:
+    """The local form of a path, which may be given as Spark writes it.
+
+    Raises:
+        TraceUnreadableError: it is a place that cannot be opened as a file.
+    """
+    text = os.fspath(path)
+    if (url := _URL.fullmatch(text)) and not Path(text).exists():
+        if url[1] != "file":
+            reason = (
+                f"files of {url[1]}:// cannot be opened; give a path at which this machine and all workers see them"
+            )
+            raise TraceUnreadableError(path=text, line=0, reason=reason)
+        return Path(f"/{url[2]}")
+    return Path(text)
 
 
 def trace_files(path: Path) -> list[Path]:

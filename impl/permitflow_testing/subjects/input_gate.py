@@ -16,6 +16,7 @@ from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in, data_here, valid_credit
+from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.queue import SummedFifo
 from permitflow_model.kernel.replay import Path, Refused, Replay, Starved, World, replay
 from permitflow_model.kernel.system import Disabled, Step
@@ -72,10 +73,10 @@ class GateExplanation:
                 state = SYSTEM.perform(action, state, self.parameters, *arguments)
             except KeyError:
                 raise Refused(f"the specification has no action {action!r}") from None
-            except Disabled:
+            except Disabled as error:
                 # The end is behind all that its sender does.
                 waits = SYSTEM.action(action).is_arrival or action == "ConsumeEnd"
-                raise (Starved if waits else Refused)(f"{action}{arguments} is impossible in {state}") from None
+                raise (Starved if waits else Refused)(f"{action}{arguments}: {false_guard(error)}") from None
             if self._keep_path:
                 path = Path(Step(action, arguments, state), path, event)
         counted = _counters(state.channels.get(name), event)

@@ -15,7 +15,6 @@ from permitflow.errors import (
     TraceWriteError,
     UnknownChannelError,
 )
-from permitflow_tools.cli.audit import audit
 from permitflow_tools.cli.check import check
 from permitflow_tools.cli.conform import conform
 from permitflow_tools.cli.demo import demo
@@ -94,7 +93,6 @@ def permitflow(
       permitflow health 127.0.0.1:50051                        does it take streams?
       permitflow top 127.0.0.1:50051                           which side waits for the other?
       permitflow trace validate RUN/                           was a recorded run a behaviour of the model?
-      permitflow audit RUN/                                    does its ledger add up, however long it was?
       permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
       permitflow demo                                          two Spark jobs, with an exchange between them
       permitflow demo wordcount                                several processes whose sources are muted
@@ -127,7 +125,7 @@ def show_version() -> None:
     _show_version(is_wanted=True)
 
 
-for command in (check, simulate, prove, explain, serve, health, top, conform, audit):
+for command in (check, simulate, prove, explain, serve, health, top, conform):
     app.command()(command)
 
 app.add_typer(demo, name="demo")

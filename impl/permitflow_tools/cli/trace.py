@@ -352,7 +352,7 @@ def scan_files(files: Sequence[Path], allow_truncated: bool) -> "ScannedTrace":
     from permitflow.tracing.reader import scan_trace
 
     try:
-        with requires_extra("trace"):
+        with requires_extra("grpc"):
             scanned = scan_trace(*files, allow_truncated=allow_truncated)
     except TraceTruncatedError as error:
         unusable(f"{error} (--allow-truncated)")

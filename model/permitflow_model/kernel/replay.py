@@ -34,6 +34,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
+from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.system import Disabled, Step, System
 
 __all__ = [
@@ -191,8 +192,9 @@ class StepByStep(Generic[S, P]):
         """All worlds to which the event may lead, but for the end's counters; raises as ``perform``."""
         try:
             return (self.step(world, event.action, *event.arguments),)
-        except Disabled:
-            reason = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
+        except Disabled as error:
+            allowed = f"only {', '.join(self.allowed(world)) or 'the application'} can go on"
+            reason = "; ".join(filter(None, (false_guard(error), allowed)))
             is_arrival = self.system.action(event.action).is_arrival
             raise (Starved if is_arrival else Refused)(reason) from None
 

@@ -151,7 +151,6 @@ REFUSED = {
     "many",
     "trace validate no.jsonl": "no.jsonl … No such file",
     f"trace validate {ORDERS}": "this is TOML, the description of a channel: check, simulate and explain read it",
-    f"audit {ORDERS}": "this is TOML, the description of a channel",
     f"trace validate {__file__}": "line 1: is not a line of a permitflow trace",
     "help explian": "there is no command 'explian'",
     f"check {GRID} --sweep permit_batch=10..1": "must not end at 1, which is below 10: write 1..10",

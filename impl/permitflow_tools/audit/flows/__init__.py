@@ -1,1 +1,0 @@
-"""The laws of an audit: one file for each protocol, found by its name."""

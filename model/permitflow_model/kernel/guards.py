@@ -1,0 +1,67 @@
+"""Which guard of an action is false, in the words of the model's own text."""
+
+import ast
+import linecache
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import islice
+from types import FrameType, TracebackType
+
+from permitflow_model.kernel.system import Disabled, require
+
+__all__ = ["false_guard"]
+
+
+def false_guard(error: Disabled) -> str:
+    """The condition that was required, and the values in it; empty where the text of the model is not at hand."""
+    frames = list(_frames(error.__traceback__))
+    if len(frames) < 2 or frames[-1].tb_frame.f_code is not require.__code__:
+        return ""
+    frame, line = frames[-2].tb_frame, _line_of(frames[-2])
+    condition = _conditions(frame.f_code.co_filename).get(line)
+    if condition is None:
+        return ""
+    values = {ast.unparse(part): _value(part, frame) for part in _parts(condition)}
+    told = ", ".join(f"{name} = {value}" for name, value in values.items() if isinstance(value, int | str))
+    return f"{ast.unparse(condition)} is false{f' ({told})' if told else ''}"
+
+
+def _frames(traceback: TracebackType | None) -> Iterator[TracebackType]:
+    while traceback is not None:
+        yield traceback
+        traceback = traceback.tb_next
+
+
+def _line_of(traceback: TracebackType) -> int:
+    """The line on which the call begins, which may go over several."""
+    position = next(islice(traceback.tb_frame.f_code.co_positions(), traceback.tb_lasti // 2, None))
+    return position[0] or traceback.tb_lineno
+
+
+@cache
+def _conditions(file: str) -> Mapping[int, ast.expr]:
+    """What a model's text requires, by line."""
+    conditions: dict[int, ast.expr] = {}
+    with suppress(SyntaxError):
+        for node in ast.walk(ast.parse("".join(linecache.getlines(file)))):
+            match node:
+                case ast.Call(func=ast.Name(id="require"), args=[condition]):
+                    conditions[node.lineno] = condition
+    return conditions
+
+
+def _parts(condition: ast.AST) -> Iterator[ast.expr]:
+    """The names, attributes and calls that it compares or combines."""
+    if isinstance(condition, ast.Attribute | ast.Call | ast.Name):
+        yield condition
+        return
+    for child in ast.iter_child_nodes(condition):
+        yield from _parts(child)
+
+
+def _value(part: ast.expr, frame: FrameType) -> object:
+    """What it was there; guards change nothing, so they may be asked again."""
+    with suppress(Exception):
+        return eval(compile(ast.Expression(part), "<guard>", "eval"), frame.f_globals, frame.f_locals)
+    return None
