@@ -257,9 +257,12 @@ def read_blocks(
         is_in_order = _is_in_order(file)
         parts = range(file.num_row_groups) if is_in_order else range(1)
         for part in parts[start.row_group :]:
-            table = file.read_row_group(part, schema.names) if is_in_order else file.read(schema.names)
-            # Other programs write other types, and nulls; the numbers must be whole and not null.
-            table = table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
+            try:
+                table = file.read_row_group(part, schema.names) if is_in_order else file.read(schema.names)
+                # Other programs write other types, and nulls; the numbers must be whole and not null.
+                table = table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
+            except (OSError, ValueError) as error:
+                raise ValueError(f"row group {part + 1} of {len(parts)} cannot be read: {error}") from error
             place = Place(part, start.row if part == start.row_group else 0)
             table = in_order(table).slice(place.row)
             for batch in table.to_batches(_BLOCK_EVENTS):

@@ -71,8 +71,19 @@ class Checkpoint:
                 raise self._unusable(what)
         if hashlib.sha256(body).hexdigest() != digest:
             raise self._unusable("is damaged")
-        parts = _Reader(io.BytesIO(body)).load()
-        kept = [_Reader(io.BytesIO(part)).load() for part in parts]
+        try:
+            parts = _Reader(io.BytesIO(body)).load()
+            kept = [_Reader(io.BytesIO(part)).load() for part in parts]
+        except (
+            pickle.UnpicklingError,
+            AttributeError,
+            EOFError,
+            ImportError,
+            LookupError,
+            TypeError,
+            ValueError,
+        ) as error:
+            raise self._unusable(f"holds something else ({error})") from error
         self._parts = dict(enumerate(parts))
         return kept
 

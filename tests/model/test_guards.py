@@ -1,0 +1,36 @@
+"""A refusal names the false guard, as the model's text has it, and the values in it."""
+
+import pytest
+
+from permitflow_model import demand, input_gate
+from permitflow_model.kernel.guards import false_guard
+from permitflow_model.kernel.system import Disabled, System
+
+DEMAND = demand.SYSTEM, demand.Parameters(size=2, batch=1, initial=0)
+GATE = input_gate.SYSTEM, input_gate.Parameters(inputs=1, exclusive=0, floating=2, backlog=2)
+
+
+@pytest.mark.parametrize(
+    ("model", "action", "arguments", "guard"),
+    [
+        (DEMAND, "Request", (3,), "count <= state.requests is false (count = 3, state.requests = 0)"),
+        (DEMAND, "Send", (), "not state.waiting.is_empty() is false (state.waiting.is_empty() = True)"),
+        (
+            GATE,
+            "ConsumeEnd",
+            (0,),
+            "channel.closed and (not channel.over) is false (channel.closed = False, channel.over = False)",
+        ),
+    ],
+)
+def test_a_false_guard_is_told_with_its_values(
+    model: tuple[System[object, object], object], action: str, arguments: tuple[int, ...], guard: str
+) -> None:
+    system, parameters = model
+    with pytest.raises(Disabled) as refused:
+        system.perform(action, system.initial(parameters), parameters, *arguments)
+    assert false_guard(refused.value) == guard
+
+
+def test_without_the_models_text_nothing_is_told() -> None:
+    assert false_guard(Disabled()) == ""
