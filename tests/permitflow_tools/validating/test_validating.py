@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.errors import TraceMismatchError, TraceUnreadableError
-from permitflow.flows.permits.core import PERMIT_ACTIONS
+from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, Header, read_trace
 from permitflow.tracing.reader import scan_trace
