@@ -26,6 +26,14 @@ _WITHOUT_CONTENT = ("__init__.py", "py.typed")
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".tla": "text", ".jsonl": "json", ".csv": "text"}
 
 
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Give each door its place in the navigation."""
+    reference = next(part["Reference"] for part in config.nav or [] if "Reference" in part)
+    python = next(part["Python"] for part in reference if isinstance(part, dict))
+    python += [_page_of(door) for door in MODULES]
+    return config
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the README as home, a page for each door of the library, and what the documents link to."""
     if contents := files.get_file_from_path("README.md"):
@@ -35,7 +43,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for uri, place in pages.items():
         files.append(File.generated(config, uri, content=_content(place)))
     for door in MODULES:
-        files.append(File.generated(config, f"reference/python/{door}.md", content=f"# {door}\n\n::: {door}\n"))
+        files.append(File.generated(config, _page_of(door), content=f"# {door}\n\n::: {door}\n"))
     return files
 
 
@@ -45,6 +53,10 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if place.endswith(tuple(LANGUAGES)):
         return markdown  # a text that is shown, not a document
     return LINK.sub(lambda link: f"{link[1]}{_led(link[2], place, page.file.src_uri)}{link[3]}", markdown)
+
+
+def _page_of(door: str) -> str:
+    return f"reference/python/{door}.md"
 
 
 def site_path(place: str) -> str:
