@@ -5,8 +5,16 @@ from collections import Counter
 from pathlib import Path
 from zlib import crc32
 
-from permitflow.errors import SavedCountsError
+from permitflow.errors import PermitflowError
 from permitflow.mute.pipeline import Lines, Sink
+
+
+class SavedCountsError(PermitflowError):
+    """A worker's saved state cannot be read; it is not overwritten."""
+
+    path: str
+    reason: str
+    text = "{path} holds no saved counts: {reason}; move it away to begin with none"
 
 
 class WordCount:

@@ -5,11 +5,20 @@ from dataclasses import replace
 from pathlib import Path
 from sys import executable
 
-from permitflow.errors import WorkerDiedError
+from permitflow.errors import PermitflowError
 from permitflow.mute.pipeline import Event
 
 from ..processes import Part
 from .worker import WorkerSettings, ask
+
+
+class WorkerDiedError(PermitflowError):
+    """A worker process has ended by itself, or was killed."""
+
+    worker: str
+    exit_code: int  # negative: minus the signal's number
+    starts: int  # how often it was started
+    text = "worker {worker!r} has ended with exit code {exit_code}, in start {starts}"
 
 
 class WorkerProcess:

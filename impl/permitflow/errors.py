@@ -1025,23 +1025,6 @@ class UnknownBatchError(PermitflowError):
     )
 
 
-class SavedCountsError(PermitflowError):
-    """A worker's saved state cannot be read; it is not overwritten."""
-
-    path: str
-    reason: str
-    text = "{path} holds no saved counts: {reason}; move it away to begin with none"
-
-
-class WorkerDiedError(PermitflowError):
-    """A worker process has ended by itself, or was killed."""
-
-    worker: str
-    exit_code: int  # negative: minus the signal's number
-    starts: int  # how often it was started
-    text = "worker {worker!r} has ended with exit code {exit_code}, in start {starts}"
-
-
 class DemoError(PermitflowError):
     """The demo cannot be run on this machine, or one of its processes failed."""
 

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from examples.wordcount.counting import WordCount
+from examples.wordcount.counting import SavedCountsError, WordCount
 from examples.wordcount.log import LogServer, LogSink
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import WorkerSettings, address_of, ask, text_of, work
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.carriers.tcp import Kind as ExchangeKind
-from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SavedCountsError
+from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError
 from permitflow.mute import (
     Boundary,
     Buffers,

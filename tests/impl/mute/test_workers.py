@@ -7,8 +7,8 @@ import pytest
 
 from examples.wordcount.outside import CountReader
 from examples.wordcount.worker import WorkerSettings, ask, text_of
-from examples.wordcount.workers import WorkerProcess
-from permitflow.errors import PeerGoneError, WorkerDiedError
+from examples.wordcount.workers import WorkerDiedError, WorkerProcess
+from permitflow.errors import PeerGoneError
 from permitflow.mute import Buffers
 from permitflow.mute.pipeline import Event
 from tests.support.turns import until
