@@ -101,6 +101,9 @@ class Carrier(Protocol):
 PIECES_AT_ONCE = 256
 """The pieces of a message in one system call; the kernel takes up to 1,024."""
 
+DELIVERY_SECONDS = 0.002
+"""For so long, messages that came together are delivered at once; then other streams have their turn."""
+
 
 class SocketCarrier(Carrier, ABC):
     """The common part of carriers over a socket: reads and writes it within callbacks of the event loop."""
@@ -111,7 +114,7 @@ class SocketCarrier(Carrier, ABC):
         self._loop = asyncio.get_running_loop()
         self._socket, self._descriptor = connection, connection.fileno()
         self._listener: Listener | None = None
-        self._is_watching = self._is_paused = self._is_closing_half = False
+        self._is_watching = self._is_paused = self._is_closing_half = self._is_delivery_due = False
         self._rest: Sequence[Buffer] = ()  # what the socket has not taken yet
 
     # Reading.
@@ -154,7 +157,17 @@ class SocketCarrier(Carrier, ABC):
 
     @abstractmethod
     def _deliver(self) -> None:
-        """Deliver received messages to the listener."""
+        """Deliver received messages to the listener: those that ``DELIVERY_SECONDS`` do not suffice for, later."""
+
+    def _deliver_later(self) -> None:
+        """Deliver in the next round of the loop; nothing should be received before."""
+        if not self._is_delivery_due:
+            self._is_delivery_due = True
+            self._loop.call_soon(self._deliver_rest)
+
+    def _deliver_rest(self) -> None:
+        self._is_delivery_due = False
+        self._deliver()
 
     # Writing.
 

@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from enum import IntEnum
+from time import monotonic
 
 import pyarrow as pa
 
 from permitflow.carriers.addresses import parsed
-from permitflow.carriers.carrier import SocketCarrier
+from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
 from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
@@ -154,6 +155,8 @@ class TcpStream(SocketCarrier):
         return self._failure is not None
 
     def _on_readable(self) -> None:
+        if self._is_delivery_due:
+            return
         try:
             self._receive()
         except BlockingIOError:
@@ -230,12 +233,16 @@ class TcpStream(SocketCarrier):
         self._deliver()
 
     def _deliver(self) -> None:
-        """Deliver received messages to the listener."""
-        inbox = self._inbox
+        """See ``SocketCarrier``."""
+        inbox, until = self._inbox, monotonic() + DELIVERY_SECONDS
         while inbox and self._listener is not None and not self._is_paused:
             kind, payload = inbox.popleft()
             if kind is _MESSAGE and not self._has_ended:
-                self._listener.on_message(payload, bool(inbox) and inbox[0][0] is _MESSAGE)
+                is_in_time = monotonic() < until
+                self._listener.on_message(payload, is_in_time and bool(inbox) and inbox[0][0] is _MESSAGE)
+                if inbox and not is_in_time:
+                    self._deliver_later()
+                    return
             elif kind is Kind.END and not self._has_ended:
                 self._has_ended = True
                 self._listener.on_end()

@@ -10,9 +10,11 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from math import inf
+from time import monotonic
 from typing import NamedTuple
 
-from permitflow.carriers.carrier import SocketCarrier
+from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
 from permitflow.carriers.shared_memory.region import forget_in_children
 from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, Place, RingReader, RingWriter
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
@@ -157,6 +159,8 @@ class AsyncioLink(SocketCarrier):
         return self._has_ended
 
     def _on_readable(self) -> None:
+        if self._is_delivery_due:
+            return
         self._receive()
         if self._has_ended:
             self._unwatch()
@@ -168,7 +172,7 @@ class AsyncioLink(SocketCarrier):
             pass
         self._has_ended = True
         self._unwatch()
-        self._deliver()
+        self._deliver(inf)
 
     def _receive(self) -> bool:
         """Receive at most one buffer; False if nothing has arrived."""
@@ -190,12 +194,16 @@ class AsyncioLink(SocketCarrier):
             raise UndecodableDataError(what=str(place), reason="this end writes the ring and does not read it")
         return self._reader.view(place)
 
-    def _deliver(self) -> None:
-        inbox = self._inbox
+    def _deliver(self, seconds: float = DELIVERY_SECONDS) -> None:
+        inbox, until = self._inbox, monotonic() + seconds
         while inbox and self._listener is not None and not self._is_paused:
             message = inbox.popleft()
-            self._listener.on_message(message, bool(inbox))
+            is_in_time = monotonic() < until
+            self._listener.on_message(message, is_in_time and bool(inbox))
             del message  # the last reference frees its space in the ring
+            if inbox and not is_in_time:
+                self._deliver_later()
+                return
         if inbox or not self._has_ended or self._listener is None or self._has_reported_end:
             return
         self._has_reported_end = True
