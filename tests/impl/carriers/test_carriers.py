@@ -99,6 +99,33 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order_and_then_the_end(
         await writing
 
 
+@pytest.mark.parametrize("carriers", [over_tcp, in_shared_memory])
+async def test_others_have_their_turn_while_many_messages_that_came_together_are_delivered(
+    carriers: Callable[[], AbstractAsyncContextManager[Ends]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("tcp", "shared_memory.link"):
+        monkeypatch.setattr(f"permitflow.carriers.{module}.DELIVERY_SECONDS", 0.0)
+    heard: list[tuple[Received, int]] = []
+    rounds = 0
+
+    def count_rounds() -> None:
+        nonlocal rounds
+        rounds += 1
+        asyncio.get_running_loop().call_soon(count_rounds)
+
+    async with carriers() as (dialler, acceptor):
+        acceptor.listen(Ear(lambda message, _: heard.append((message, rounds)), lambda: None, lambda: None, fail))
+        acceptor.pause()
+        near = Conversation(dialler)
+        for number in range(3):
+            await near.write([b"%d" % number])
+        count_rounds()
+        acceptor.resume()
+        await until(lambda: len(heard) == 3)
+    assert [bytes(message) for message, _ in heard] == [b"0", b"1", b"2"]
+    assert len({round_ for _, round_ in heard}) == 3
+
+
 async def test_nothing_is_heard_within_a_call_and_a_full_carrier_says_when_it_takes_more(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:

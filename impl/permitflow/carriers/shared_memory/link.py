@@ -172,7 +172,7 @@ class AsyncioLink(SocketCarrier):
             pass
         self._has_ended = True
         self._unwatch()
-        self._deliver(inf)
+        self._deliver(is_all=True)
 
     def _receive(self) -> bool:
         """Receive at most one buffer; False if nothing has arrived."""
@@ -194,8 +194,8 @@ class AsyncioLink(SocketCarrier):
             raise UndecodableDataError(what=str(place), reason="this end writes the ring and does not read it")
         return self._reader.view(place)
 
-    def _deliver(self, seconds: float = DELIVERY_SECONDS) -> None:
-        inbox, until = self._inbox, monotonic() + seconds
+    def _deliver(self, *, is_all: bool = False) -> None:
+        inbox, until = self._inbox, inf if is_all else monotonic() + DELIVERY_SECONDS
         while inbox and self._listener is not None and not self._is_paused:
             message = inbox.popleft()
             is_in_time = monotonic() < until
