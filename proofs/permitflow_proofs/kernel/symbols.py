@@ -159,18 +159,21 @@ class Integer(_Term):
 
     def __mod__(self, divisor: "Integer | int") -> "Integer":
         _require_positive(divisor)
-        # Counting round a ring: two cases that stay linear when the divisor is a symbol.
-        if 0 <= self < divisor:
-            return self
-        if divisor <= self < divisor + divisor:
-            return self - divisor  # type: ignore[no-any-return]  # made by _arithmetic
-        return Integer(lambda: self.term % integer_term(divisor))
+        return Integer(lambda: _remainder(self.term, integer_term(divisor)))
 
     def __rmod__(self, dividend: int) -> "Integer":
         return Integer(lambda: integer_term(dividend)) % self
 
     def __bool__(self) -> bool:
         return bool(self != 0)
+
+
+def _remainder(dividend: z3.ArithRef, divisor: z3.ArithRef) -> z3.ArithRef:
+    """Counting round a ring: two cases that stay linear when the divisor is a symbol."""
+    if z3.is_int_value(divisor):
+        return dividend % divisor
+    once = z3.If(dividend < divisor + divisor, dividend - divisor, dividend % divisor)
+    return z3.If(dividend < divisor, z3.If(dividend >= 0, dividend, dividend % divisor), once)
 
 
 def _require_positive(divisor: "Integer | int") -> None:
