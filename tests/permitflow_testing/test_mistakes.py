@@ -14,6 +14,8 @@ import pytest
 from permitflow import Kind, RecorderFactory
 from permitflow.flows.demand.core import Request
 from permitflow.flows.permits.parameters import held
+from permitflow_model.mistakes import Mistake as WrongAction
+from permitflow_model.mistakes import demand, permit_channel
 from permitflow_testing import ChannelAdapter, Feature, Received, Refused, Report, judge_adapter, judge_pair
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import Move
@@ -104,6 +106,23 @@ def test_the_rule_is_broken_and_the_mistake_is_named(flow: str, rule: Rule, mist
     assert report.broken == (rule.id,)
     # Two mistakes against one rule may look alike in the shortest run.
     assert report[rule.id].finding in {one.name for one in rule.mistakes if one.agreed == mistake.agreed}
+
+
+@pytest.mark.parametrize(
+    ("flow", "wrong"),
+    [
+        (flow, wrong)
+        for flow, table in (("demand", demand), ("permits", permit_channel))
+        for wrong in table.MISTAKES
+        if wrong.rule
+    ],
+    ids=str,
+)
+def test_the_kit_names_the_mistakes_of_the_models(flow: str, wrong: WrongAction) -> None:
+    rule = next(rule for rule in rulebook_of(flow).probed_rules if rule.id == wrong.rule)
+    mistake = Mistake(str(wrong), rule.mistakes[0].agreed, (), {wrong.action: wrong.perform})
+    report = judge_adapter(lambda: ModelChannel(flow, mistake), flow=flow, only=[rule.id])
+    assert report.broken == (rule.id,)
 
 
 @pytest.mark.parametrize("flow", flows())

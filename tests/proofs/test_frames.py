@@ -21,6 +21,7 @@ from permitflow_model import (
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
+from permitflow_model.mistakes import Mistake
 from permitflow_proofs import conflate as conflate_proofs
 from permitflow_proofs import demand as demand_proofs
 from permitflow_proofs import drop_queue as drop_queue_proofs
@@ -39,7 +40,7 @@ from permitflow_proofs import token_bucket as token_bucket_proofs
 from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel import frames as permit_channel_proofs
-from tests.support.faults import Fault, with_fault
+from tests.support.mistaken import with_mistake
 
 # The gate.
 
@@ -224,45 +225,45 @@ def takes_rows_behind_a_hole(
 
 
 SURVIVORS = [
-    (input_gate_proofs, Fault("Align", aligns_with_one_barrier, "frame")),
-    (mute_scheduler_proofs, Fault("Hear", forgets_the_other_muters, "frame")),
-    (mute_proofs, Fault("Deliver", delivers_twice, "frame")),
-    (mute_proofs, Fault("Join", learns_from_one_node, "frame")),
-    (mute_proofs, Fault("Lose", tells_of_the_first_muter, "frame")),
-    (mute_proofs, Fault("Send", is_held_by_one_sink, "frame")),
-    (spark_proofs, Fault("Produce", takes_rows_behind_a_hole, "frame")),
-    (port_machine_proofs, Fault("Step", drops_the_element_at_the_end, "frame")),
-    (port_machine_proofs, Fault("Cancel", keeps_the_element, "frame")),
-    (input_gate_proofs, Fault("SendData", tells_no_backlog, "frame")),
-    (input_gate_proofs, Fault("Deliver", loses_data_on_arrival, "frame")),
-    (input_gate_proofs, Fault("Align", gives_the_next_number_up, "frame")),
-    (mute_scheduler_proofs, Fault("Send", loses_what_mutes, "frame")),
-    (mute_scheduler_proofs, Fault("Begin", empties_the_mailbox, "frame")),
-    (mute_scheduler_proofs, Fault("End", is_overloaded_if_messages_are_left, "frame")),
-    (mute_scheduler_proofs, Fault("End", overloads_nobody, "frame")),
-    (port_machine_proofs, Fault("Step", says_nothing_of_a_pull, "frame")),
-    (port_machine_proofs, Fault("Step", calls_a_failure_the_end, "frame")),
-    (drop_queue_proofs, Fault("Arrive", drops_two, "frame")),
-    (conflate_proofs, Fault("Complete", forgets_what_is_held, "frame")),
-    (demand_proofs, Fault("Deliver", counts_a_lost_message, "frame")),
-    (squelch_proofs, Fault("Tick", asks_the_newest_signal, "frame")),
-    (mute_delay_proofs, Fault("Tick", becomes_faster, "frame")),
-    (mute_proofs, Fault("Send", sends_nothing, "frame")),
-    (token_bucket_proofs, Fault("Tick", loses_what_waits, "frame")),
-    (token_bucket_proofs, Fault("Ask", passes_nothing_on, "frame")),
+    (input_gate_proofs, Mistake("Align", aligns_with_one_barrier, "frame")),
+    (mute_scheduler_proofs, Mistake("Hear", forgets_the_other_muters, "frame")),
+    (mute_proofs, Mistake("Deliver", delivers_twice, "frame")),
+    (mute_proofs, Mistake("Join", learns_from_one_node, "frame")),
+    (mute_proofs, Mistake("Lose", tells_of_the_first_muter, "frame")),
+    (mute_proofs, Mistake("Send", is_held_by_one_sink, "frame")),
+    (spark_proofs, Mistake("Produce", takes_rows_behind_a_hole, "frame")),
+    (port_machine_proofs, Mistake("Step", drops_the_element_at_the_end, "frame")),
+    (port_machine_proofs, Mistake("Cancel", keeps_the_element, "frame")),
+    (input_gate_proofs, Mistake("SendData", tells_no_backlog, "frame")),
+    (input_gate_proofs, Mistake("Deliver", loses_data_on_arrival, "frame")),
+    (input_gate_proofs, Mistake("Align", gives_the_next_number_up, "frame")),
+    (mute_scheduler_proofs, Mistake("Send", loses_what_mutes, "frame")),
+    (mute_scheduler_proofs, Mistake("Begin", empties_the_mailbox, "frame")),
+    (mute_scheduler_proofs, Mistake("End", is_overloaded_if_messages_are_left, "frame")),
+    (mute_scheduler_proofs, Mistake("End", overloads_nobody, "frame")),
+    (port_machine_proofs, Mistake("Step", says_nothing_of_a_pull, "frame")),
+    (port_machine_proofs, Mistake("Step", calls_a_failure_the_end, "frame")),
+    (drop_queue_proofs, Mistake("Arrive", drops_two, "frame")),
+    (conflate_proofs, Mistake("Complete", forgets_what_is_held, "frame")),
+    (demand_proofs, Mistake("Deliver", counts_a_lost_message, "frame")),
+    (squelch_proofs, Mistake("Tick", asks_the_newest_signal, "frame")),
+    (mute_delay_proofs, Mistake("Tick", becomes_faster, "frame")),
+    (mute_proofs, Mistake("Send", sends_nothing, "frame")),
+    (token_bucket_proofs, Mistake("Tick", loses_what_waits, "frame")),
+    (token_bucket_proofs, Mistake("Ask", passes_nothing_on, "frame")),
 ]
 
 
-def claims_of(proofs: Any, fault: Fault) -> list[str]:
-    """The outcomes of the frames of one action, with the fault."""
-    subject = with_fault(fault, proofs.ANY)
-    frames = [frame for frame in proofs.FRAMES if frame.action == fault.action]
+def claims_of(proofs: Any, mistake: Mistake) -> list[str]:
+    """The outcomes of the frames of one action, with the mistake."""
+    subject = with_mistake(mistake, proofs.ANY)
+    frames = [frame for frame in proofs.FRAMES if frame.action == mistake.action]
     return [decide(lambda frame=frame: keeps_frame(subject, frame)).outcome for frame in frames]  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("proofs", "fault"), SURVIVORS, ids=[str(fault) for _, fault in SURVIVORS])
-def test_a_mistake_that_breaks_no_invariant_leaves_its_frame(proofs: Any, fault: Fault) -> None:
-    assert "refuted" in claims_of(proofs, fault)
+@pytest.mark.parametrize(("proofs", "mistake"), SURVIVORS, ids=[str(mistake) for _, mistake in SURVIVORS])
+def test_a_mistake_that_breaks_no_invariant_leaves_its_frame(proofs: Any, mistake: Mistake) -> None:
+    assert "refuted" in claims_of(proofs, mistake)
 
 
 # What an action must be able to do.
@@ -279,18 +280,18 @@ def keeps_the_only_one(state: demand.State, parameters: demand.Parameters) -> de
 
 
 @pytest.mark.parametrize(
-    ("proofs", "fault"),
+    ("proofs", "mistake"),
     [
-        (grpc_call_proofs, Fault("HearCancel", hears_only_with_empty_hands, "grpc-call-ends-heard")),
-        (demand_proofs, Fault("Withdraw", keeps_the_only_one, "demand-withdraw")),
+        (grpc_call_proofs, Mistake("HearCancel", hears_only_with_empty_hands, "grpc-call-ends-heard")),
+        (demand_proofs, Mistake("Withdraw", keeps_the_only_one, "demand-withdraw")),
     ],
     ids=["HearCancel", "Withdraw"],
 )
 def test_an_action_that_is_refused_too_often_is_noticed(
-    proofs: Any, fault: Fault, monkeypatch: pytest.MonkeyPatch
+    proofs: Any, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (obligation,) = next(theorem.obligations for theorem in proofs.theorems() if theorem.id == fault.breaks)
-    monkeypatch.setattr(proofs, "SYSTEM", with_fault(fault, proofs.SUBJECT).system)
+    (obligation,) = next(theorem.obligations for theorem in proofs.theorems() if theorem.id == mistake.breaks)
+    monkeypatch.setattr(proofs, "SYSTEM", with_mistake(mistake, proofs.SUBJECT).system)
     assert decide(obligation.claim).outcome == "refuted"
 
 

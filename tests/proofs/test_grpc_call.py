@@ -1,16 +1,15 @@
-"""A mistake in a gRPC call between two stages makes a proof fail, and the explorer finds a run that shows it."""
+"""The four mistakes of the article break the clauses about them; and the numbers of a gRPC call."""
 
 from dataclasses import replace
 
 import pytest
 
-from permitflow_model.grpc_call import SYSTEM, Defect, Message, Parameters, State
-from permitflow_model.kernel.queue import Fifo
+from permitflow_model.grpc_call import SYSTEM, Defect, Parameters, State
 from permitflow_proofs.grpc_call import INVARIANT, SUBJECT
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import shortest_run
-from tests.support.faults import Fault, broken_by, is_kept
+from tests.support.mistaken import is_kept
 
 SMALL = Parameters(prefetch=2, batch=1, threshold=1, window=1, max_size=1, breaks=True, tags=6)
 
@@ -46,56 +45,6 @@ def test_a_message_that_was_sent_twice_is_consumed_twice() -> None:
 
 
 # Others.
-
-
-def requests_what_it_has_room_for(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("Emit", state, parameters)
-    return after._replace(requested=state.requested + parameters.prefetch - after.inbox.size())
-
-
-def does_not_look(state: State, parameters: Parameters, size: int) -> State:
-    after = SYSTEM.perform("Push", state._replace(local=Fifo()), parameters, size)
-    return after._replace(local=state.local.push(Message(state.offered, size)))
-
-
-def wakes_nobody(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("Transmit", state, parameters)._replace(edge=state.edge)
-
-
-def ignores_the_window(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("Transmit", state._replace(wire=Fifo()), parameters)
-    return after._replace(wire=state.wire.push(state.local.head()))
-
-
-def hands_over_unrequested(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("Deliver", state._replace(requested=1), parameters)
-    return after._replace(requested=state.requested - 1)
-
-
-def overtakes(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("HearEnd", state._replace(inbox=Fifo()), parameters)
-    return after._replace(inbox=state.inbox)
-
-
-def drops_what_was_handed_over(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("HearFailure", state._replace(inbox=Fifo()), parameters)
-    return after._replace(inbox=state.inbox)
-
-
-FAULTS = [
-    Fault("Emit", requests_what_it_has_room_for, "Conservation"),
-    Fault("Push", does_not_look, "Bounded"),
-    Fault("Transmit", wakes_nobody, "Woken"),
-    Fault("Transmit", ignores_the_window, "Bounded"),
-    Fault("Deliver", hands_over_unrequested, "TypeOK"),
-    Fault("HearEnd", overtakes, "EndsMatch"),
-    Fault("HearFailure", drops_what_was_handed_over, "EndsMatch"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> None:
-    assert fault.breaks in broken_by(fault, SUBJECT, INVARIANT, SMALL)
 
 
 # Numbers.

@@ -1,18 +1,26 @@
-"""A mistake in a copy of the model makes a proof fail, and the counterexample is a step of the copy."""
+"""Mistakes on purpose in ``permit_channel``."""
 
 from dataclasses import replace
 
-import pytest
-
-from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import require
+from permitflow_model.mistakes import Mistake
 from permitflow_model.permit_channel import NO_WATERMARK, SYSTEM, Parameters, Permits, State, held, plus, successor
-from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT
-from permitflow_proofs.permit_channel.inductive import NUMBERED
-from permitflow_proofs.permit_channel.refinement import SEEN, implements
-from tests.support.faults import Fault, is_kept, with_fault
+
+BARRIERS = Parameters(row_permits=2, permit_batch=2, max_chunk_cost=1, sizes=(1,), barrier_permits=2, waiters=2)
+WITHDRAWALS_OF_ALL_CLASSES = Parameters(
+    row_permits=1,
+    permit_batch=1,
+    max_chunk_cost=1,
+    sizes=(1,),
+    barrier_permits=1,
+    watermarks=True,
+    withdrawals=True,
+    tags=4,
+)
+BARRIERS_IN_LINE = Parameters(
+    row_permits=1, permit_batch=1, max_chunk_cost=1, sizes=(1,), barrier_permits=1, withdrawals=True, waiters=2, tags=5
+)
+FLUSH_IDLE = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=4, sizes=(1, 2, 4), flush_idle=True)
 
 
 def sends_without_taking_permits(state: State, parameters: Parameters) -> State:
@@ -140,84 +148,38 @@ def withdraws_and_goes_on_counting(state: State, parameters: Parameters) -> Stat
     return SYSTEM.perform("WithdrawChunk", state, parameters)._replace(offered=state.offered)
 
 
-FAULTS = [
-    Fault("SendChunk", sends_without_taking_permits, "Conservation"),
-    Fault("SendChunk", sends_without_asking, "TypeOK"),
-    Fault("SendChunk", sends_the_chunk_and_keeps_it, "Conservation"),
-    Fault("SendBarrier", sends_a_barrier_on_row_permits, "Conservation"),
-    Fault("Deliver", returns_on_arrival, "Conservation"),
-    Fault("Consume", forgets_the_residue, "Conservation"),
-    Fault("Consume", returns_late, "GrantsBatched"),
-    Fault("Consume", returns_early, "GrantsBatched"),
-    Fault("Consume", returns_and_keeps, "Conservation"),
-    Fault("Consume", counts_past_the_ring, "TypeOK"),
-    Fault("Flush", flushes_nothing, "GrantsBringPermits"),
-    Fault("Flush", flushes_unasked, "GrantsBatched"),
-    Fault("AddPermits", adds_and_forgets_to_take, "Conservation"),
-    Fault("AddPermits", adds_rows_for_barriers, "Conservation"),
-    Fault("WithdrawChunk", withdraws_the_watermark_wrongly, "TypeOK"),
-    Fault("WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "NewestWatermarkKept"),
-    Fault("Consume", forgets_the_watermark_that_is_pending, "NewestWatermarkKept"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> None:
-    assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, CHANNEL), fault.action)
-
-
-# Faults that the ledger does not see: the data itself.
-
-SEEN_FAULTS = [
-    Fault("Deliver", delivers_the_newest_first, "the queue"),
-    Fault("Deliver", delivers_and_keeps, "the queue"),
-    Fault("Deliver", delivers_to_nobody, "the queue"),
-    Fault("SendChunk", sends_the_newest_first, "the queue"),
-    Fault("SendChunk", sends_without_asking, "the queue"),
-    Fault("Consume", consumes_a_chunk_behind_a_barrier, "the order"),
-    Fault("SendBarrier", sends_the_barrier_before_what_waits, "the order"),
-    Fault("WithdrawChunk", withdraws_and_goes_on_counting, "the order"),
-]
-
-
-def breaks_queue(subject: Subject[State, Parameters], action: str) -> bool:
-    return decide(lambda: implements(subject, action)).outcome == "refuted"
-
-
-def breaks_order(subject: Subject[State, Parameters], action: str) -> bool:
-    return not is_kept(SYSTEM.invariants["ExactlyOnceInOrder"], subject, action)
-
-
-@pytest.mark.parametrize("fault", SEEN_FAULTS, ids=str)
-def test_a_faulty_action_is_seen_by_the_user_of_the_queue_or_breaks_the_order(fault: Fault) -> None:
-    if fault.breaks == "the queue":
-        assert breaks_queue(with_fault(fault, SEEN), fault.action)
-    else:
-        assert breaks_order(with_fault(fault, NUMBERED), fault.action)
-
-
-@pytest.mark.parametrize("action", sorted({fault.action for fault in SEEN_FAULTS}))
-def test_the_same_action_without_the_fault_is_not_and_does_not(action: str) -> None:
-    assert not breaks_queue(SEEN, action)
-    assert not breaks_order(NUMBERED, action)
-
-
-# A mistake that specification and model make alike leaves their state graphs equal: only a statement can notice it.
-
-
-def test_the_explorer_finds_the_shortest_run_in_which_withdrawing_a_barrier_loses_the_newest_watermark() -> None:
-    fault = Fault("WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "NewestWatermarkKept")
-    system = with_fault(fault, CHANNEL).system
-    parameters = Parameters(
-        row_permits=1,
-        permit_batch=1,
-        max_chunk_cost=1,
-        sizes=(1,),
-        barrier_permits=1,
-        watermarks=True,
-        withdrawals=True,
-    )
-    violation = explore(system, parameters, stop_at_violation=True).violations[0]
-    assert violation.invariant == "NewestWatermarkKept"
-    assert [step.action for step in violation.steps] == ["OfferBarrier", "OfferWatermark", "WithdrawBarrier"]
-    assert not explore(SYSTEM, parameters).violations
+MISTAKES = (
+    Mistake("SendChunk", sends_without_taking_permits, "Conservation", BARRIERS, "window"),
+    Mistake("SendChunk", sends_without_asking, "TypeOK", BARRIERS, "window"),
+    Mistake("SendChunk", sends_the_chunk_and_keeps_it, "Conservation", BARRIERS),
+    Mistake("SendBarrier", sends_a_barrier_on_row_permits, "Conservation", BARRIERS),
+    Mistake("Deliver", returns_on_arrival, "Conservation", BARRIERS, "returned-when-consumed"),
+    Mistake("Consume", forgets_the_residue, "Conservation", BARRIERS),
+    Mistake("Consume", returns_late, "GrantsBatched", BARRIERS),
+    Mistake("Consume", returns_early, "GrantsBatched", BARRIERS, "batched"),
+    Mistake("Consume", returns_and_keeps, "Conservation", BARRIERS, "none-created"),
+    Mistake("Consume", counts_past_the_ring, "TypeOK", BARRIERS),
+    Mistake("Flush", flushes_nothing, "GrantsBringPermits", FLUSH_IDLE),
+    Mistake("Flush", flushes_unasked, "GrantsBatched", BARRIERS),
+    Mistake("AddPermits", adds_and_forgets_to_take, "Conservation", BARRIERS),
+    Mistake("AddPermits", adds_rows_for_barriers, "Conservation", BARRIERS),
+    Mistake("WithdrawChunk", withdraws_the_watermark_wrongly, "TypeOK", WITHDRAWALS_OF_ALL_CLASSES),
+    Mistake(
+        "WithdrawBarrier", withdraws_the_barrier_and_the_watermark, "NewestWatermarkKept", WITHDRAWALS_OF_ALL_CLASSES
+    ),
+    Mistake("Consume", forgets_the_watermark_that_is_pending, "NewestWatermarkKept", WITHDRAWALS_OF_ALL_CLASSES),
+    Mistake("Deliver", delivers_the_newest_first, "BoundedQueue", WITHDRAWALS_OF_ALL_CLASSES),
+    Mistake("Deliver", delivers_and_keeps, "BoundedQueue", BARRIERS),
+    Mistake("Deliver", delivers_to_nobody, "BoundedQueue", BARRIERS, "exactly-once"),
+    Mistake("SendChunk", sends_the_newest_first, "BoundedQueue", BARRIERS, "oldest-leaves-first"),
+    Mistake("SendChunk", sends_without_asking, "BoundedQueue", BARRIERS),
+    Mistake("Consume", consumes_a_chunk_behind_a_barrier, "ExactlyOnceInOrder", WITHDRAWALS_OF_ALL_CLASSES),
+    Mistake(
+        "SendBarrier",
+        sends_the_barrier_before_what_waits,
+        "ExactlyOnceInOrder",
+        BARRIERS_IN_LINE,
+        "barrier-keeps-its-place",
+    ),
+    Mistake("WithdrawChunk", withdraws_and_goes_on_counting, "ExactlyOnceInOrder", WITHDRAWALS_OF_ALL_CLASSES),
+)

@@ -1,10 +1,11 @@
-"""A mistake in a copy of the streaming query makes a proof fail."""
+"""Mistakes on purpose in ``spark_micro_batch``."""
 
-import pytest
-
+from permitflow_model.mistakes import Mistake
 from permitflow_model.spark_micro_batch import NOTHING_STAGED, SYSTEM, Parameters, Staged, State
-from permitflow_proofs.spark_micro_batch import INVARIANT, QUERY
-from tests.support.faults import Fault, is_kept, with_fault
+
+PUBLISHED_BEYOND_THE_WINDOW = Parameters(
+    row_permits=2, batch_cap=1, sizes=(1, 2), horizon=5, staging_rows=2, driver_crashes=True, faults=1
+)
 
 
 def takes_over_without_asking(state: State, parameters: Parameters) -> State:
@@ -67,23 +68,20 @@ def loses_what_it_keeps(state: State, parameters: Parameters) -> State:
     return SYSTEM.perform("CrashDriver", state, parameters)._replace(lost=state.produced)
 
 
-FAULTS = [
-    Fault("Produce", takes_over_without_asking, "Bounded"),
-    Fault("ProduceBatch", publishes_without_asking, "Bounded"),
-    Fault("PlanBatch", plans_all_there_is, "BatchCapped"),
-    Fault("RunTask", acknowledges_what_runs, "AcknowledgedIsCommitted"),
-    Fault("Stage", stages_from_the_beginning, "ToPublishIsStaged"),
-    Fault("Publish", publishes_again, "PublishedOnceInOrder"),
-    Fault("Publish", commits_unpublished, "CommittedIsPublished"),
-    Fault("Restart", begins_anew, "PhasesAgree"),
-    Fault("AbortLate", aborts_what_is_published, "PublishedOnceInOrder"),
-    Fault("AbortLate", aborts_what_is_to_be_published, "ToPublishIsStaged"),
-    Fault("RunTask", names_attempts_anew, "NamesAreUnique"),
-    Fault("AcknowledgeForDriver", acknowledges_the_last_batch, "AcknowledgedIsCommitted"),
-    Fault("CrashDriver", loses_what_it_keeps, "NothingLostIfDurable"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_fault_makes_the_proof_fail(fault: Fault) -> None:
-    assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, QUERY), fault.action)
+MISTAKES = (
+    Mistake("Produce", takes_over_without_asking, "Bounded", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("ProduceBatch", publishes_without_asking, "Bounded", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("PlanBatch", plans_all_there_is, "BatchCapped", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("RunTask", acknowledges_what_runs, "AcknowledgedIsCommitted", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("Stage", stages_from_the_beginning, "ToPublishIsStaged", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("Publish", publishes_again, "PublishedOnceInOrder", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("Publish", commits_unpublished, "CommittedIsPublished", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("Restart", begins_anew, "PhasesAgree", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("AbortLate", aborts_what_is_published, "PublishedOnceInOrder", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("AbortLate", aborts_what_is_to_be_published, "ToPublishIsStaged", PUBLISHED_BEYOND_THE_WINDOW),
+    Mistake("RunTask", names_attempts_anew, "NamesAreUnique"),
+    Mistake(
+        "AcknowledgeForDriver", acknowledges_the_last_batch, "AcknowledgedIsCommitted", PUBLISHED_BEYOND_THE_WINDOW
+    ),
+    Mistake("CrashDriver", loses_what_it_keeps, "NothingLostIfDurable", PUBLISHED_BEYOND_THE_WINDOW),
+)

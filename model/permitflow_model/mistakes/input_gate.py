@@ -1,8 +1,6 @@
-"""A mistake in the gate makes a proof fail: the clause that is about it is no longer kept."""
+"""Mistakes on purpose in ``input_gate``."""
 
 from typing import Any
-
-import pytest
 
 from permitflow_model.input_gate import (
     SYSTEM,
@@ -16,8 +14,10 @@ from permitflow_model.input_gate import (
     resumed,
 )
 from permitflow_model.kernel.system import require
-from permitflow_proofs.input_gate import EPOCHS, EPOCHS_INVARIANT, INVARIANT, SUBJECT
-from tests.support.faults import Fault, is_kept, with_fault
+from permitflow_model.mistakes import Mistake
+
+ABORTS = Parameters(inputs=2, exclusive=0, floating=1, backlog=1, epochs=3, skip=1, ends=True, losses=True)
+REVOCATION = Parameters(inputs=2, exclusive=1, floating=0, backlog=1, revoke=True)
 
 
 def changed(state: State, name: int, **fields: Any) -> State:
@@ -131,40 +131,25 @@ def is_lost_alone(state: State, parameters: Parameters, name: int) -> State:
     return after._replace(channels=state.channels.put(name, after.channels.get(name)))
 
 
-FAULTS = [
-    Fault("ConsumeData", returns_a_buffer_twice, "Conservation"),
-    Fault("Hear", keeps_credit_that_was_taken_back, "Conservation"),
-    Fault("Deliver", releases_and_keeps, "Conservation"),
-    Fault("SendData", sends_without_credit, "Conservation"),
-    Fault("Align", aligns_and_forgets_loans, "Conservation"),
-    Fault("Hear", resumes_with_any_credit, "StoppedByBarrier"),
-    Fault("SendBarrier", does_not_stop, "StoppedByBarrier"),
-    Fault("Align", aligns_with_the_first_barrier, "StoppedByBarrier"),
-    Fault("Borrow", borrows_while_released, "ReleasedByBarrier"),
-    Fault("Borrow", borrows_more_than_the_backlog, "NothingHoarded"),
-    Fault("Deliver", forgets_the_backlog, "BacklogKnown"),
-    Fault("SendData", tells_too_much, "BacklogKnown"),
-    Fault("Align", resumes_all, "StoppedByBarrier"),
-    Fault("ConsumeNewerBarrier", does_not_resume, "StoppedByBarrier"),
-    Fault("ConsumeEnd", ends_before_its_data, "NothingAfterEnd"),
-    Fault("Lose", is_lost_with_loans, "Conservation"),
-    Fault("Lose", is_lost_alone, "LossFrees"),
-]
-
-
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
-def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault) -> None:
-    assert not is_kept(INVARIANT[fault.breaks], with_fault(fault, SUBJECT), fault.action)
-
-
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("Align", aligns_with_the_first_barrier, "InEpoch"),
-        Fault("ConsumeNewerBarrier", frees_nobody, "InEpoch"),
-        Fault("ConsumeOlderBarrier", blocks_for_an_older_barrier, "InEpoch"),
-    ],
-    ids=str,
+MISTAKES = (
+    Mistake("ConsumeData", returns_a_buffer_twice, "Conservation", ABORTS),
+    Mistake("Hear", keeps_credit_that_was_taken_back, "Conservation", REVOCATION),
+    Mistake("Deliver", releases_and_keeps, "Conservation"),
+    Mistake("SendData", sends_without_credit, "Conservation", ABORTS),
+    Mistake("Align", aligns_and_forgets_loans, "Conservation", ABORTS),
+    Mistake("Hear", resumes_with_any_credit, "StoppedByBarrier", REVOCATION),
+    Mistake("SendBarrier", does_not_stop, "StoppedByBarrier", ABORTS),
+    Mistake("Align", aligns_with_the_first_barrier, "StoppedByBarrier", ABORTS),
+    Mistake("Borrow", borrows_while_released, "ReleasedByBarrier"),
+    Mistake("Borrow", borrows_more_than_the_backlog, "NothingHoarded", ABORTS),
+    Mistake("Deliver", forgets_the_backlog, "BacklogKnown", ABORTS),
+    Mistake("SendData", tells_too_much, "BacklogKnown", ABORTS),
+    Mistake("Align", resumes_all, "StoppedByBarrier", ABORTS),
+    Mistake("ConsumeNewerBarrier", does_not_resume, "StoppedByBarrier", ABORTS),
+    Mistake("ConsumeEnd", ends_before_its_data, "NothingAfterEnd", ABORTS),
+    Mistake("Lose", is_lost_with_loans, "Conservation", ABORTS),
+    Mistake("Lose", is_lost_alone, "LossFrees", ABORTS),
+    Mistake("Align", aligns_with_the_first_barrier, "InEpoch", ABORTS),
+    Mistake("ConsumeNewerBarrier", frees_nobody, "InEpoch", ABORTS),
+    Mistake("ConsumeOlderBarrier", blocks_for_an_older_barrier, "InEpoch", ABORTS),
 )
-def test_what_is_consumed_too_early_is_noticed(fault: Fault) -> None:
-    assert not is_kept(EPOCHS_INVARIANT["InEpoch"], with_fault(fault, EPOCHS), fault.action)

@@ -1,16 +1,14 @@
-"""A mistake in squelch makes a proof fail, and the explorer finds the shortest run into an overflow."""
+"""Mistakes on purpose in ``squelch``."""
 
 from dataclasses import replace
 
-import pytest
-
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
+from permitflow_model.mistakes import Mistake
 from permitflow_model.squelch import OFF, ON, SYSTEM, Parameters, State, is_on_due, told_now
-from permitflow_proofs.squelch import INVARIANT, SUBJECT
-from tests.support.faults import Fault, broken_by, is_kept, with_fault
 
 SMALL = Parameters(waiters=1, high=1, low=0, capacity=3, rate=1, signal_delay=1, data_delay=1, repeat=2)
+
 LOSSY = replace(SMALL, capacity=5, losses=1, reminders=True)
 
 
@@ -49,21 +47,12 @@ def goes_on_above_the_low_watermark(state: State, parameters: Parameters) -> Sta
     return told_now(state, ON)._replace(since=0)
 
 
-FAULTS = [
-    (Fault("Send", sends_faster, "Crossed"), SMALL),
-    (Fault("Send", sends_while_stopped, "StillToCome"), SMALL),
-    (Fault("Send", sends_though_something_is_late, "InFlight"), SMALL),
-    (Fault("Tick", time_passes_before_the_signal, "Crossed"), SMALL),
-    (Fault("TellOff", forgets_to_tell, "LastWord"), SMALL),
-    (Fault("Lose", tells_at_once_what_was_lost, "LastWord"), LOSSY),
-]
-
-
-@pytest.mark.parametrize(("fault", "parameters"), FAULTS, ids=lambda each: str(each) if isinstance(each, Fault) else "")
-def test_a_faulty_action_breaks_the_clause_that_is_about_it(fault: Fault, parameters: Parameters) -> None:
-    assert broken_by(fault, SUBJECT, INVARIANT, parameters) & {"Bounded", "LastWord", "NeverStuck", "TypeOK"}
-
-
-def test_going_on_too_early_crosses_the_watermark_with_more_than_was_accounted_for() -> None:
-    fault = Fault("TellOn", goes_on_above_the_low_watermark, "Crossed")
-    assert not is_kept(INVARIANT["Crossed"], with_fault(fault, SUBJECT), fault.action)
+MISTAKES = (
+    Mistake("Send", sends_faster, "Crossed", SMALL),
+    Mistake("Send", sends_while_stopped, "StillToCome", SMALL),
+    Mistake("Send", sends_though_something_is_late, "InFlight", SMALL),
+    Mistake("Tick", time_passes_before_the_signal, "Crossed", SMALL),
+    Mistake("TellOff", forgets_to_tell, "LastWord", SMALL),
+    Mistake("Lose", tells_at_once_what_was_lost, "LastWord", LOSSY),
+    Mistake("TellOn", goes_on_above_the_low_watermark, "Crossed"),
+)

@@ -1,0 +1,108 @@
+"""Each mistake of ``permitflow_model.mistakes`` makes the proof of its clause fail, and the explorer finds its run."""
+
+from collections.abc import Mapping
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, NamedTuple
+
+import pytest
+
+from permitflow_model import mistakes
+from permitflow_model.kernel.explore import explore
+from permitflow_model.mistakes import Mistake, mistaken
+from permitflow_model.permit_channel import SYSTEM as PERMITS
+from permitflow_proofs import (
+    conflate,
+    demand,
+    drop_queue,
+    grpc_call,
+    input_gate,
+    loop_chain,
+    mute,
+    mute_delay,
+    mute_scheduler,
+    port_machine,
+    spark_micro_batch,
+    squelch,
+    stop_and_wait,
+    token_bucket,
+)
+from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.obligation import decide
+from permitflow_proofs.permit_channel.arbitrary import CHANNEL
+from permitflow_proofs.permit_channel.arbitrary import INVARIANT as CHANNEL_INVARIANT
+from permitflow_proofs.permit_channel.inductive import NUMBERED
+from permitflow_proofs.permit_channel.refinement import SEEN, implements
+from tests.support.mistaken import is_kept, with_mistake
+
+REFINED = "BoundedQueue"
+"""Stands for the clause that a step is a step of the queue, or none."""
+
+PROVED_OTHERWISE = {"MutedByIsAcyclic"}
+"""Not as a clause that each action keeps: of these the explorer alone must find the mistake."""
+
+
+class Proof(NamedTuple):
+    """Clauses, and what they are proved about."""
+
+    clauses: Mapping[str, Clause[Any, Any]]
+    subject: Subject[Any, Any]
+
+
+PROOFS: dict[str, tuple[Proof, ...]] = {
+    "permit_channel": (
+        Proof({"ExactlyOnceInOrder": PERMITS.invariants["ExactlyOnceInOrder"]}, NUMBERED),
+        Proof(CHANNEL_INVARIANT, CHANNEL),
+    ),
+    "input_gate": (
+        Proof(input_gate.INVARIANT, input_gate.SUBJECT),
+        Proof(input_gate.EPOCHS_INVARIANT, input_gate.EPOCHS),
+    ),
+    "spark_micro_batch": (Proof(spark_micro_batch.INVARIANT, spark_micro_batch.QUERY),),
+} | {
+    module.__name__.rpartition(".")[2]: (Proof(module.INVARIANT, module.SUBJECT),)
+    for module in (
+        *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
+        *(squelch, stop_and_wait, token_bucket),
+    )
+}
+MISTAKES = [
+    pytest.param(protocol, mistake, id=f"{protocol}: {mistake}: {mistake.breaks}")
+    for protocol in PROOFS
+    for mistake in import_module(f"permitflow_model.mistakes.{protocol}").MISTAKES
+]
+
+
+def test_every_table_of_mistakes_is_tried() -> None:
+    assert {module.name for module in iter_modules(mistakes.__path__)} == set(PROOFS)
+
+
+@pytest.mark.parametrize(("protocol", "mistake"), MISTAKES)
+def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: str, mistake: Mistake) -> None:
+    if mistake.breaks == REFINED:
+        wrong = with_mistake(mistake, SEEN)
+        assert decide(lambda: implements(wrong, mistake.action)).outcome == "refuted"
+    elif mistake.breaks not in PROVED_OTHERWISE:
+        clauses, subject = next(proof for proof in PROOFS[protocol] if mistake.breaks in proof.clauses)
+        assert not is_kept(clauses[mistake.breaks], with_mistake(mistake, subject), mistake.action)
+    if mistake.parameters is not None:
+        system = PROOFS[protocol][0].subject.system
+        graph = explore(mistaken(system, mistake), mistake.parameters, stop_at_violation=True, max_states=50_000)
+        broken = {violation.invariant for violation in graph.violations}
+        assert broken
+        assert mistake.breaks not in PROVED_OTHERWISE or mistake.breaks in broken
+        assert not explore(system, mistake.parameters, stop_at_violation=True).violations
+
+
+@pytest.mark.parametrize("action", ["Deliver", "SendChunk"])
+def test_without_a_mistake_a_channel_refines_its_queue(action: str) -> None:
+    assert decide(lambda: implements(SEEN, action)).outcome == "proved"
+
+
+def test_no_run_is_shorter_in_which_withdrawing_a_barrier_loses_the_newest_watermark() -> None:
+    """Specification and model may make a mistake alike: their graphs are equal, and only a statement notices it."""
+    table = import_module("permitflow_model.mistakes.permit_channel").MISTAKES
+    (mistake,) = (each for each in table if each.action == "WithdrawBarrier")
+    violation = explore(mistaken(PERMITS, mistake), mistake.parameters, stop_at_violation=True).violations[0]
+    assert violation.invariant == "NewestWatermarkKept" == mistake.breaks
+    assert [step.action for step in violation.steps] == ["OfferBarrier", "OfferWatermark", "WithdrawBarrier"]
