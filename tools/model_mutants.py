@@ -32,7 +32,7 @@ import tomllib
 import types
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -223,17 +223,21 @@ def judge(mistake: Mistake) -> str:
         parent, _, child = mistake.file.rpartition(".")
         package = importlib.import_module(parent)
         setattr(package, child, _module(mistake.file, text))
-        if theorem := _noticed_by(mistake):
+        if theorem := _noticed_by(mistake, "frame"):
             return theorem
+        loaded = _forget_modules()
+        if none := _difference(mistake, text):
+            return none
         _forget_modules()
-        return _difference(mistake, _module(f"{mistake.file}_mistaken", text))
+        sys.modules |= loaded
+        return _noticed_by(mistake) or "survived"
     except Exception as error:  # a model that cannot be asked is no mistake of a protocol
         return f"no model: {type(error).__name__}: {error}"
 
 
-def _forget_modules() -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]:
-        del sys.modules[name]
+def _forget_modules() -> dict[str, types.ModuleType]:
+    names = [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]
+    return {name: sys.modules.pop(name) for name in names}
 
 
 def _module(name: str, text: str) -> types.ModuleType:
@@ -244,14 +248,15 @@ def _module(name: str, text: str) -> types.ModuleType:
     return module
 
 
-def _noticed_by(mistake: Mistake) -> str | None:
-    """The first theorem that is not proved any more."""
+def _noticed_by(mistake: Mistake, end: str = "") -> str | None:
+    """The first theorem that is not proved any more, of those whose name has this end."""
     from permitflow_proofs.kernel.obligation import SymbolicObligation, decide  # the changed one's
 
     registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
     names = {action.name for action in registered.system.actions}
-    theorems = [theorem for theorem in registered.load_theorems() if theorem.expected == "proved"]
-    for theorem in sorted(theorems, key=lambda theorem: not theorem.id.endswith("frame")):
+    for theorem in registered.load_theorems():
+        if theorem.expected != "proved" or not theorem.id.endswith(end):
+            continue
         for obligation in theorem.obligations:
             about = re.sub(r"^(kept by|guard of) |\(.*\)$", "", obligation.name)
             if not isinstance(obligation, SymbolicObligation) or (about in names and about not in mistake.actions):
@@ -262,8 +267,8 @@ def _noticed_by(mistake: Mistake) -> str | None:
     return None
 
 
-def _difference(mistake: Mistake, mistaken: types.ModuleType) -> str:
-    """Does a step of the mistaken model differ from the model's in any state of the invariant?"""
+def _difference(mistake: Mistake, text: str) -> str | None:
+    """That no step of the mistaken model differs from the model's in any state of the invariant; None if one does."""
     from permitflow_proofs.kernel.chapter import Chapter  # those of the model without the mistake
     from permitflow_proofs.kernel.obligation import decide
 
@@ -271,16 +276,29 @@ def _difference(mistake: Mistake, mistaken: types.ModuleType) -> str:
     registered.load_theorems()
     proofs = registered.theorems.partition(":")[0]
     parts = [vars(sys.modules[name]) for name in sorted(sys.modules) if f"{name}.".startswith(f"{proofs}.")]
-    subject = next(each.subject for part in parts for each in part.values() if isinstance(each, Chapter))
+    chapter = next(each for part in parts for each in part.values() if isinstance(each, Chapter))
+    # Actions that the theorems leave out may differ, too.
+    subject = replace(chapter.subject, system=registered.system)
+    mistaken = _functions_with(mistake, text)
     given: dict[str, None] = {}
     for action in subject.system.actions:
-        if action.name in mistake.actions:
-            twin = getattr(mistaken, action.perform.__name__) if action.perform.__module__ == mistake.file else None
-            found = decide(partial(_does_the_same, subject, action, twin or action.perform))
+        if action.name in mistake.actions and action.perform.__module__ == mistake.file:
+            found = decide(partial(_does_the_same, subject, action, mistaken[action.perform.__name__]))
             if found.outcome != "proved" or found.reached == 0:
-                return "survived"
+                return None
             given |= dict.fromkeys(found.given.facts if found.given else ())
     return f"{EQUAL} where {', '.join(given)}" if given else EQUAL
+
+
+def _functions_with(mistake: Mistake, text: str) -> dict[str, Any]:
+    """The names of the changed file.  Functions that do not come to the mistake are the model's own: so are the sums
+    that a symbolic queue has by them."""
+    tree = ast.parse(text)
+    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+    tree.body = [each for name, each in functions.items() if mistake.function in _reached(functions, name)]
+    names = dict(vars(sys.modules[mistake.file]))
+    exec(compile(tree, mistake.file, "exec"), names)
+    return names
 
 
 def _does_the_same(subject: Any, action: Any, twin: Callable[..., Any]) -> bool:

@@ -26,7 +26,7 @@ from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
-from permitflow_proofs.kernel.symbols import assume, assuming, implies, natural
+from permitflow_proofs.kernel.symbols import any_of, assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: clause for name, clause in SYSTEM.invariants.items() if name not in ("AllReceived", "NeverStuck")}
@@ -166,8 +166,22 @@ def _breaks_off(before: State, after: State, parameters: Parameters) -> bool:
     return parameters.breaks and _drops_at_the_sender(before, after, parameters)
 
 
-def _drops_on_the_way(_before: State, after: State, parameters: Parameters) -> bool:
-    return parameters.breaks and after.wire.is_empty() and after.inbox.is_empty()
+def _drops_on_the_way(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.wire.is_empty() and after.inbox.is_empty()
+
+
+def _may_cancel(state: State, parameters: Parameters) -> bool:
+    return parameters.breaks and state.consumer == "open"
+
+
+def _may_transmit(state: State, parameters: Parameters) -> bool:
+    if state.local.is_empty() or state.consumer != "open":
+        return False
+    return state.wire.is_empty() or bytes_of(state.wire) + state.local.head().size <= parameters.window
+
+
+def _may_emit(state: State, _parameters: Parameters) -> bool:
+    return state.wanted and not state.inbox.is_empty()
 
 
 def _gives_what_it_holds(before: State, after: State, _parameters: Parameters) -> bool:
@@ -178,8 +192,11 @@ def _gives_what_it_holds(before: State, after: State, _parameters: Parameters) -
     return after.local.size() - before.local.size() == given and 0 <= given <= 1 and asks + closes == given
 
 
-def _keeps_the_edge(before: State, after: State, _parameters: Parameters) -> bool:
-    return implies(before.edge, after.edge)
+def _wakes_who_can_go_on(before: State, after: State, parameters: Parameters) -> bool:
+    """A wake-up remains; there is a new one if the call has become ready."""
+    bytes_before, bytes_after = bytes_of(before.local), bytes_of(after.local)
+    becomes_ready = bytes_after < parameters.threshold <= bytes_before
+    return after.edge == any_of((before.edge, becomes_ready))
 
 
 def _counts_one(before: State, after: State, _parameters: Parameters) -> bool:
@@ -205,6 +222,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"consumer": "cancelled", "wire": None, "inbox": None, "wanted": False},
         _drops_on_the_way,
         "both become empty",
+        when=_may_cancel,
+        possible="with Breaks, while the consumer is open",
     ),
     Frame("Spurious", {"edge": True}),
     Frame(
@@ -213,7 +232,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _gives_what_it_holds,
         "what leaves hand is in local, and another one is asked for, or the call is closed",
     ),
-    Frame("Transmit", {"local": -1, "wire": +1, "edge": None}, _keeps_the_edge, "a wake-up remains"),
+    Frame(
+        "Transmit",
+        {"local": -1, "wire": +1, "edge": None},
+        _wakes_who_can_go_on,
+        "a wake-up remains, and there is one if the call has become ready",
+        when=_may_transmit,
+        possible="for an open consumer, where the window is empty or has room for the message",
+    ),
     Frame(
         "HearCancel", {"producer": "cancelled", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"
     ),
@@ -223,6 +249,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"wanted": False, "inbox": -1, "consumed": None, "requested": None, "unrequested": None},
         _counts_one,
         "requested and unrequested together +1",
+        when=_may_emit,
+        possible="where one is wanted and one is here",
     ),
     Frame("HearEnd", {"consumer": "completed", "wanted": False}),
     Frame(

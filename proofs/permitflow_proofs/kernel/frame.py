@@ -15,6 +15,7 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import Choice, Shape, Truth, all_of, equal, implies
 
 S = TypeVar("S")
@@ -166,8 +167,18 @@ def _is_same(before: Any, after: Any) -> bool:
         return cast(bool, before == after)
     if isinstance(before, Shape | int) or hasattr(before, "term"):
         return equal(before, after)
-    # Queues of which only sums are known, and members of which nothing is: the same if nothing was done to them.
+    if isinstance(before, Fifo | SymbolicQueue) and isinstance(after, Fifo | SymbolicQueue):
+        return _is_same_queue(before, after)
+    # Members of which nothing is known: the same if nothing was done to them.
     return bool(before == after)
+
+
+def _is_same_queue(before: Fifo[Any] | SymbolicQueue[Any], after: Fifo[Any] | SymbolicQueue[Any]) -> bool:
+    if isinstance(before, SymbolicQueue):
+        return before.is_surely(after, is_same_state) or (before.is_empty() and after.is_empty())
+    if isinstance(before, Fifo) and isinstance(after, Fifo):
+        return before.size() == after.size() and all_of(map(is_same_state, before, after))
+    return before.is_empty() and after.is_empty()
 
 
 def _is_changed(before: Any, after: Any, change: Change) -> bool:

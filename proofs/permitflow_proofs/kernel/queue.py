@@ -301,6 +301,12 @@ class SymbolicQueue(Generic[T]):
         unknown = self._unknown.every(holds, parameters)
         return all_of([*(merged(partial(holds, item, parameters)) for item in self._pushed), unknown])
 
+    def is_surely(self, other: object, same: Callable[[T, T], bool]) -> bool:
+        """Does it hold the same unknown items as another one, and then the same pushed ones?  If not, it still may."""
+        if not isinstance(other, SymbolicQueue) or self._unknown is not other._unknown:
+            return False
+        return len(self._pushed) == len(other._pushed) and all_of(map(same, self._pushed, other._pushed))
+
     def __iter__(self) -> Iterator[T]:
         """Refused: unknown items cannot be listed.
 
