@@ -31,6 +31,7 @@ from permitflow_model.input_gate import (
     promise_in,
     span_in,
 )
+from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.runs import Move
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
@@ -420,7 +421,7 @@ def _frees_one(before: State, after: State, _parameters: Parameters) -> bool:
 def _blocks(before: State, after: State, parameters: Parameters) -> bool:
     """The pending barrier has the number that is consumed."""
     number = _at(before).inbox.head().epoch
-    return after.epoch == (before.epoch if parameters.skip == 0 else number) and before.epoch <= after.epoch
+    return after.epoch == (before.epoch if parameters.skip == 0 else number)
 
 
 def _goes_on(one: Channel, other: Channel, parameters: Parameters) -> bool:
@@ -433,13 +434,13 @@ def _goes_on(one: Channel, other: Channel, parameters: Parameters) -> bool:
 
 def _subsumes(before: State, after: State, parameters: Parameters) -> bool:
     number = _at(before).inbox.head().epoch
-    return after.epoch == number and number > before.epoch and _goes_on(_at(before, 1), _at(after, 1), parameters)
+    return after.epoch == number and _goes_on(_at(before, 1), _at(after, 1), parameters)
 
 
 def _passes(before: State, after: State, parameters: Parameters) -> bool:
     told = 1 if parameters.stop else 0
     grants = _at(after).grants.size() == _at(before).grants.size() + told
-    return grants and not _at(after).released and _at(before).inbox.head().epoch < before.epoch
+    return grants and not _at(after).released
 
 
 def _goes_home(before: State, after: State, _parameters: Parameters) -> bool:
@@ -452,7 +453,8 @@ def _is_lost(before: State, after: State, parameters: Parameters) -> bool:
     has_nothing = all(queue.is_empty() for queue in (lost.waiting, lost.wire, lost.inbox, lost.grants))
     has_nothing = has_nothing and lost.credit == 0 and lost.free == 0 and lost.borrowed == 0
     is_over = lost.over and lost.closed and after.pool == before.pool + _at(before).borrowed
-    return has_nothing and is_over and _goes_on(_at(before, 1), _at(after, 1), parameters)
+    is_given_up = after.epoch == (_next_epoch(before, parameters) if _is_pending(before) else before.epoch)
+    return has_nothing and is_over and is_given_up and _goes_on(_at(before, 1), _at(after, 1), parameters)
 
 
 def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
@@ -460,11 +462,110 @@ def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _aligns_all(before: State, after: State, parameters: Parameters) -> bool:
-    """No input is waited for, and all that are blocked go on, in the next epoch."""
-    all_here = before.channels.every(is_awaited_no_more)
+    """All that are blocked go on, in the next epoch."""
     resumed = [_goes_on(_at(before, name), _at(after, name), parameters) for name in (0, 1)]
-    next_epoch = before.epoch + 1 if parameters.epochs == 0 else (before.epoch + 1) % parameters.epochs
-    return all_here and all(resumed) and after.epoch == next_epoch
+    return all(resumed) and after.epoch == _next_epoch(before, parameters)
+
+
+def _next_epoch(state: State, parameters: Parameters) -> int:
+    return state.epoch + 1 if parameters.epochs == 0 else (state.epoch + 1) % parameters.epochs
+
+
+# Guards.
+
+
+def _has_room(state: State, parameters: Parameters) -> bool:
+    held = [content_in(queue) for queue in (_at(state).waiting, _at(state).wire, _at(state).inbox)]
+    return not _at(state).closed and sum(one.data + one.barriers for one in held) < parameters.backlog
+
+
+def _may_offer_data(state: State, parameters: Parameters, _name: int) -> bool:
+    return _has_room(state, parameters)
+
+
+def _may_offer_barrier(state: State, parameters: Parameters, _name: int, skipped: int = 0) -> bool:
+    """Numbers that are compared do not begin anew."""
+    if parameters.skip > 0 and parameters.epochs > 0 and _at(state).epoch + skipped + 1 >= parameters.epochs:
+        return False
+    return _has_room(state, parameters)
+
+
+def _may_offer_newer(state: State, parameters: Parameters, name: int, skipped: int) -> bool:
+    return 1 <= skipped <= parameters.skip and _may_offer_barrier(state, parameters, name, skipped)
+
+
+def _is_first(queue: Queue[Item], kind: str) -> bool:
+    return not queue.is_empty() and queue.head().kind == kind
+
+
+def _may_send_data(state: State, _parameters: Parameters, _name: int) -> bool:
+    return _is_first(_at(state).waiting, "data") and not _at(state).stopped and _at(state).credit > 0
+
+
+def _may_send_barrier(state: State, _parameters: Parameters, _name: int) -> bool:
+    return _is_first(_at(state).waiting, "barrier") and not _at(state).stopped
+
+
+def _may_announce(state: State, parameters: Parameters, _name: int) -> bool:
+    needs_some = parameters.announce and parameters.exclusive == 0 and _at(state).credit == 0
+    return needs_some and not _at(state).stopped and _at(state).told < content_in(_at(state).waiting).data
+
+
+def _may_consume(kind: str, state: State) -> bool:
+    return not state.failed and not _at(state).blocked and _is_first(_at(state).inbox, kind)
+
+
+def _may_consume_data(state: State, _parameters: Parameters, _name: int) -> bool:
+    return _may_consume("data", state)
+
+
+def _is_pending(state: State) -> bool:
+    return not state.channels.every(is_open)
+
+
+def _may_consume_barrier(state: State, parameters: Parameters, _name: int) -> bool:
+    """Where barriers may be left out: the pending one, or a newer one where none is pending."""
+    if not _may_consume("barrier", state):
+        return False
+    number = _at(state).inbox.head().epoch
+    if parameters.skip == 0 or number == state.epoch:
+        return True
+    return number > state.epoch and not _is_pending(state)
+
+
+def _may_consume_newer(state: State, parameters: Parameters, _name: int) -> bool:
+    if parameters.skip == 0 or not _may_consume("barrier", state):
+        return False
+    return _at(state).inbox.head().epoch > state.epoch and _is_pending(state)
+
+
+def _may_consume_older(state: State, parameters: Parameters, _name: int) -> bool:
+    if parameters.skip == 0 or not _may_consume("barrier", state):
+        return False
+    return _at(state).inbox.head().epoch < state.epoch
+
+
+def _may_consume_end(state: State, _parameters: Parameters, _name: int) -> bool:
+    one = _at(state)
+    if state.failed or one.over or not one.closed or one.stopped or one.blocked:
+        return False
+    return one.waiting.is_empty() and one.wire.is_empty() and one.inbox.is_empty()
+
+
+def _may_borrow(state: State, _parameters: Parameters, _name: int) -> bool:
+    one = _at(state)
+    if state.pool <= 0 or one.released or one.over:
+        return False
+    return one.borrowed - content_in(one.inbox).data < one.wanted
+
+
+def _may_grant(state: State, _parameters: Parameters, _name: int) -> bool:
+    return _at(state).free > 0 and not _at(state).released
+
+
+def _may_align(state: State, _parameters: Parameters) -> bool:
+    """No input is waited for."""
+    return _is_pending(state) and state.channels.every(is_awaited_no_more)
 
 
 def _parts(*names: str, of: int = 0) -> dict[str, Change]:
@@ -473,16 +574,35 @@ def _parts(*names: str, of: int = 0) -> dict[str, Change]:
 
 _FREED: dict[str, Change] = {"channels.1.blocked": False, **_parts("released", "grants", of=1), "channels.others": None}
 
+_CONSUMES = "not blocked, and no input is lost"
+
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("OfferData", {"channels.0.waiting": +1}),
-    Frame("OfferBarrier", {"channels.0.waiting": +1, "channels.0.epoch": None}),
-    Frame("OfferNewerBarrier", {"channels.0.waiting": +1, "channels.0.epoch": None}),
-    Frame("OfferEnd", {"channels.0.closed": True}),
+    Frame("OfferData", {"channels.0.waiting": +1}, when=_may_offer_data, possible="up to Backlog, until the end"),
+    Frame(
+        "OfferBarrier",
+        {"channels.0.waiting": +1, "channels.0.epoch": None},
+        when=_may_offer_barrier,
+        possible="likewise; with Skip, as long as there is a next number",
+    ),
+    Frame(
+        "OfferNewerBarrier",
+        {"channels.0.waiting": +1, "channels.0.epoch": None},
+        when=_may_offer_newer,
+        possible="likewise, with 1 to Skip numbers left out",
+    ),
+    Frame(
+        "OfferEnd",
+        {"channels.0.closed": True},
+        when=lambda state, parameters, _name: parameters.ends and not _at(state).closed,
+        possible="with Ends, once",
+    ),
     Frame(
         "Lose",
         {"channels.0": None, "pool": None, "epoch": None, "failed": True, **_FREED},
         _is_lost,
-        "it is over and has nothing, its loans go home, and who is blocked goes on",
+        "it is over and has nothing, its loans go home, the pending alignment is given up, and who is blocked goes on",
+        when=lambda state, parameters, _name: parameters.losses and not _at(state).over,
+        possible="with Losses, before its end",
     ),
     Frame("Done"),
     Frame(
@@ -490,60 +610,102 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.told": None, "channels.0.wire": +1},
         _tells_its_backlog,
         "it tells how much data waits",
+        when=_may_send_data,
+        possible="where data is first, with credit, not stopped",
     ),
     Frame(
         "SendBarrier",
         {"channels.0.waiting": -1, "channels.0.wire": +1, **_parts("stopped", "told", "sent", "credit")},
         _sends_a_barrier,
         "the sender stops where Stop; credit is void where Revoke and not Stop",
+        when=_may_send_barrier,
+        possible="where a barrier is first, not stopped",
     ),
     Frame(
-        "AnnounceBacklog", {"channels.0.told": None, "channels.0.wire": +1}, _announces, "it tells how much data waits"
+        "AnnounceBacklog",
+        {"channels.0.told": None, "channels.0.wire": +1},
+        _announces,
+        "it tells how much data waits",
+        when=_may_announce,
+        possible="with Announce and no exclusive buffers; no credit, not stopped, more data waits than was told",
     ),
-    Frame("Hear", {"channels.0.grants": -1, **_parts("stopped", "credit")}, _hears, "as the oldest grant says"),
+    Frame(
+        "Hear",
+        {"channels.0.grants": -1, **_parts("stopped", "credit")},
+        _hears,
+        "as the oldest grant says",
+        when=lambda state, _, _name: not _at(state).grants.is_empty(),
+        possible="where one is on its way",
+    ),
     Frame(
         "Deliver",
         {"channels.0.wire": -1, **_parts("wanted", "inbox", "released", "free", "borrowed"), "pool": None},
         _loses_nothing,
         "data and barriers are in the inbox then; pool and loans together unchanged",
+        when=lambda state, _, _name: not _at(state).wire.is_empty(),
+        possible="where one is on its way",
     ),
     Frame(
         "ConsumeData",
         {"channels.0.inbox": -1, **_parts("borrowed", "free"), "pool": None},
         _frees_one,
         "one buffer is free, here or in the pool",
+        when=_may_consume_data,
+        possible=f"where data is first, {_CONSUMES}",
     ),
     Frame(
         "ConsumeBarrier",
         {"channels.0.inbox": -1, "channels.0.blocked": True, "epoch": None},
         _blocks,
         "with Skip, its number is the epoch's",
+        when=_may_consume_barrier,
+        possible=f"where a barrier is first, {_CONSUMES}; with Skip, the pending one, or a newer one where none is",
     ),
     Frame(
         "ConsumeNewerBarrier",
         {"channels.0.inbox": -1, "channels.0.blocked": True, "epoch": None, **_FREED},
         _subsumes,
         "its number is the epoch's, and who is blocked goes on",
+        when=_may_consume_newer,
+        possible=f"with Skip, where a barrier newer than the pending one is first, {_CONSUMES}",
     ),
     Frame(
         "ConsumeOlderBarrier",
         {"channels.0.inbox": -1, **_parts("released", "grants")},
         _passes,
         "its sender is told at once",
+        when=_may_consume_older,
+        possible=f"with Skip, where a barrier that was given up is first, {_CONSUMES}",
     ),
     Frame(
         "ConsumeEnd",
         {"channels.0.over": True, **_parts("borrowed", "free"), "pool": None},
         _goes_home,
         "its loans go home",
+        when=_may_consume_end,
+        possible=f"once, where it is closed and has nothing more, not stopped, {_CONSUMES}",
     ),
-    Frame("Borrow", {"channels.0.borrowed": +1, "channels.0.free": +1, "pool": -1}),
-    Frame("Grant", {"channels.0.free": None, "channels.0.grants": +1}, _grants_all, "all that is free"),
+    Frame(
+        "Borrow",
+        {"channels.0.borrowed": +1, "channels.0.free": +1, "pool": -1},
+        when=_may_borrow,
+        possible="where the pool has one, and its loans do not suffice for what was told; not released, not over",
+    ),
+    Frame(
+        "Grant",
+        {"channels.0.free": None, "channels.0.grants": +1},
+        _grants_all,
+        "all that is free",
+        when=_may_grant,
+        possible="where some are free, not released",
+    ),
     Frame(
         "Align",
         {"channels.0.blocked": False, **_parts("released", "grants"), "epoch": None, **_FREED},
         _aligns_all,
-        "where no input is waited for: the next epoch, and each that was blocked goes on",
+        "the next epoch, and each that was blocked goes on",
+        when=_may_align,
+        possible="where an input is blocked, and none is waited for",
     ),
 )
 """What each action changes: no message and no buffer is lost but by Lose."""

@@ -199,8 +199,6 @@ def _parities(state: State) -> list[int]:
 
 def _learns_from_all(before: State, after: State, _parameters: Parameters) -> bool:
     """A newcomer knows the newest epoch of each muter that a node downstream knows, and does as it says."""
-    if before.sources.get(0).here:
-        return False
     for muter in (1, 2):
         known = [heard_by(before, node, muter) for node in (1, 3, 4)]
         newest = heard_by(after, 4, muter)
@@ -224,11 +222,11 @@ def _tells_upstream(down: int, before: State, after: State, _parameters: Paramet
 
 def _leaves_nothing(before: State, after: State, parameters: Parameters) -> bool:
     sink = after.sinks.get(0)
-    return parameters.disposals and sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
+    return sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
 
 
 def _drops_its_queue(before: State, after: State, parameters: Parameters) -> bool:
-    return parameters.clears and after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
+    return after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
 
 
 def _tells_all_again(up: int, down: int, before: State, after: State, _parameters: Parameters) -> bool:
@@ -237,9 +235,30 @@ def _tells_all_again(up: int, down: int, before: State, after: State, _parameter
     return told == [heard_by(before, down, muter) for muter in (1, 2)]
 
 
-def _is_held_by_nobody(before: State, _after: State, _parameters: Parameters) -> bool:
+# Guards: the source is 4, the sink 1.
+
+
+def _may_dispose(state: State, parameters: Parameters, _name: int) -> bool:
+    return parameters.disposals and not state.sinks.get(0).gone
+
+
+def _may_clear(state: State, parameters: Parameters, _name: int) -> bool:
+    return parameters.clears and state.sinks.get(0).inbox > 0
+
+
+def _may_remake(state: State, parameters: Parameters, up: int, down: int) -> bool:
+    return state.remade < parameters.remakes and in_flight(state, up, down).size() > 0
+
+
+def _may_send(state: State, _parameters: Parameters, _node: int, _name: int) -> bool:
     """A source that is held by any muter sends nothing."""
-    return all(before.sources.get(0).holds.get(muter) == 0 for muter in (0, 1))
+    source = state.sources.get(0)
+    is_held = any(source.holds.get(muter) != 0 for muter in (0, 1))
+    return source.here and source.left > 0 and not is_held and not state.sinks.get(0).gone
+
+
+def _may_hear(state: State, _parameters: Parameters, up: int, down: int) -> bool:
+    return in_flight(state, up, down).size() > 0
 
 
 def _learns(up: int, down: int, before: State, after: State, parameters: Parameters) -> bool:
@@ -260,6 +279,7 @@ def _told_by(down: int) -> dict[str, Change]:
     return {f"signals.{up - 1}.{down - 1}": None for up, told_by in _PAIRS if told_by == down}
 
 
+_REMADE = "up to Remakes, where a signal is in flight"
 _EPOCH: dict[str, Change] = {"heard.0.0": None, **_told_by(1)}
 
 
@@ -272,7 +292,7 @@ def _frame_of_hearing(up: int, down: int) -> Frame[State, Parameters]:
         **done,
     }
     words = "newer epochs only; a source does as they say" if up == 4 else "newer epochs only; they are handed on"
-    return Frame("Hear", changes, partial(_learns, up, down), words, (up, down))
+    return Frame("Hear", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight")
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
@@ -288,18 +308,24 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         },
         _learns_from_all,
         "it knows what any node downstream knows",
+        when=lambda state, *_: not state.sources.get(0).here,
+        possible="once",
     ),
     Frame(
         "Dispose",
         {"sinks.0.gone": True, "sinks.0.wire": None, "sinks.0.inbox": None, **_EPOCH},
         _leaves_nothing,
         "its messages are dropped; a new epoch is told to each node upstream",
+        when=_may_dispose,
+        possible="with Disposals, once",
     ),
     Frame(
         "Clear",
         {"sinks.0.inbox": None, **_EPOCH},
         _drops_its_queue,
         "inbox becomes 0; a new epoch is told to each node upstream",
+        when=_may_clear,
+        possible="with Clears, where messages are in its queue",
     ),
     *(
         Frame(
@@ -308,18 +334,43 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
             partial(_tells_all_again, up, down),
             "the newest epochs of all muters are told again",
             (up, down),
+            _may_remake,
+            _REMADE,
         )
         for up, down in _PAIRS
     ),
-    *(Frame("Repeat", {f"signals.{up - 1}.{down - 1}": +1, "remade": +1}, arguments=(up, down)) for up, down in _PAIRS),
-    Frame("Send", {"sources.0.left": -1, "sinks.0.wire": +1}, _is_held_by_nobody, "a source that no muter holds"),
+    *(
+        Frame(
+            "Repeat",
+            {f"signals.{up - 1}.{down - 1}": +1, "remade": +1},
+            arguments=(up, down),
+            when=_may_remake,
+            possible=_REMADE,
+        )
+        for up, down in _PAIRS
+    ),
+    Frame(
+        "Send",
+        {"sources.0.left": -1, "sinks.0.wire": +1},
+        when=_may_send,
+        possible="a source that is here, with messages left, whom no muter holds; while the sink is here",
+    ),
     Frame(
         "Deliver",
         {"sinks.0.wire": -1, "sinks.0.inbox": +1, **_EPOCH},
         partial(_tells_upstream, 1),
         "a new epoch is told to each node upstream",
+        when=lambda state, *_: state.sinks.get(0).wire > 0,
+        possible="where one is on its way",
     ),
-    Frame("Consume", {"sinks.0.inbox": -1, **_EPOCH}, partial(_tells_upstream, 1), "likewise"),
+    Frame(
+        "Consume",
+        {"sinks.0.inbox": -1, **_EPOCH},
+        partial(_tells_upstream, 1),
+        "likewise",
+        when=lambda state, *_: state.sinks.get(0).inbox > 0,
+        possible="where one is in its queue",
+    ),
     *(_frame_of_hearing(up, down) for up, down in _PAIRS),
 )
 """What each action changes: no message is lost, doubled or let through, but for those that Dispose and Clear drop."""

@@ -288,15 +288,73 @@ def _itself(law: Law) -> Law:
 # Frames.
 
 
-def _waits_for_late_signals(before: State, after: State, parameters: Parameters) -> bool:
-    """Time passes only as long as the oldest signal in flight is not late."""
-    is_young = before.signals.is_empty() or oldest_age(before) < parameters.signal_delay
-    return is_young and after.sent == 0
+def _begins_a_tick(before: State, after: State, parameters: Parameters) -> bool:
+    """What was sent is of the ticks before, as many as a message may be in flight."""
+    ticks = before.recent.size() + 1
+    kept = ticks if ticks < parameters.data_delay else ticks - 1
+    age = 0 if before.signals.is_empty() else before.age + 1
+    return after.sent == 0 and after.recent.size() == kept and after.age == age
 
 
-def _is_not_late(before: State, _after: State, parameters: Parameters) -> bool:
-    """Nothing is sent before a signal that is late."""
-    return before.signals.is_empty() or oldest_age(before) < parameters.signal_delay
+def _loses_the_oldest(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.age == (before.age if before.signals.size() > 1 else 0)
+
+
+def _tells_to_stop(before: State, after: State, parameters: Parameters) -> bool:
+    """Messages since then are counted: those above High, or those that came after it was told last."""
+    since = before.since - parameters.repeat if before.told == OFF else before.inbox - parameters.high - 1
+    return after.since == since and _tells(OFF, before, after, parameters)
+
+
+def _tells_to_go_on(before: State, after: State, parameters: Parameters) -> bool:
+    return after.since == 0 and _tells(ON, before, after, parameters)
+
+
+# Guards.
+
+
+def _must_stop(state: State, parameters: Parameters) -> bool:
+    """Above High it is told, and again after each Repeat messages until Low."""
+    if state.told == OFF:
+        return state.since >= parameters.repeat and state.inbox > parameters.low
+    return state.inbox > parameters.high
+
+
+def _may_go_on(state: State, parameters: Parameters) -> bool:
+    return state.told == OFF and state.inbox <= parameters.low
+
+
+def _is_in_time(state: State, parameters: Parameters) -> bool:
+    """No message and no signal is late; without a delay, none is even due."""
+    if state.wire > sent_lately(state):
+        return False
+    if not state.signals.is_empty() and oldest_age(state) >= parameters.signal_delay:
+        return False
+    return parameters.signal_delay > 0 or not (_must_stop(state, parameters) or _may_go_on(state, parameters))
+
+
+def _may_tick(state: State, parameters: Parameters) -> bool:
+    is_due = _must_stop(state, parameters) or _may_go_on(state, parameters)
+    return not is_due and _is_in_time(state, parameters)
+
+
+def _may_lose(state: State, parameters: Parameters) -> bool:
+    return state.lost < parameters.losses and not state.signals.is_empty()
+
+
+def _may_send(state: State, parameters: Parameters) -> bool:
+    has_turn = state.waiting > 0 and state.heard == ON and state.sent < parameters.rate
+    return has_turn and _is_in_time(state, parameters)
+
+
+def _may_hear(state: State, _parameters: Parameters) -> bool:
+    return not state.signals.is_empty()
+
+
+def _may_remind(state: State, parameters: Parameters) -> bool:
+    is_quiet = state.wire == 0 and state.signals.is_empty()
+    knows_not = state.told == ON and state.heard == OFF
+    return parameters.reminders and is_quiet and knows_not and state.inbox <= parameters.high
 
 
 def _counts_while_off(before: State, after: State, _parameters: Parameters) -> bool:
@@ -307,48 +365,81 @@ def _tells(word: int, _before: State, after: State, _parameters: Parameters) -> 
     return after.told == word and after.signals.last().word == word and after.age == 0
 
 
-def _reminds(before: State, after: State, parameters: Parameters) -> bool:
-    """Nothing is in flight, and the inbox is not full."""
-    is_idle = before.wire == 0 and before.signals.is_empty() and before.inbox <= parameters.high
-    return is_idle and _tells(ON, before, after, parameters)
-
-
-def _hears_the_oldest(before: State, after: State, _parameters: Parameters) -> bool:
-    return after.heard == before.signals.head().word
+def _hears_the_oldest(before: State, after: State, parameters: Parameters) -> bool:
+    return after.heard == before.signals.head().word and _loses_the_oldest(before, after, parameters)
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Offer", {"waiting": +1}),
-    Frame("Withdraw", {"waiting": -1}),
+    Frame(
+        "Offer",
+        {"waiting": +1},
+        when=lambda state, parameters: state.waiting < parameters.waiters,
+        possible="up to Waiters",
+    ),
+    Frame("Withdraw", {"waiting": -1}, when=lambda state, _: state.waiting > 0, possible="where one waits"),
     Frame(
         "Tick",
         {"recent": None, "sent": None, "age": None},
-        _waits_for_late_signals,
-        "the oldest signal in flight is not late; sent becomes 0",
+        _begins_a_tick,
+        "sent becomes 0, and is of the recent ticks; the newest signal in flight is a tick older",
+        when=_may_tick,
+        possible="where nothing is late, and no signal is due",
     ),
-    Frame("Lose", {"signals": -1, "age": None, "lost": +1}),
+    Frame(
+        "Lose",
+        {"signals": -1, "age": None, "lost": +1},
+        _loses_the_oldest,
+        "the oldest",
+        when=_may_lose,
+        possible="where one is in flight, up to Losses",
+    ),
     Frame(
         "Send",
         {"waiting": -1, "sent": +1, "wire": +1},
-        _is_not_late,
-        "the oldest signal in flight is not late",
+        when=_may_send,
+        possible="where one waits, the sender has heard that it may, fewer than Rate left in this tick, none is late",
     ),
     Frame(
         "Deliver",
         {"wire": -1, "inbox": +1, "since": None},
         _counts_while_off,
-        "since +1 while the sender is told to stop",
+        "since +1 while the sender is told to stop, else 0",
+        when=lambda state, _: state.wire > 0,
+        possible="where one is on its way",
     ),
-    Frame("Consume", {"inbox": -1}),
+    Frame("Consume", {"inbox": -1}, when=lambda state, _: state.inbox > 0, possible="where one is here"),
     Frame(
         "TellOff",
         {"told": None, "since": None, "signals": +1, "age": None},
-        partial(_tells, OFF),
-        "to stop",
+        _tells_to_stop,
+        "to stop; since: messages above High, or after the last time",
+        when=_must_stop,
+        possible="above High; above Low again, when Repeat messages came since",
     ),
-    Frame("TellOn", {"told": None, "since": None, "signals": +1, "age": None}, partial(_tells, ON), "to go on"),
-    Frame("Hear", {"signals": -1, "heard": None, "age": None}, _hears_the_oldest, "the oldest word is heard"),
-    Frame("Remind", {"signals": +1, "age": None}, _reminds, "to go on"),
+    Frame(
+        "TellOn",
+        {"told": None, "since": None, "signals": +1, "age": None},
+        _tells_to_go_on,
+        "to go on",
+        when=_may_go_on,
+        possible="up to Low, after it was told to stop",
+    ),
+    Frame(
+        "Hear",
+        {"signals": -1, "heard": None, "age": None},
+        _hears_the_oldest,
+        "the oldest word is heard",
+        when=_may_hear,
+        possible="where one is in flight",
+    ),
+    Frame(
+        "Remind",
+        {"signals": +1, "age": None},
+        partial(_tells, ON),
+        "to go on",
+        when=_may_remind,
+        possible="with Reminders, where nothing is in flight, up to High, and the sender has heard another word",
+    ),
 )
 """What each action changes."""
 
