@@ -11,7 +11,7 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
-from permitflow_proofs.kernel.frame import Change, Frame
+from permitflow_proofs.kernel.frame import Change, Frame, guard_obligation
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, merged, natural
@@ -137,6 +137,15 @@ ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters, loops=2), _any_two)
 """Two neighbours in any state at all."""
 
 
+def _may_hand_on(state: State, parameters: Parameters, name: int) -> bool:
+    if name >= parameters.loops - 1:
+        return False
+    return state.loops.get(name).inbox > 0 and state.loops.get(name + 1).credit > 0
+
+
+_HANDED_ON: Frame[State, Parameters] = Frame("HandOn", when=_may_hand_on)
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
@@ -178,4 +187,10 @@ def theorems() -> tuple[Theorem, ...]:
             *(claim(action, partial(_falls, action), "it falls by two") for action in SUBJECT.protocol_actions()),
         ),
         _CHAPTER.framed(FRAMES, ANY),
+        _CHAPTER.theorem(
+            "hands-on",
+            "HandOn",
+            "A stage hands a message on exactly where it has one, is not the last, and the next loop has credit.",
+            guard_obligation(SUBJECT, _HANDED_ON),
+        ),
     )

@@ -230,9 +230,10 @@ def _drops_its_queue(before: State, after: State, parameters: Parameters) -> boo
 
 
 def _tells_all_again(up: int, down: int, before: State, after: State, _parameters: Parameters) -> bool:
-    """On a new connection a node tells the newest epoch of each muter."""
+    """On a new connection a node tells the newest epoch of each muter that it knows, once."""
     told = [newest_of(in_flight(after, up, down), muter) for muter in (1, 2)]
-    return told == [heard_by(before, down, muter) for muter in (1, 2)]
+    known = [heard_by(before, down, muter) for muter in (1, 2)]
+    return told == known and in_flight(after, up, down).size() == sum(1 if epoch > 0 else 0 for epoch in known)
 
 
 # Guards: the source is 4, the sink 1.

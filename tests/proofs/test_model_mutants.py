@@ -37,7 +37,7 @@ def test_a_listed_survivor_that_is_noticed_is_printed(tmp_path: Path) -> None:
 def test_each_known_survivor_is_a_mistake_that_is_made() -> None:
     made = set(run_tool("--list").stdout.splitlines())
     assert len(made) > 1_000
-    known = tomllib.loads((CHECKOUT / "tests/mutants/model_survivors.toml").read_text())["survivor"]
+    known = tomllib.loads((CHECKOUT / "tests/mutants/model_survivors.toml").read_text()).get("survivor", [])
     assert {mistake for entry in known for mistake in entry["mistakes"]} <= made
 
 

@@ -78,11 +78,12 @@ def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> 
     """
     if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
-    guards = (_guard_obligation(subject, frame) for frame in frames if frame.when is not None)
+    guards = (guard_obligation(subject, frame) for frame in frames if frame.when is not None)
     return (*(_obligation(subject, frame) for frame in frames), *guards)
 
 
-def _guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
+def guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:
+    """The guard that a frame states; its twin has none."""
     return SymbolicObligation(
         f"guard of {frame.call}",
         lambda: has_guard(subject, frame),
