@@ -10,7 +10,7 @@ from functools import partial
 from itertools import product
 
 from permitflow_model.kernel.explore import explore
-from permitflow_model.mute_delay import SYSTEM, Parameters, Source, State, initial, is_coming, places_for
+from permitflow_model.mute_delay import SYSTEM, Parameters, Source, State, initial, is_coming, is_in_time, places_for
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
@@ -160,6 +160,11 @@ def _goes_it_again(before: State, after: State, _parameters: Parameters) -> bool
     return after.sources.get(0).spare == before.sources.get(0).spare - before.sources.get(0).rate
 
 
+def _may_be_lost(state: State, _parameters: Parameters, _name: int) -> bool:
+    source = state.sources.get(0)
+    return source.ahead >= source.rate and source.spare >= source.rate
+
+
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Tick",
@@ -169,8 +174,17 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         },
         _begins_a_tick,
         "sent becomes 0 everywhere",
+        when=lambda state, _: state.sources.every(is_in_time),
+        possible="where no signal is late",
     ),
-    Frame("Lose", {"sources.0.spare": None, "sources.0.late": False}, _goes_it_again, "one hop's worth is spent"),
+    Frame(
+        "Lose",
+        {"sources.0.spare": None, "sources.0.late": False},
+        _goes_it_again,
+        "one hop's worth is spent",
+        when=_may_be_lost,
+        possible="where one has a hop to go, and a hop's worth is to spare",
+    ),
     Frame("HearOld", {"sources.0.muted": None}, _says_the_opposite, "it says the opposite"),
     Frame("Send", {"sources.0.sent": +1, "sources.0.wire": +1}),
     Frame(

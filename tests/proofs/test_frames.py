@@ -255,10 +255,14 @@ SURVIVORS = [
 
 
 def claims_of(proofs: Any, mistake: Mistake) -> list[str]:
-    """The outcomes of the frames of one action, with the mistake."""
+    """The outcomes of the frames of one action, and of the guards that they state, with the mistake."""
     subject = with_mistake(mistake, proofs.ANY)
     frames = [frame for frame in proofs.FRAMES if frame.action == mistake.action]
-    return [decide(lambda frame=frame: keeps_frame(subject, frame)).outcome for frame in frames]  # type: ignore[misc]
+    return [
+        decide(lambda frame=frame, holds=holds: holds(subject, frame)).outcome  # type: ignore[misc]  # the loop's values
+        for frame in frames
+        for holds in (keeps_frame, has_guard)
+    ]
 
 
 @pytest.mark.parametrize(("proofs", "mistake"), SURVIVORS, ids=[str(mistake) for _, mistake in SURVIVORS])

@@ -14,9 +14,9 @@ def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_theorems_notice_a_sample_of_mistakes() -> None:
-    run = run_tool("--sample", "12", "--seed", "1")
+    run = run_tool("--sample", "8", "--seed", "2")
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "\n12 mistakes, 0 survived" in run.stdout
+    assert "\n8 mistakes, 0 survived" in run.stdout
 
 
 def test_a_mistake_that_changes_nothing_is_found_to_be_none() -> None:
