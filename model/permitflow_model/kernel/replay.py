@@ -163,6 +163,7 @@ class StepByStep(Generic[S, P]):
         self.parameters = parameters
         self._keep_path = keep_path
         self._checks = {name: holds for name, holds in system.invariants.items() if name not in unchecked}
+        self._actions = {action.name: action for action in system.actions}
         # An action that no end records, as of a clock, has no counters.
         self._counts = {action.name: system.counters.get(action.end, _no_counters) for action in system.actions}
 
@@ -204,8 +205,9 @@ class StepByStep(Generic[S, P]):
         Raises:
             Disabled: it is not possible.
         """
-        state = self.system.perform(name, world.state, self.parameters, *arguments)
-        return World(state, Path(Step(name, arguments, state), world.path) if self._keep_path else None)
+        before, action = world.state, self._actions[name]
+        state = action.require_state(action.perform(before, self.parameters, *arguments), before, arguments)
+        return World(state, Path(Step(name, arguments, state), world.path)) if self._keep_path else World(state)
 
     def broken(self, world: World[S]) -> list[str]:
         """The names of the invariants that do not hold."""
@@ -348,7 +350,8 @@ class Replayer(Generic[W, E]):
         while pending and not progress.broken:
             event, worlds = pending[0], progress.worlds
             try:
-                following = _perform(perform, worlds, event)
+                # The usual case first: this loop is where a long replay spends its time.
+                following = tuple(perform(worlds[0], event)) if len(worlds) == 1 else _perform(perform, worlds, event)
             except (Refused, Starved) as reason:
                 progress.blocked[number] = Blocked(event, str(reason), isinstance(reason, Refused))
                 return
