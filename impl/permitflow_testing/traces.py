@@ -19,7 +19,7 @@ class Passed(NamedTuple):
     """What an end has brought through."""
 
     messages: int
-    """Chunks; of a protocol that does not tell kinds of messages apart, all."""
+    """At the sender, without barriers and watermarks where it tells them apart; at the receiver, all."""
     rows: int
 
 
