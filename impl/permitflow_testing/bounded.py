@@ -5,9 +5,9 @@ A call that does not end is cancelled some times, and then left alone: the run g
 
 import asyncio
 import ctypes
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import CORO_CLOSED, getcoroutinestate
 from typing import Any, TypeAlias, TypeVar
@@ -31,6 +31,13 @@ END_SECONDS = 0.2
 T = TypeVar("T")
 
 Call: TypeAlias = asyncio.Task[Any]
+"""A call of the adapter; the task's name is what the call is called in a sentence: "your send ..."."""
+
+
+SENDS = {"chunk": "send", "barrier": "send of a barrier"}
+"""What the call that sends such a message is called."""
+
+RECEIVE, END = "receive", "end"
 
 
 class AdapterError(Exception):
@@ -52,9 +59,9 @@ class Habits:
 
 
 class BoundedAdapter:
-    """Calls the methods of an adapter; no call lasts without bound.
+    """Calls the methods of an adapter, for one run; no call lasts without bound.
 
-    ``send``, ``barrier``, ``take`` and ``end`` begin a call and return its task, which may wait for long.
+    ``send``, ``send_barrier``, ``take`` and ``end`` begin a call and return its task, which may wait for long.
     """
 
     def __init__(self, adapter: ChannelAdapter, habits: Habits) -> None:
@@ -68,20 +75,28 @@ class BoundedAdapter:
         self.quiet_seconds = 0.0 if self._settles else adapter.quiet_seconds
         self._made: list[Coroutine[Any, Any, Any]] = []
         """The adapter's own coroutines in this run."""
+        self._under_way: dict[Call, None] = {}
+        """The calls that have not ended, in the order in which they began."""
         self._consumes = type(adapter).consume is not ChannelAdapter.consume
 
     # The channel as a whole.
 
-    async def open(self, parameters: Any, record: RecorderFactory) -> None:
-        """Open the channel.
+    @asynccontextmanager
+    async def opened(self, parameters: Any, record: RecorderFactory) -> AsyncIterator[None]:
+        """A run: the channel is open in the block; at its end, every call is given up and the channel closed.
 
         Raises:
-            AdapterError: it takes too long.
+            AdapterError: ``open`` takes too long.
             Exception: as the adapter's ``open`` raises it.
         """
         await self._within(self._adapter.open(parameters, record), "open", START_SECONDS)
+        try:
+            yield
+        finally:
+            await self.give_up_all()
+            await self._close()
 
-    async def close(self) -> None:
+    async def _close(self) -> None:
         """Close the channel; what goes wrong is noted, since the run is over."""
         seconds = 0.0 if "close" in self.habits.faults else START_SECONDS
         try:
@@ -119,11 +134,15 @@ class BoundedAdapter:
 
     def send(self, serial: int, rows: int) -> Call:
         """Begin to send a chunk."""
-        return self.begin(self.sending(serial, rows))
+        return self.begin(self.sending(serial, rows), SENDS["chunk"])
 
     def sending(self, serial: int, rows: int) -> Coroutine[Any, Any, None]:
         """The call that sends a chunk."""
         return self._noted(self._adapter.offer_chunk(serial, rows))
+
+    def send_barrier(self) -> Call:
+        """Begin to send a barrier."""
+        return self.begin(self.sending_barrier(), SENDS["barrier"])
 
     def sending_barrier(self) -> Coroutine[Any, Any, None]:
         """The call that sends a barrier."""
@@ -142,7 +161,11 @@ class BoundedAdapter:
 
     def take(self) -> Call:
         """Begin to take a message."""
-        return self.begin(self.taking())
+        return self.begin(self.taking(), RECEIVE)
+
+    def end(self) -> Call:
+        """Begin to end the stream."""
+        return self.begin(self.ending(), END)
 
     def ending(self) -> Coroutine[Any, Any, None]:
         """The call that ends the stream."""
@@ -176,12 +199,17 @@ class BoundedAdapter:
         self._made.append(coroutine)
         return coroutine
 
-    @staticmethod
-    def begin(coroutine: Coroutine[Any, Any, Any]) -> Call:
+    def begin(self, coroutine: Coroutine[Any, Any, Any], name: str) -> Call:
         """Begin a call."""
-        task = asyncio.create_task(coroutine)
-        task.add_done_callback(_retrieve)
-        return task
+        call = asyncio.create_task(coroutine, name=name)
+        self._under_way[call] = None
+        call.add_done_callback(self._ended)
+        return call
+
+    def _ended(self, call: Call) -> None:
+        self._under_way.pop(call, None)
+        if not call.cancelled():
+            call.exception()  # nobody may ask for the result of a call that was given up
 
     async def has_ended(self, call: Call, seconds: float | None = None) -> bool:
         """Wait for a call, by default as long as a channel may stand still.
@@ -193,7 +221,8 @@ class BoundedAdapter:
         await asyncio.wait({call}, timeout=self.timeout_seconds if seconds is None else seconds)
         return call.done() or await _ends_in_turns(call)
 
-    def result(self, call: Call, name: str) -> Any:
+    @staticmethod
+    def result(call: Call) -> Any:
         """The result of a call that has ended.
 
         Raises:
@@ -201,7 +230,7 @@ class BoundedAdapter:
             Exception: as the adapter raised it.
         """
         if call.cancelled():
-            raise AdapterError(f"your {name} raises CancelledError, although nobody has cancelled it")
+            raise AdapterError(f"your {call.get_name()} raises CancelledError, although nobody has cancelled it")
         return call.result()
 
     @staticmethod
@@ -216,12 +245,18 @@ class BoundedAdapter:
         error = self.error(call)
         return f"returns {call.result()!r}" if error is None else f"raises {error!r}"
 
-    async def give_up(self, call: Call, name: str) -> bool:
+    async def give_up_all(self) -> None:
+        """Give up every call that has not ended, the oldest first."""
+        for call in list(self._under_way):
+            await self.give_up(call)
+
+    async def give_up(self, call: Call) -> bool:
         """Cancel a call, and wait until it has ended; one that does not end is noted and left alone.
 
         Returns:
             Whether it has ended.
         """
+        name = call.get_name()
         # It costs the whole patience only once.
         seconds = 0.0 if name in self.habits.faults else None
         for _ in range(CANCELLATIONS):
@@ -231,16 +266,17 @@ class BoundedAdapter:
             if await self.has_ended(call, seconds):
                 return True
         self.habits.note(name, "does not end when it is cancelled")
+        self._under_way.pop(call, None)
         leave(call)
         keep_for_ever(self._made)
         return False
 
     async def _within(self, coroutine: Coroutine[Any, Any, Any], name: str, seconds: float) -> None:
-        call = self.begin(coroutine)
+        call = self.begin(coroutine, name)
         if not await self.has_ended(call, seconds):
-            await self.give_up(call, name)
+            await self.give_up(call)
             raise AdapterError(f"your {name} has not ended after {seconds:g} s")
-        self.result(call, name)
+        self.result(call)
 
 
 MakeBounded: TypeAlias = Callable[[], BoundedAdapter]
@@ -259,12 +295,6 @@ async def _ends_in_turns(call: Call) -> bool:
             return True
         await asyncio.sleep(0)
     return call.done()
-
-
-def _retrieve(call: Call) -> None:
-    """Nobody may ask for the result of a call that was given up."""
-    if not call.cancelled():
-        call.exception()
 
 
 def leave(call: Call) -> None:

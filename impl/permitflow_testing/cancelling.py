@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from typing import Any, NamedTuple
 
+from permitflow_testing import bounded
 from permitflow_testing.adapter import Feature, Received
-from permitflow_testing.bounded import BoundedAdapter, Call, MakeBounded
-from permitflow_testing.leading import CALLS, Led, Step, steps_in_words
+from permitflow_testing.bounded import SENDS, BoundedAdapter, Call, MakeBounded
+from permitflow_testing.leading import Led, Step, steps_in_words
 from permitflow_testing.moves import Divergence, Move
 from permitflow_testing.outside import DONE, NOTHING, WITHDRAWN, Result, Seen, World
 from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict, counted
@@ -185,7 +186,7 @@ class _Cancelling:
         """Steps before the cancellation."""
         self._made: list[tuple[Move, int, Result]] = []
         """Moves since the operation began, with the serial number of what was offered, and what came of each."""
-        self._name = "receive" if move == RECEIVE else CALLS["barrier" if move == BARRIER else "chunk"]
+        self._name = bounded.RECEIVE if move == RECEIVE else SENDS["barrier" if move == BARRIER else "chunk"]
 
     async def cancel_at(self, number: int, feeds: int) -> str:
         """Cancel at an await after so many feeds, or at its wake-up; return the state, or "" if it ends before it.
@@ -193,20 +194,19 @@ class _Cancelling:
         Raises:
             Divergence: the channel does something else than the model.
         """
-        await self.led.open()
         task: Call | None = None
         behind: Call | None = None
-        try:
+        async with self.led.opened():
             for _ in range(self._fills):
                 move = self._operation.fill or ONE
                 self._follow(*await self._at_once(move))
             own = self.led.next_serial()
             steps = Counted(self._call(self._move, own), number, lambda: self._cancel(task, WOKEN, steps))
-            task = self._adapter.begin(steps.run())
+            task = self._adapter.begin(steps.run(), self._name)
             await self._adapter.pause()
             if self._has_next and not task.done():
                 serial = self.led.next_serial()
-                behind = self._adapter.begin(self._call(self._operation.behind, serial))
+                behind = self._adapter.begin(self._call(self._operation.behind, serial), self._name)
                 await self._adapter.pause()
                 if (error := self._adapter.error(behind)) is not None:
                     self.refusal = str(error)
@@ -220,13 +220,9 @@ class _Cancelling:
                 if not self._state and not task.done():
                     await self._cancel_asleep(task, steps, own)
             finally:
-                has_ended = await self._adapter.give_up(task, self._name) if self._state else task.done()
+                has_ended = await self._adapter.give_up(task) if self._state else task.done()
             await self._judge(task, has_ended, own, behind)
             return self._state
-        finally:
-            for call in filter(None, (task, behind)):
-                await self._adapter.give_up(call, self._name)
-            await self.led.close()
 
     def verdict(self, rule: Rule, problem: Divergence) -> RuleVerdict:
         """The verdict after a run that diverges."""
@@ -296,12 +292,11 @@ class _Cancelling:
     async def _at_once(self, move: Move) -> tuple[Move, int, Result]:
         """Make a move that need not wait."""
         serial = 0 if move == RECEIVE else self.led.next_serial()
-        name = "receive" if move == RECEIVE else "send"
-        call = self._adapter.begin(self._call(move, serial))
+        call = self._adapter.begin(self._call(move, serial), bounded.RECEIVE if move == RECEIVE else SENDS["chunk"])
         if not await self._adapter.has_ended(call):
-            await self._adapter.give_up(call, name)
+            await self._adapter.give_up(call)
             raise Divergence(f"{move!r} need not wait, and does")
-        result = self._adapter.result(call, name)
+        result = self._adapter.result(call)
         if move == RECEIVE:
             self._adapter.consume()
         return move, serial, result if move == RECEIVE else DONE
@@ -360,7 +355,7 @@ class _Cancelling:
             fed = [await self._at_once(ONE)]
         if not await self._adapter.has_ended(behind):
             raise Divergence("a message is here, and the receive that waits behind sleeps on")
-        received = self._adapter.result(behind, "receive")
+        received = self._adapter.result(behind)
         self._adapter.consume()
         return [*fed, (RECEIVE, 0, received)]
 

@@ -406,8 +406,8 @@ class PairJudge(_Judge):
 
 
 async def _open_and_close(adapter: BoundedAdapter, parameters: Any) -> None:
-    await adapter.open(parameters, MemoryTrace().recorder)
-    await adapter.close()
+    async with adapter.opened(parameters, MemoryTrace().recorder):
+        pass
 
 
 class _Mishap(NamedTuple):

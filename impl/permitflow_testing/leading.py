@@ -8,8 +8,8 @@ state, also moves that must wait or be refused.
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
@@ -21,9 +21,6 @@ from permitflow_testing.bounded import AdapterError, BoundedAdapter, Call, MakeB
 from permitflow_testing.moves import Divergence, Move
 from permitflow_testing.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outside, Result, Seen, World
 from permitflow_testing.rules import Graph, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
-
-CALLS = {"chunk": "send", "barrier": "send of a barrier"}
-"""What the call that sends such a message is called."""
 
 
 class Step(NamedTuple):
@@ -53,14 +50,8 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
 async def lead(adapter: BoundedAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
     """Lead a channel through these moves until one diverges from the model; return all steps."""
     led = Led(adapter, outside, agreed)
-    await led.open()
-    try:
-        for move in moves:
-            await led.make(move)
-    except Divergence:
-        pass  # the last step says it
-    finally:
-        await led.close()
+    with suppress(Divergence):  # the last step says it
+        await led.run(moves)
     return led.steps
 
 
@@ -82,15 +73,19 @@ class Led:
         """Sends that have not returned yet, with their messages, by serial number."""
         self._announced = 0
 
-    async def open(self) -> None:
-        """Open the channel at rest."""
-        await self.adapter.open(self.agreed, self.trace.recorder)
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """The channel is open in the block, at rest at first."""
+        return self.adapter.opened(self.agreed, self.trace.recorder)
 
-    async def close(self) -> None:
-        """Cancel all pending operations, and close the channel."""
-        for kind, call in self._sends.values():
-            await self.adapter.give_up(call, CALLS[kind])
-        await self.adapter.close()
+    async def run(self, moves: Iterable[Move]) -> None:
+        """Open the channel, make these moves, and close it; a move may be chosen by what the last one led to.
+
+        Raises:
+            Divergence: as ``make`` does.
+        """
+        async with self.opened():
+            for move in moves:
+                await self.make(move)
 
     async def make(self, move: Move) -> Step:
         """Make a move, and compare the view after it with the model.
@@ -122,9 +117,9 @@ class Led:
         match move:
             case Move("OfferChunk", (rows,)):
                 serial = self._next()
-                self._sends[serial] = "chunk", self._begin(self.adapter.sending(serial, rows))
+                self.note_send(serial, move, self.adapter.send(serial, rows))
             case Move("OfferBarrier"):
-                self._sends[self._next()] = "barrier", self._begin(self.adapter.sending_barrier())
+                self.note_send(self._next(), move, self.adapter.send_barrier())
             case Move("OfferWatermark"):
                 self._announced += 1
                 self.adapter.announce(self._announced)
@@ -153,7 +148,7 @@ class Led:
         return self._serial
 
     def note_send(self, serial: int, move: Move, call: Call) -> None:
-        """Take over a send that somebody else has begun."""
+        """Watch a send that has begun."""
         kind = "barrier" if move.action == "OfferBarrier" else "chunk"
         call.add_done_callback(lambda _: self._changed.set())
         self._sends[serial] = kind, call
@@ -172,16 +167,11 @@ class Led:
             self.steps.append(Step(move, Seen(outcome), tuple(possible)))
             raise Divergence("\n".join(steps_in_words(self.steps)))
 
-    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> Call:
-        call = self.adapter.begin(coroutine)
-        call.add_done_callback(lambda _: self._changed.set())
-        return call
-
     async def _withdraw(self, position: int) -> None:
         serial = list(self._sends)[position]
         self.offered.remove(serial)
-        kind, call = self._sends.pop(serial)
-        if await self.adapter.give_up(call, CALLS[kind]) and not call.cancelled():
+        _, call = self._sends.pop(serial)
+        if await self.adapter.give_up(call) and not call.cancelled():
             call.result()  # as it was raised instead of the cancellation
 
     async def _send_now(self, rows: int, expected: Sequence[Seen]) -> Result:
@@ -214,9 +204,9 @@ class Led:
         await self.adapter.pause()
         if not call.done() and any(seen.outcome != NOTHING for seen in expected):
             await self._wait_for(call)
-        if not call.done() and (not await self.adapter.give_up(call, "receive") or call.cancelled()):
+        if not call.done() and (not await self.adapter.give_up(call) or call.cancelled()):
             return NOTHING
-        received = self.adapter.result(call, "receive")
+        received = self.adapter.result(call)
         return self._in_the_models_terms(received, _received(expected))
 
     def _in_the_models_terms(self, received: Received, due: Sequence[Received]) -> Received:
@@ -246,8 +236,8 @@ class Led:
 
     def _drop_done(self) -> None:
         for serial in [serial for serial, (_, task) in self._sends.items() if task.done()]:
-            kind, call = self._sends.pop(serial)
-            self.adapter.result(call, CALLS[kind])
+            _, call = self._sends.pop(serial)
+            self.adapter.result(call)
 
     def _deadline(self) -> float:
         # An in-process channel has settled after this many turns of the loop.
@@ -278,13 +268,9 @@ async def walk_graphs(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerd
     for small in book.graphs(adapter.lacks, adapter.hops):
         graph = _explored(book, small, adapter.hops)
         led = Led(make(), graph.outside, small.agreed)
-        await led.open()
-        try:
-            walked, visited = await _tour(led, graph)
-        except Divergence:
-            pass  # the last step says it
-        finally:
-            await led.close()
+        tour = _Tour(led, graph)
+        with suppress(Divergence):  # the last step says it
+            await led.run(tour)
         if (error := led.steps[-1].error) is not None:
             return RuleVerdict.raised(rule, error, steps_in_words(led.steps)[-12:])
         if not led.steps[-1].is_right:
@@ -294,7 +280,7 @@ async def walk_graphs(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerd
             steps = led.steps if shorter[-1].is_right else shorter
             finding = f"does something else than the model, after {len(led.steps) - 1:,} moves that were right"
             return RuleVerdict(rule, Outcome.BREAKS, finding, tuple(steps_in_words(steps)[-12:]))
-        edges, of_edges, states = edges + walked, of_edges + graph.size, states + visited
+        edges, of_edges, states = edges + tour.walked, of_edges + graph.size, states + len(tour.visited)
     return RuleVerdict(rule, Outcome.HOLDS, f"{edges:,} of {of_edges:,} edges walked, in {states:,} states")
 
 
@@ -334,30 +320,40 @@ def _belief(outside: Outside, worlds: Iterable[World]) -> Belief:
     return frozenset(map(outside.canonical, worlds))
 
 
-async def _tour(led: Led, graph: _Graph) -> tuple[int, int]:
-    """Walk every edge at least once, in one long run; return the numbers of edges and of states visited.
+class _Tour:
+    """The moves of one long run that makes every move in every state at least once.
 
     Edges behind an outcome that the channel never produces stay unvisited.
-
-    Raises:
-        Divergence: the channel diverges from the model.
     """
-    left = {belief: list(edges) for belief, edges in graph.edges.items()}
-    visited = {graph.start}
-    while len(led.steps) <= 20 * graph.size:
-        way, target = _way(graph, _belief(led.outside, led.worlds), left.__getitem__)
-        if target is None:
-            break
-        for move in (*way, left[target][0]):
-            here = _belief(led.outside, led.worlds)
-            visited.add(here)
-            if move not in graph.edges[here]:
-                break  # the channel has taken another path
-            await led.make(move)
-            if move in left[here]:
-                left[here].remove(move)
-    visited.add(_belief(led.outside, led.worlds))
-    return graph.size - sum(map(len, left.values())), len(visited)
+
+    def __init__(self, led: Led, graph: _Graph) -> None:
+        self.visited = {graph.start}
+        self._led = led
+        self._graph = graph
+        self._left = {belief: list(edges) for belief, edges in graph.edges.items()}
+
+    @property
+    def walked(self) -> int:
+        """The number of edges so far."""
+        return self._graph.size - sum(map(len, self._left.values()))
+
+    def _here(self) -> Belief:
+        here = _belief(self._led.outside, self._led.worlds)
+        self.visited.add(here)
+        return here
+
+    def __iter__(self) -> Iterator[Move]:
+        while len(self._led.steps) <= 20 * self._graph.size:
+            way, target = _way(self._graph, self._here(), self._left.__getitem__)
+            if target is None:
+                break
+            for move in (*way, self._left[target][0]):
+                here = self._here()
+                if move not in self._graph.edges[here]:
+                    break  # the channel has taken another path
+                yield move
+                if move in self._left[here]:
+                    self._left[here].remove(move)
 
 
 def _way(graph: _Graph, start: Belief, is_sought: Callable[[Belief], object]) -> tuple[Sequence[Move], Belief | None]:

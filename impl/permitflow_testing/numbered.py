@@ -6,7 +6,6 @@ protocol says in its own words what lets a message leave, and what comes back fo
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 from permitflow.flows.messages import Kind
@@ -15,7 +14,7 @@ from permitflow_testing import mistakes
 from permitflow_testing.adapter import Feature, Received
 from permitflow_testing.mistakes import changed_after, changed_before, right, send_from
 from permitflow_testing.outside import CONSUME, Outside, Perform, World
-from permitflow_testing.rules import FEW, Graph, Integer, Lacks, Rule, Rulebook, make_mistake, make_rule
+from permitflow_testing.rules import FEW, Breach, Duty, Graph, Integer, Lacks, Rule, Rulebook, rules_in
 
 
 class NumberedOutside(Outside):
@@ -152,9 +151,10 @@ class Words(NamedTuple):
 
 def numbered_rules(outside: type[NumberedOutside], agreed: Any, words: Words) -> dict[str, Rule]:
     """The rules of such a protocol by their names, in a channel that lets out one message at a time."""
-    answer, answered, is_answered, window, (free, when_free), (withdrawn, is_withdrawn) = words
+    answer, answered, is_answered, (window, window_says), (free, when_free), (withdrawn, is_withdrawn) = words
+    when_consumed = f"A message is {is_answered} when the application has consumed it, not before."
+    cancelled = "A send that was cancelled while it waited"
     send, deliver, consumed = (right(outside, name) for name in ("Send", "Deliver", CONSUME))
-    rule, it = partial(make_rule, outside.system.module), partial(make_mistake, agreed)
 
     def one_more(state: Any, parameters: Any) -> Any:
         return outside.with_room(send(outside.with_room(state, 1), parameters), -1)
@@ -172,95 +172,45 @@ def numbered_rules(outside: type[NumberedOutside], agreed: Any, words: Words) ->
     lost = changed_after(deliver, lambda before, after: before._replace(wire=after.wire))
     newest = send_from(send, lambda line, _: len(line) - 1)
     forgotten = mistakes.withdraw_and_forget(outside, "Withdraw")
-    rules = (
-        rule(
-            *window,
-            "Bounded",
-            it("lets one message more leave", "1", {"Send": one_more}),
-            it("lets any number of messages leave", "1", {"Send": changed_before(send, always)}),
+    table = (
+        Duty(window, "Bounded", window_says),
+        Breach("lets one message more leave", "1", {"Send": one_more}),
+        Breach("lets any number of messages leave", "1", {"Send": changed_before(send, always)}),
+        Duty(free, "Send", f"A message leaves at once {when_free}."),
+        Breach("keeps a message back until a second one waits", "1", {"Send": changed_before(send, with_another)}),
+        Duty("any-size", "Send", "A chunk is one message, however many rows it has.", "weights"),
+        Breach("lets an empty chunk pass", "0 Receive", LetsEmptyPass),
+        Breach("keeps a chunk of several rows back", "2 Receive", CountsRows),
+        Duty(
+            "barrier-is-a-message", "Send", f"A barrier waits for its turn and for {answer}, as chunks do.", "barriers"
         ),
-        rule(
-            free,
-            f"A message leaves at once {when_free}.",
-            "Send",
-            it("keeps a message back until a second one waits", "1", {"Send": changed_before(send, with_another)}),
+        Breach("lets a barrier pass", "1 OfferBarrier", LetsBarriersPass),
+        Duty(f"{answered}-when-consumed", "Consume", when_consumed),
+        Breach(f"sends {answer} when a message arrives", "1", mistakes.deliver_and_return(outside)),
+        Breach(
+            f"sends {answer} when a message is handed over",
+            "1 Take Consume",
+            mistakes.ReturnsOnHandOver,
+            "acknowledgement",
         ),
-        rule(
-            "any-size",
-            "A chunk is one message, however many rows it has.",
-            "Send",
-            it("lets an empty chunk pass", "0 Receive", outside=LetsEmptyPass),
-            it("keeps a chunk of several rows back", "2 Receive", outside=CountsRows),
-            needs="weights",
-        ),
-        rule(
-            "barrier-is-a-message",
-            f"A barrier waits for its turn and for {answer}, as chunks do.",
-            "Send",
-            it("lets a barrier pass", "1 OfferBarrier", outside=LetsBarriersPass),
-            needs="barriers",
-        ),
-        rule(
-            f"{answered}-when-consumed",
-            f"A message is {is_answered} when the application has consumed it, not before.",
-            "Consume",
-            it(f"sends {answer} when a message arrives", "1", mistakes.deliver_and_return(outside)),
-            it(
-                f"sends {answer} when a message is handed over",
-                "1 Take Consume",
-                outside=mistakes.ReturnsOnHandOver,
-                needs="acknowledgement",
-            ),
-        ),
-        rule(
-            f"every-message-{answered}",
-            f"Each message that was consumed is {is_answered}.",
-            "Conservation",
-            it(f"leaves out {answer}", "1 Receive", returning(lambda count: max(count - 1, 0))),
-        ),
-        rule(
-            f"{answered}-once",
-            f"Each message that was consumed is {is_answered} once.",
-            "Conservation",
-            it(f"sends {answer} twice", "1 Receive", returning(lambda count: 2 * count)),
-        ),
-        rule(
-            "oldest-leaves-first",
-            "Messages leave in the order in which they were offered.",
-            "Send",
-            it("lets the newest waiting message leave first", "1 Receive", {"Send": newest}),
-        ),
-        rule(
-            "exactly-once",
-            "Every message that has left is received, once and in order.",
-            "ExactlyOnceInOrder",
-            it("loses a message", "1 Receive", {"Deliver": lost}),
-            it("hands a message over twice", "1 Receive", {"Deliver": mistakes.deliver_twice(outside)}),
-        ),
-        rule(
-            "withdrawn-never-sent",
-            "A send that was cancelled while it waited has sent nothing.",
-            "Withdraw",
-            it("sends a cancelled message later", "1 WithdrawChunk Receive", {"Withdraw": mistakes.keep_withdrawn}),
-            needs="cancellation",
-        ),
-        rule(
-            withdrawn,
-            f"A send that was cancelled while it waited {is_withdrawn}.",
-            "Withdraw",
-            it(f"needs {answer} for a cancelled message", "1 WithdrawChunk Receive", {"Withdraw": forgotten}),
-            needs="cancellation",
-        ),
-        rule(
-            "refused-changes-nothing",
-            "What the channel refuses leaves it as it was.",
-            "Send",
-            it("sends a refused message later", "SendChunkNow(1) Receive", outside=mistakes.KeepsRefused),
-            it(f"needs {answer} for a refused message", "SendChunkNow(1) Receive", outside=mistakes.PaysForRefused),
-            needs="refusals",
-        ),
+        Duty(f"every-message-{answered}", "Conservation", f"Each message that was consumed is {is_answered}."),
+        Breach(f"leaves out {answer}", "1 Receive", returning(lambda count: max(count - 1, 0))),
+        Duty(f"{answered}-once", "Conservation", f"Each message that was consumed is {is_answered} once."),
+        Breach(f"sends {answer} twice", "1 Receive", returning(lambda count: 2 * count)),
+        Duty("oldest-leaves-first", "Send", "Messages leave in the order in which they were offered."),
+        Breach("lets the newest waiting message leave first", "1 Receive", {"Send": newest}),
+        Duty("exactly-once", "ExactlyOnceInOrder", "Every message that has left is received, once and in order."),
+        Breach("loses a message", "1 Receive", {"Deliver": lost}),
+        Breach("hands a message over twice", "1 Receive", {"Deliver": mistakes.deliver_twice(outside)}),
+        Duty("withdrawn-never-sent", "Withdraw", f"{cancelled} has sent nothing.", "cancellation"),
+        Breach("sends a cancelled message later", "1 WithdrawChunk Receive", {"Withdraw": mistakes.keep_withdrawn}),
+        Duty(withdrawn, "Withdraw", f"{cancelled} {is_withdrawn}.", "cancellation"),
+        Breach(f"needs {answer} for a cancelled message", "1 WithdrawChunk Receive", {"Withdraw": forgotten}),
+        Duty("refused-changes-nothing", "Send", "What the channel refuses leaves it as it was.", "refusals"),
+        Breach("sends a refused message later", "SendChunkNow(1) Receive", mistakes.KeepsRefused),
+        Breach(f"needs {answer} for a refused message", "SendChunkNow(1) Receive", mistakes.PaysForRefused),
     )
-    return {one.id: one for one in rules}
+    return {one.id: one for one in rules_in(table, outside.system.module, agreed)}
 
 
 class NumberedRules(Rulebook):

@@ -1,15 +1,15 @@
 """Runs that Hypothesis draws, of channels and of pairs of ends: parameters and moves, chosen by the model's state.
 
-The verdicts draw the same runs every time.  A failing run is shrunk; it prints as a behaviour of the specification:
-``state.step(move=OfferChunk(3))``, ``state.step(move=SendChunk())``.
+The verdicts draw the same runs every time, and a failing run is shrunk.  A failing run of a pair prints as a behaviour
+of the specification: ``state.step(move=OfferChunk(3))``, ``state.step(move=SendChunk())``.
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
-from hypothesis import HealthCheck, Phase, Verbosity, settings
+from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
     RuleBasedStateMachine,
@@ -151,13 +151,9 @@ def machine_for(book: Rulebook, make: MakePair) -> type[PairMachine]:
     )
 
 
-def _verdict_by_runs(
-    rule: Rule, machine: type[PairMachine] | type["ChannelRuns"], *, runs: int, moves: int
-) -> RuleVerdict:
-    """Run the machine, and say how much was run."""
-    profile = settings(
+def _profile(*, runs: int) -> settings:
+    return settings(
         max_examples=runs,
-        stateful_step_count=moves,
         derandomize=True,
         deadline=None,
         database=None,
@@ -166,66 +162,47 @@ def _verdict_by_runs(
         suppress_health_check=list(HealthCheck),
         report_multiple_bugs=False,
     )
+
+
+def _verdict(rule: Rule, run: Callable[[], None], done: Done) -> RuleVerdict:
+    """Run what Hypothesis draws, and say how much was run."""
     try:
-        run_state_machine_as_test(machine, settings=profile)
+        run()
     except (Divergence, AssertionError) as problem:
-        run = tuple(str(problem).splitlines())
+        steps = tuple(str(problem).splitlines())
         if problem.__cause__ is not None:
-            return RuleVerdict.raised(rule, problem.__cause__, run)
+            return RuleVerdict.raised(rule, problem.__cause__, steps)
         finding = "does something else than the model in a random run"
-        return RuleVerdict(rule, Outcome.BREAKS, finding, run)
-    done = machine.done
+        return RuleVerdict(rule, Outcome.BREAKS, finding, steps)
     beside = f", {counted(done.traces, 'recording')} judged" if done.traces else ""
-    return RuleVerdict(
-        rule, Outcome.HOLDS, f"{counted(done.runs, 'run')}, {counted(done.moves, 'move')} in all{beside}"
-    )
+    finding = f"{counted(done.runs, 'run')}, {counted(done.moves, 'move')} in all{beside}"
+    return RuleVerdict(rule, Outcome.HOLDS, finding)
 
 
 MOVES_OF_A_RUN = 30
 
 
-class ChannelRuns(RuleBasedStateMachine):
-    """Runs model and channel side by side; the class attributes name the channel and its loop."""
-
-    book: ClassVar[Rulebook]
-    make: ClassVar[MakeBounded]
-    runner: ClassVar[asyncio.Runner]
-    done: ClassVar[Done]
-    led: Led | None = None
-
-    @initialize(data=st.data())
-    def start(self, data: st.DataObject) -> None:
-        """Open a channel at rest."""
-        adapter = type(self).make()
-        lacks = adapter.lacks | self.book.not_modelled
-        agreed, sizes = self.book.drawn(integers(data), lacks, adapter.hops)
-        self.alphabet = alphabet_for(lacks, sizes)
-        self.led = Led(adapter, self.book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
-        type(self).done.runs += 1
-        self.runner.run(self.led.open())
-
-    def moves(self) -> list[Move]:
-        """The moves that the applications can make now."""
-        assert self.led is not None
-        return list(self.led.outside.moves(self.led.worlds[0], self.alphabet))
-
-    @rule(move=st.runner().flatmap(lambda self: drawn_from(self.moves())))
-    def step(self, move: Move) -> None:
-        """Make a move, and compare the applications' view with the model's."""
-        assert self.led is not None
-        type(self).done.moves += 1
-        self.runner.run(self.led.make(move))
-
-    def teardown(self) -> None:
-        """Close the channel."""
-        if self.led is not None:
-            self.runner.run(self.led.close())
-
-
 def random_runs(book: Rulebook, rule: Rule, make: MakeBounded, runner: asyncio.Runner, *, runs: int) -> RuleVerdict:
     """Let Hypothesis lead the channel; the same runs every time."""
-    own = {"book": book, "make": staticmethod(make), "runner": runner, "done": Done()}
-    return _verdict_by_runs(rule, type("Runs", (ChannelRuns,), own), runs=runs, moves=MOVES_OF_A_RUN)
+    done = Done()
+
+    def drawn(led: Led, alphabet: tuple[Move, ...], data: st.DataObject) -> Iterator[Move]:
+        """Moves that the applications can make now."""
+        for _ in range(MOVES_OF_A_RUN):
+            done.moves += 1
+            yield data.draw(drawn_from(led.outside.moves(led.worlds[0], alphabet)))
+
+    @_profile(runs=runs)
+    @given(st.data())
+    def run(data: st.DataObject) -> None:
+        adapter = make()
+        lacks = adapter.lacks | book.not_modelled
+        agreed, sizes = book.drawn(integers(data), lacks, adapter.hops)
+        led = Led(adapter, book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
+        done.runs += 1
+        runner.run(led.run(drawn(led, alphabet_for(lacks, sizes), data)))
+
+    return _verdict(rule, run, done)
 
 
 MOVES_OF_A_PAIR = 50
@@ -236,4 +213,6 @@ def random_pairs(book: Rulebook, rule: Rule, make: MakePair, *, runs: int, lacks
     if needed := book.used_by_pairs & lacks:
         finding = f"random runs use everything; lacks {', '.join(sorted(needed))}"
         return RuleVerdict(rule, Outcome.NOT_APPLICABLE, finding)
-    return _verdict_by_runs(rule, machine_for(book, make), runs=runs, moves=MOVES_OF_A_PAIR)
+    machine = machine_for(book, make)
+    profile = settings(_profile(runs=runs), stateful_step_count=MOVES_OF_A_PAIR)
+    return _verdict(rule, lambda: run_state_machine_as_test(machine, settings=profile), machine.done)

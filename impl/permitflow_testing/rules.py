@@ -6,9 +6,8 @@ difference between the model with the mistake and the model without it (``probes
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from textwrap import indent
 from traceback import extract_tb, format_exception
@@ -102,22 +101,50 @@ def moves_in(text: str) -> tuple[Move, ...]:
     )
 
 
-def make_mistake(
-    agreed: Any,
-    name: str,
-    moves: str,
-    actions: Mapping[str, Perform] | None = None,
-    *,
-    outside: type[Outside] = Outside,
-    needs: str = "",
-) -> Mistake:
-    """A mistake, with its moves and the features that it needs by their names."""
-    return Mistake(name, agreed, moves_in(moves), actions or {}, outside, _features(needs))
+class Duty(NamedTuple):
+    """A rule in the table of a rulebook; see ``Rule``."""
+
+    id: str
+    operator: str
+    statement: str
+    needs: str = ""
+    """Names of features."""
+    contract: str = ""
 
 
-def make_rule(module: str, name: str, statement: str, operator: str, *mistakes: Mistake, needs: str = "") -> Rule:
-    """A rule, with the features that it needs by their names."""
-    return Rule(module, name, statement, operator, _features(needs), mistakes)
+class Breach(NamedTuple):
+    """A mistake in the table of a rulebook, which breaks the rule above it; see ``Mistake``."""
+
+    name: str
+    moves: str
+    """See ``moves_in``."""
+    how: Mapping[str, Perform] | type[Outside]
+    """The mistaken actions, or the mistaken side of the applications."""
+    needs: str = ""
+    agreed: Any = None
+    """The parameters of a channel in which it is visible, if that is not the table's."""
+
+    def mistake(self, agreed: Any) -> Mistake:
+        """The mistake, in the table's channel."""
+        at = agreed if self.agreed is None else self.agreed
+        moves, needs = moves_in(self.moves), _features(self.needs)
+        if isinstance(self.how, Mapping):
+            return Mistake(self.name, at, moves, self.how, needs=needs)
+        return Mistake(self.name, at, moves, outside=self.how, needs=needs)
+
+
+def rules_in(table: Iterable[Duty | Breach], module: str, agreed: Any = None) -> tuple[Rule, ...]:
+    """The rules of a table, in its order, each with the mistakes that stand below it.
+
+    ``module`` is the specification, ``agreed`` the parameters of a channel in which most mistakes are visible.
+    """
+    rules: list[Rule] = []
+    for row in table:
+        if isinstance(row, Duty):
+            rules.append(Rule(module, row.id, row.statement, row.operator, _features(row.needs), (), row.contract))
+        else:
+            rules[-1] = replace(rules[-1], mistakes=(*rules[-1].mistakes, row.mistake(agreed)))
+    return tuple(rules)
 
 
 def _features(names: str) -> Lacks:
@@ -132,24 +159,25 @@ def whole_run_rules(module: str, *, withdraw: str, withdraw_barrier: str = "") -
     barrier = "The sending of a barrier can be cancelled at every await, likewise."
     received = "A receive can be cancelled at every await: it has taken nothing, and no message is lost."
     sent = "A send can be cancelled at every await: it has sent all or nothing, and no room is lost."
+    observed = "What is seen of a run that nobody leads is explained by the model."
     recorded = "What the channel records of a run is a behaviour, and comes to rest at its end."
     end = "The end comes after everything that was sent, also what still waits."
     end_again = "An end can be cancelled at every await, and asked for again: everything comes, and then the end."
     abort = "A receiver is told that the stream was given up; it does not look like an end."
-    rule = partial(make_rule, module)
-    of_barriers = [rule("cancelled-barrier", barrier, withdraw_barrier, needs="cancellation barriers")]
-    return (
-        rule("every-edge", "In every state of the graph, every move comes to what the model says.", "Next"),
-        rule("random-runs", "In random runs, every move comes to what the model says.", "Spec"),
-        rule("cancelled-send", sent, withdraw, needs="cancellation"),
+    of_barriers = [Duty("cancelled-barrier", withdraw_barrier, barrier, "cancellation barriers")]
+    table = (
+        Duty("every-edge", "Next", "In every state of the graph, every move comes to what the model says."),
+        Duty("random-runs", "Spec", "In random runs, every move comes to what the model says."),
+        Duty("cancelled-send", withdraw, sent, "cancellation"),
         *(of_barriers if withdraw_barrier else []),
-        rule("cancelled-receive", received, "Consume", needs="cancellation"),
-        rule("observed-run", "What is seen of a run that nobody leads is explained by the model.", "Spec"),
-        rule("recorded-run", recorded, "Spec", needs="recording"),
-        Rule(module, "end-comes-last", end, "", _features("end"), contract="SendEnd.end"),
-        Rule(module, "cancelled-end", end_again, "", _features("end cancellation"), contract="SendEnd.end"),
-        Rule(module, "abort-is-no-end", abort, "", _features("abort"), contract="SendEnd.abort"),
+        Duty("cancelled-receive", "Consume", received, "cancellation"),
+        Duty("observed-run", "Spec", observed),
+        Duty("recorded-run", "Spec", recorded, "recording"),
+        Duty("end-comes-last", "", end, "end", contract="SendEnd.end"),
+        Duty("cancelled-end", "", end_again, "end cancellation", contract="SendEnd.end"),
+        Duty("abort-is-no-end", "", abort, "abort", contract="SendEnd.abort"),
     )
+    return rules_in(table, module)
 
 
 class Graph(NamedTuple):

@@ -8,7 +8,8 @@ stream; the channels' interface does.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +17,7 @@ from permitflow.flows.messages import Kind
 from permitflow.tracing.file import MemoryTrace
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.adapter import Aborted, Ended, Feature, Received
-from permitflow_testing.bounded import AdapterError, BoundedAdapter, Call, MakeBounded, turns
+from permitflow_testing.bounded import END, RECEIVE, SENDS, AdapterError, BoundedAdapter, Call, MakeBounded, turns
 from permitflow_testing.cancelling import MOST_AWAITS, Counted, cancellations_in_words, capacity_of
 from permitflow_testing.outside import Outside, World, in_words
 from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict, counted
@@ -54,7 +55,6 @@ async def _run(
     adapter: BoundedAdapter, agreed: Any, sizes: Sequence[int], observed: Observed, trace: MemoryTrace
 ) -> bool:
     """Two producers and a consumer; do they come to their end, or stand still before it?"""
-    await adapter.open(agreed, trace.recorder)
     choose = random.Random(SEED)
 
     async def produce(first: int) -> None:
@@ -73,18 +73,18 @@ async def _run(
                 adapter.consume()
             observed.events.append(("consumed", 0, 0))
 
-    calls = {adapter.begin(produce(first)): "send" for first in (1, 1001)} | {adapter.begin(consume()): "receive"}
-    try:
-        return await _to_their_end(adapter, calls, observed)
-    finally:
-        for call, name in calls.items():
-            await adapter.give_up(call, name)
-        if not _is_at_rest(trace):
-            await _come_to_rest(adapter, trace)
-        await adapter.close()
+    async with adapter.opened(agreed, trace.recorder):
+        calls = [adapter.begin(produce(first), SENDS["chunk"]) for first in (1, 1001)]
+        calls.append(adapter.begin(consume(), RECEIVE))
+        try:
+            return await _to_their_end(adapter, calls, observed)
+        finally:
+            await adapter.give_up_all()
+            if not _is_at_rest(trace):
+                await _come_to_rest(adapter, trace)
 
 
-async def _to_their_end(adapter: BoundedAdapter, calls: Mapping[Call, str], observed: Observed) -> bool:
+async def _to_their_end(adapter: BoundedAdapter, calls: Iterable[Call], observed: Observed) -> bool:
     """Wait while something happens; raises what a call raises."""
     left = set(calls)
     while left:
@@ -94,7 +94,7 @@ async def _to_their_end(adapter: BoundedAdapter, calls: Mapping[Call, str], obse
             await turns()  # a busy machine is no reason to say that nothing happens
         done = {call for call in left if call.done()}
         for call in done:
-            adapter.result(call, calls[call])
+            adapter.result(call)
         if not done and len(observed.events) == before:
             return False
         left -= done
@@ -103,7 +103,7 @@ async def _to_their_end(adapter: BoundedAdapter, calls: Mapping[Call, str], obse
 
 def _stands_still(rule: Rule, adapter: BoundedAdapter, after: str) -> RuleVerdict:
     """The verdict about a run that did not come to its end."""
-    faults = [fault for call, fault in adapter.habits.faults.items() if call in ("send", "receive")]
+    faults = [fault for call, fault in adapter.habits.faults.items() if call in (SENDS["chunk"], RECEIVE)]
     return RuleVerdict(rule, Outcome.BREAKS, "; ".join((f"stands still after {after}", *faults)))
 
 
@@ -220,34 +220,16 @@ async def record_run(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdi
 class _Ending:
     """A channel that is full, or at rest, and is about to end."""
 
-    def __init__(self, book: Rulebook, make: MakeBounded) -> None:
-        self.adapter = make()
+    def __init__(self, adapter: BoundedAdapter, capacity: int) -> None:
+        self.adapter = adapter
         self.due: list[int] = []
         """The serial numbers of the chunks that were sent."""
-        self.calls: list[tuple[Call, str]] = []
-        self.agreed = book.plain
-        self._capacity = capacity_of(book, self.adapter)
-
-    async def __aenter__(self) -> "_Ending":
-        """Open the channel."""
-        await self.adapter.open(self.agreed, MemoryTrace().recorder)
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        """Give up what is under way, and close."""
-        for call, name in self.calls:
-            await self.adapter.give_up(call, name)
-        await self.adapter.close()
-
-    def begin(self, call: Call, name: str) -> Call:
-        """Remember a call."""
-        self.calls.append((call, name))
-        return call
+        self._capacity = capacity
 
     async def fill(self) -> Call:
         """Send until one chunk should wait, and return its call."""
         self.due = list(range(1, self._capacity + 2))
-        sends = [self.begin(self.adapter.send(serial, 1), "send") for serial in self.due]
+        sends = [self.adapter.send(serial, 1) for serial in self.due]
         for call in sends[:-1]:
             await self.adapter.has_ended(call)
         await self.adapter.pause()
@@ -257,11 +239,11 @@ class _Ending:
         """The serial numbers that are received, and how it ends: None if nothing more comes."""
         received: list[int | None] = []
         while True:
-            call = self.begin(self.adapter.take(), "receive")
+            call = self.adapter.take()
             if not await self.adapter.has_ended(call):
                 return received, None
             try:
-                received.append(self.adapter.result(call, "receive").value)
+                received.append(self.adapter.result(call).value)
                 if self.adapter.acknowledges:
                     self.adapter.consume()
             except Exception as error:
@@ -275,7 +257,7 @@ class _Ending:
         """
         adapter = self.adapter
         counted = Counted(adapter.ending(), number, lambda: None if is_asleep else call.cancel())
-        call = self.begin(adapter.begin(counted.run()), "end")
+        call = adapter.begin(counted.run(), END)
         await adapter.pause()
         is_met = is_asleep and counted.awaits >= number and not call.done()
         if is_met:
@@ -283,20 +265,29 @@ class _Ending:
         received, error = await self.receive_all() if not is_asleep else ([], None)
         is_met = is_met or counted.was_woken
         if is_met:
-            if not await adapter.give_up(call, "end"):
-                raise AdapterError(adapter.habits.faults["end"])
-            again = self.begin(adapter.begin(adapter.ending()), "end")
+            if not await adapter.give_up(call):
+                raise AdapterError(adapter.habits.faults[END])
+            again = adapter.end()
             if error is None:
                 more, error = await self.receive_all()
                 received += more
             if not await adapter.has_ended(again):
                 raise AdapterError("your end does not return, after another end was cancelled")
-            adapter.result(again, "end")
+            adapter.result(again)
         return is_met, received, error
 
     async def is_told(self, call: Call, kind: type[Exception]) -> bool:
         """Does a call end with such an error?"""
         return await self.adapter.has_ended(call) and isinstance(self.adapter.error(call), kind)
+
+
+@asynccontextmanager
+async def _ending(book: Rulebook, make: MakeBounded) -> AsyncIterator[_Ending]:
+    """A small channel that is open in the block."""
+    adapter = make()
+    capacity = capacity_of(book, adapter)
+    async with adapter.opened(book.plain, MemoryTrace().recorder):
+        yield _Ending(adapter, capacity)
 
 
 def _in_words(received: Sequence[int | None], error: Exception | None) -> str:
@@ -317,18 +308,18 @@ def _end_is_wrong(
 
 async def end_run(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdict:
     """End a stream while it is full and a chunk waits; and while a receiver waits."""
-    async with _Ending(book, make) as full:
+    async with _ending(book, make) as full:
         last = await full.fill()
         waits = not last.done()
-        full.begin(full.adapter.begin(full.adapter.ending()), "end")
+        full.adapter.end()
         received, error = await full.receive_all()
         when = f"chunks {full.due} are sent, the last one {'waits' if waits else 'as well'}; the stream is ended"
         if wrong := _end_is_wrong(rule, full.due, received, error, when):
             return wrong
-    async with _Ending(book, make) as idle:
-        waiting = idle.begin(idle.adapter.take(), "receive")
+    async with _ending(book, make) as idle:
+        waiting = idle.adapter.take()
         await idle.adapter.pause()
-        idle.begin(idle.adapter.begin(idle.adapter.ending()), "end")
+        idle.adapter.end()
         if not await idle.is_told(waiting, Ended):
             run = ("a receiver waits; the stream is ended", f"it {idle.adapter.fate(waiting)}")
             return RuleVerdict(rule, Outcome.BREAKS, "does not tell a waiting receiver that the stream has ended", run)
@@ -342,7 +333,7 @@ async def cancelled_end_run(book: Rulebook, rule: Rule, make: MakeBounded) -> Ru
     for number in range(1, MOST_AWAITS + 1):
         states: set[str] = set()
         for state in ("asleep", "woken"):
-            async with _Ending(book, make) as full:
+            async with _ending(book, make) as full:
                 await full.fill()
                 try:
                     is_met, received, error = await full.cancel_end(number, is_asleep=state == "asleep")
@@ -364,22 +355,22 @@ async def cancelled_end_run(book: Rulebook, rule: Rule, make: MakeBounded) -> Ru
 async def abort_run(book: Rulebook, rule: Rule, make: MakeBounded) -> RuleVerdict:
     """Abort a stream that holds a chunk; one whose receiver waits; and one whose sender does."""
     finding = "does not tell the receiver that the stream was given up"
-    async with _Ending(book, make) as one:
-        sent = one.begin(one.adapter.send(1, 1), "send")
+    async with _ending(book, make) as one:
+        sent = one.adapter.send(1, 1)
         await one.adapter.has_ended(sent)
         one.adapter.abort()
         received, error = await one.receive_all()
         if not isinstance(error, Aborted):
             run = ("chunk 1 is sent; the stream is given up", _in_words(received, error))
             return RuleVerdict(rule, Outcome.BREAKS, finding, run)
-    async with _Ending(book, make) as idle:
-        waiting = idle.begin(idle.adapter.take(), "receive")
+    async with _ending(book, make) as idle:
+        waiting = idle.adapter.take()
         await idle.adapter.pause()
         idle.adapter.abort()
         if not await idle.is_told(waiting, Aborted):
             run = ("a receiver waits; the stream is given up", f"it {idle.adapter.fate(waiting)}")
             return RuleVerdict(rule, Outcome.BREAKS, finding, run)
-    async with _Ending(book, make) as full:
+    async with _ending(book, make) as full:
         last = await full.fill()
         waits = not last.done()
         full.adapter.abort()

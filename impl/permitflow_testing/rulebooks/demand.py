@@ -12,7 +12,7 @@ from permitflow_testing import mistakes
 from permitflow_testing.mistakes import changed_after, right
 from permitflow_testing.numbered import NumberedOutside, NumberedRules, Words, numbered_rules
 from permitflow_testing.outside import CONSUME
-from permitflow_testing.rules import Integer, Rule, make_mistake, make_rule, whole_run_rules
+from permitflow_testing.rules import Breach, Duty, Integer, Rule, rules_in, whole_run_rules
 from permitflow_testing.subjects.demand import DemandPair
 
 
@@ -59,28 +59,19 @@ def _too_late(state: State, parameters: Parameters) -> State:
 
 def _rules() -> tuple[Rule, ...]:
     """Those of all protocols with numbered messages, and those about batches."""
-    in_front = make_mistake(
-        FULL,
-        "puts an arriving message in front",
-        "1 Receive",
-        {"Deliver": mistakes.deliver_in_front(DemandOutside)},
+    in_front = {"Deliver": mistakes.deliver_in_front(DemandOutside)}
+    at_once = {CONSUME: changed_after(right(DemandOutside, CONSUME), _one_by_one)}
+    batched = "Consumed messages are requested again as soon as they are a batch, and not before."
+    table = (
+        Duty("batched", "RequestsBatched", batched),
+        Breach("requests each consumed message at once", "1 Receive", at_once),
+        Breach("requests a batch one message too late", "1 Receive", {CONSUME: _too_late}, agreed=OVERLAPPING),
     )
     shared = numbered_rules(DemandOutside, Demand(size=1), WORDS)
     in_order = shared.pop("exactly-once")
-    batched = make_rule(
-        SYSTEM.module,
-        "batched",
-        "Consumed messages are requested again as soon as they are a batch, and not before.",
-        "RequestsBatched",
-        make_mistake(
-            FULL,
-            "requests each consumed message at once",
-            "1 Receive",
-            {CONSUME: changed_after(right(DemandOutside, CONSUME), _one_by_one)},
-        ),
-        make_mistake(OVERLAPPING, "requests a batch one message too late", "1 Receive", {CONSUME: _too_late}),
-    )
-    return (*shared.values(), replace(in_order, mistakes=(*in_order.mistakes, in_front)), batched)
+    swapped = Breach("puts an arriving message in front", "1 Receive", in_front).mistake(FULL)
+    in_order = replace(in_order, mistakes=(*in_order.mistakes, swapped))
+    return (*shared.values(), in_order, *rules_in(table, SYSTEM.module, FULL))
 
 
 class DemandRules(NumberedRules):

@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any, ClassVar
 
 from permitflow.flows.messages import Kind
@@ -15,7 +14,17 @@ from permitflow_testing import mistakes
 from permitflow_testing.adapter import Feature, Received
 from permitflow_testing.mistakes import changed_after, changed_before, never, send_from
 from permitflow_testing.outside import CONSUME, Outside, Perform, Result, World
-from permitflow_testing.rules import FEW, Graph, Integer, Lacks, Rulebook, make_mistake, make_rule, whole_run_rules
+from permitflow_testing.rules import (
+    FEW,
+    Breach,
+    Duty,
+    Graph,
+    Integer,
+    Lacks,
+    Rulebook,
+    rules_in,
+    whole_run_rules,
+)
 from permitflow_testing.subjects.permits import CorePair, model_of
 
 
@@ -144,6 +153,10 @@ def _chunk_unpaid(state: State, _: Parameters) -> State:
     return _with_permits(state, held(state.waiting.head()))
 
 
+def _can_spare_one(state: State) -> bool:
+    return not state.waiting.is_empty() and state.waiting.head().cost < state.permits.rows
+
+
 def _waiting(line: Sequence[Message], kind: str) -> list[int]:
     """Where messages of this kind wait, the oldest first."""
     return [position for position, message in enumerate(line) if message.kind == kind]
@@ -157,6 +170,10 @@ def _sends(position: Callable[[Sequence[Message], State], int], action: str = "S
 def _send_early(action: str, kind: str) -> dict[str, Perform]:
     """Lets the oldest waiting message of a kind overtake those of the other kind."""
     return _sends(lambda line, _: next(iter(_waiting(line, kind)), 0), action)
+
+
+def _newest(line: Sequence[Message], _: State) -> int:
+    return [0, *_waiting(line, "chunk")][-1]
 
 
 def _first_that_fits(line: Sequence[Message], state: State) -> int:
@@ -238,255 +255,152 @@ class LetsNewcomersPass(PermitOutside):
         return alone, self.with_hop(after, 0, after.hops[0]._replace(waiting=first.waiting))
 
 
+_UNPAID = {"SendChunk": changed_before(_RIGHT["SendChunk"], _chunk_unpaid)}
+_IN_FRONT = {"Deliver": mistakes.deliver_in_front(PermitOutside)}
+_LOST = {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}
+_TWICE = {"Deliver": mistakes.deliver_twice(PermitOutside)}
+_KEPT = {"WithdrawChunk": mistakes.keep_withdrawn}
+_FORGOTTEN = {"WithdrawChunk": mistakes.withdraw_and_forget(PermitOutside, "WithdrawChunk")}
+_EARLY_WATERMARK = {"SendWatermark": changed_before(_RIGHT["SendWatermark"], _watermark_early)}
+
 # The rules.
 
 PLAIN, BATCHES = constants(2), constants(3, 2, max_chunk_cost=2)
-_rule, _it, _in_batches = (
-    partial(make_rule, SYSTEM.module),
-    partial(make_mistake, PLAIN),
-    partial(make_mistake, BATCHES),
-)
+_OVERSIZE, _TIGHT = constants(3, max_chunk_cost=2), constants(4, 2, max_chunk_cost=2)
 
-
-def _newest(line: Sequence[Message], _: State) -> int:
-    return [0, *_waiting(line, "chunk")][-1]
-
-
-RULES = (
+TABLE = (
     # Permits are spent.
-    _rule(
-        "window",
-        "A sender without permits waits: never more is in the channel than there are permits.",
-        "Bounded",
-        _it("sends without permits", "1", {"SendChunk": changed_before(_RIGHT["SendChunk"], _chunk_unpaid)}),
-    ),
-    _rule(
-        "whole-window",
-        "A chunk whose permits are here leaves at once, down to the last permit.",
-        "SendChunk",
-        _it(
-            "does not spend the last permit",
-            "1",
-            _only_if("SendChunk", lambda at: not at.waiting.is_empty() and at.waiting.head().cost < at.permits.rows),
-        ),
-    ),
-    _rule(
-        "cost-is-rows",
-        "A chunk costs as many permits as it has rows.",
-        "Cost",
-        _it("counts chunks instead of rows", "2", _costs(lambda _: 1)),
-        needs="weights",
-    ),
-    _rule(
-        "empty-costs-one",
-        "An empty chunk costs one permit.",
-        "Cost",
-        _it("lets empty chunks pass for nothing", "0", _costs(lambda rows: rows)),
-        needs="weights",
-    ),
-    _rule(
+    Duty("window", "Bounded", "A sender without permits waits: never more is in the channel than there are permits."),
+    Breach("sends without permits", "1", _UNPAID),
+    Duty("whole-window", "SendChunk", "A chunk whose permits are here leaves at once, down to the last permit."),
+    Breach("does not spend the last permit", "1", _only_if("SendChunk", _can_spare_one)),
+    Duty("cost-is-rows", "Cost", "A chunk costs as many permits as it has rows.", "weights"),
+    Breach("counts chunks instead of rows", "2", _costs(lambda _: 1)),
+    Duty("empty-costs-one", "Cost", "An empty chunk costs one permit.", "weights"),
+    Breach("lets empty chunks pass for nothing", "0", _costs(lambda rows: rows)),
+    Duty(
         "oversize-costs-max-chunk-cost",
-        "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
         "Cost",
-        _it("charges an oversize chunk for all its rows", "3", _costs(lambda rows: max(rows, 1))),
-        needs="weights oversize",
+        "A chunk above max_chunk_cost costs max_chunk_cost, so that it can leave.",
+        "weights oversize",
     ),
+    Breach("charges an oversize chunk for all its rows", "3", _costs(lambda rows: max(rows, 1))),
     # They come back.
-    _rule(
+    Duty(
         "returned-when-consumed",
+        "Consume",
         "Permits come back when the application has consumed a message, not before.",
-        "Consume",
-        _it("returns permits when a message arrives", "1", mistakes.deliver_and_return(PermitOutside)),
-        _it(
-            "returns permits when a message is handed over",
-            "1 Take Consume",
-            outside=mistakes.ReturnsOnHandOver,
-            needs="acknowledgement",
-        ),
     ),
-    _rule(
-        "none-lost",
-        "No permit is lost: what was consumed comes back whole.",
-        "Conservation",
-        _it("returns a permit too few", "1 Receive", _returns(lambda message: message.cost - 1)),
+    Breach("returns permits when a message arrives", "1", mistakes.deliver_and_return(PermitOutside)),
+    Breach(
+        "returns permits when a message is handed over", "1 Take Consume", mistakes.ReturnsOnHandOver, "acknowledgement"
     ),
-    _rule(
-        "none-created",
-        "No permit is created: what was consumed comes back once.",
-        "Conservation",
-        _it("returns permits twice", "1 Receive", _returns(lambda message: message.cost * 2)),
-        _in_batches(
-            "returns the last batch again with the next one",
-            "1 Receive",
-            {CONSUME: _returned_again},
-            needs="batching",
-        ),
+    Duty("none-lost", "Conservation", "No permit is lost: what was consumed comes back whole."),
+    Breach("returns a permit too few", "1 Receive", _returns(lambda message: message.cost - 1)),
+    Duty("none-created", "Conservation", "No permit is created: what was consumed comes back once."),
+    Breach("returns permits twice", "1 Receive", _returns(lambda message: message.cost * 2)),
+    Breach(
+        "returns the last batch again with the next one", "1 Receive", {CONSUME: _returned_again}, "batching", BATCHES
     ),
-    _rule(
-        "verbatim",
-        "A message gives back the permits that it held, whatever its rows would cost.",
-        "Held",
-        _it("returns the rows of an empty chunk", "0 Receive", _returns(lambda it: min(it.rows, it.cost))),
-        make_mistake(
-            constants(3, max_chunk_cost=2),
-            "returns the rows of an oversize chunk",
-            "1 3 Receive",
-            _returns(lambda message: max(message.rows, message.cost)),
-            needs="oversize",
-        ),
-        needs="weights",
+    Duty("verbatim", "Held", "A message gives back the permits that it held, whatever its rows would cost.", "weights"),
+    Breach("returns the rows of an empty chunk", "0 Receive", _returns(lambda it: min(it.rows, it.cost))),
+    Breach(
+        "returns the rows of an oversize chunk",
+        "1 3 Receive",
+        _returns(lambda it: max(it.rows, it.cost)),
+        "oversize",
+        _OVERSIZE,
     ),
-    _rule(
+    Duty(
         "batched",
-        "While the consumer is busy, permits come back in batches, not one by one.",
         "GrantsBatched",
-        _in_batches("returns the permits of each chunk at once", "1 Receive", _with_batch(lambda _: 1)),
-        needs="batching",
+        "While the consumer is busy, permits come back in batches, not one by one.",
+        "batching",
     ),
-    _rule(
-        "batch-in-time",
-        "A batch comes back as soon as it is complete.",
-        "Consume",
-        make_mistake(
-            constants(4, 2, max_chunk_cost=2),
-            "returns a batch one permit too late",
-            "1 Receive",
-            _with_batch(lambda permit_batch: permit_batch + 1),
-        ),
-        needs="batching",
-    ),
-    _rule(
+    Breach("returns the permits of each chunk at once", "1 Receive", _with_batch(lambda _: 1), agreed=BATCHES),
+    Duty("batch-in-time", "Consume", "A batch comes back as soon as it is complete.", "batching"),
+    Breach("returns a batch one permit too late", "1 Receive", _with_batch(lambda batch: batch + 1), agreed=_TIGHT),
+    Duty(
         "residue-returned",
-        "A receiver that has consumed everything returns what it holds below a batch.",
         "Flush",
-        _in_batches("keeps a residue below a batch", "1 Receive", {"Flush": never}),
-        needs="batching idle-flush",
+        "A receiver that has consumed everything returns what it holds below a batch.",
+        "batching idle-flush",
     ),
+    Breach("keeps a residue below a batch", "1 Receive", {"Flush": never}, agreed=BATCHES),
     # Messages keep their order.
-    _rule(
-        "oldest-leaves-first",
-        "Chunks leave in the order in which they were offered.",
-        "SendChunk",
-        _it("lets the newest waiting chunk leave first", "1 Receive", _sends(_newest)),
-        _it(
-            "lets a small chunk overtake a large one that waits",
-            "1 2 Receive",
-            _sends(_first_that_fits),
-            needs="weights",
-        ),
-    ),
-    _rule(
-        "oldest-arrives-first",
-        "Messages are received in the order in which they left.",
-        "Deliver",
-        _it("hands over the newest message", "1 Receive", {"Deliver": mistakes.deliver_in_front(PermitOutside)}),
-    ),
-    _rule(
-        "exactly-once",
-        "Every chunk that has left is received, once.",
-        "ExactlyOnceInOrder",
-        _it("loses a chunk", "1 Receive", {"Deliver": changed_after(_RIGHT["Deliver"], _lost)}),
-        _it("hands a chunk over twice", "1 Receive", {"Deliver": mistakes.deliver_twice(PermitOutside)}),
-    ),
+    Duty("oldest-leaves-first", "SendChunk", "Chunks leave in the order in which they were offered."),
+    Breach("lets the newest waiting chunk leave first", "1 Receive", _sends(_newest)),
+    Breach("lets a small chunk overtake a large one that waits", "1 2 Receive", _sends(_first_that_fits), "weights"),
+    Duty("oldest-arrives-first", "Deliver", "Messages are received in the order in which they left."),
+    Breach("hands over the newest message", "1 Receive", _IN_FRONT),
+    Duty("exactly-once", "ExactlyOnceInOrder", "Every chunk that has left is received, once."),
+    Breach("loses a chunk", "1 Receive", _LOST),
+    Breach("hands a chunk over twice", "1 Receive", _TWICE),
     # Sends are given up.
-    _rule(
+    Duty(
         "withdrawn-never-sent",
+        "WithdrawChunk",
         "A send that was cancelled while it waited has sent nothing.",
-        "WithdrawChunk",
-        _it("sends a cancelled chunk later", "1 WithdrawChunk Receive", {"WithdrawChunk": mistakes.keep_withdrawn}),
-        needs="cancellation",
+        "cancellation",
     ),
-    _rule(
+    Breach("sends a cancelled chunk later", "1 WithdrawChunk Receive", _KEPT),
+    Duty(
         "withdrawn-pays-nothing",
-        "A send that was cancelled while it waited has taken no permits.",
         "WithdrawChunk",
-        _it(
-            "loses a permit when a send is cancelled",
-            "1 WithdrawChunk Receive",
-            {"WithdrawChunk": mistakes.withdraw_and_forget(PermitOutside, "WithdrawChunk")},
-        ),
-        needs="cancellation",
+        "A send that was cancelled while it waited has taken no permits.",
+        "cancellation",
     ),
-    _rule(
-        "refused-changes-nothing",
-        "What the channel refuses leaves it as it was.",
-        "SendChunk",
-        _it("sends a refused chunk later", "SendChunkNow(1) Receive", outside=mistakes.KeepsRefused),
-        _it("takes the permits of a refused chunk", "SendChunkNow(1) Receive", outside=mistakes.PaysForRefused),
-        needs="refusals",
-    ),
-    _rule(
+    Breach("loses a permit when a send is cancelled", "1 WithdrawChunk Receive", _FORGOTTEN),
+    Duty("refused-changes-nothing", "SendChunk", "What the channel refuses leaves it as it was.", "refusals"),
+    Breach("sends a refused chunk later", "SendChunkNow(1) Receive", mistakes.KeepsRefused),
+    Breach("takes the permits of a refused chunk", "SendChunkNow(1) Receive", mistakes.PaysForRefused),
+    Duty(
         "newcomers-wait",
-        "A chunk is refused while others wait for permits, even if its own are here.",
         "SendChunk",
-        _it("lets a newcomer go before those who wait", "1 2 SendChunkNow(1)", outside=LetsNewcomersPass),
-        needs="refusals weights",
+        "A chunk is refused while others wait for permits, even if its own are here.",
+        "refusals weights",
     ),
+    Breach("lets a newcomer go before those who wait", "1 2 SendChunkNow(1)", LetsNewcomersPass),
     # Barriers and watermarks.
-    _rule(
+    Duty(
         "barrier-keeps-its-place",
+        "SendBarrier",
         "A barrier leaves after the chunks that were offered before it, and before those that were offered later.",
-        "SendBarrier",
-        _it(
-            "lets a barrier overtake a chunk that waits",
-            "1 OfferBarrier Receive",
-            _send_early("SendBarrier", "barrier"),
-        ),
-        _it("lets a chunk overtake a barrier that waits", "1 OfferBarrier Receive", _send_early("SendChunk", "chunk")),
-        needs="barriers",
+        "barriers",
     ),
-    _rule(
-        "barrier-needs-no-rows",
-        "A barrier whose turn it is does not wait for row permits.",
-        "SendBarrier",
-        _it(
-            "lets a barrier wait for row permits",
-            "1 OfferBarrier",
-            _only_if("SendBarrier", lambda at: at.permits.rows > 0),
-        ),
-        needs="barriers",
+    Breach(
+        "lets a barrier overtake a chunk that waits", "1 OfferBarrier Receive", _send_early("SendBarrier", "barrier")
     ),
-    _rule(
-        "barriers-bounded",
-        "A barrier waits for a barrier permit.",
-        "SendBarrier",
-        _it("sends barriers without permits", "OfferBarrier", _unpaid("SendBarrier", Permits(0, 1, 0))),
-        needs="barriers",
+    Breach("lets a chunk overtake a barrier that waits", "1 OfferBarrier Receive", _send_early("SendChunk", "chunk")),
+    Duty(
+        "barrier-needs-no-rows", "SendBarrier", "A barrier whose turn it is does not wait for row permits.", "barriers"
     ),
-    _rule(
-        "barrier-returned",
-        "The permit of a consumed barrier comes back, in its own class.",
-        "Consume",
-        _it("drops the permit of a barrier", "OfferBarrier Receive", _for_a_barrier(Permits(0, 0, 0))),
-        _it("returns a row permit for a barrier", "1 OfferBarrier Receive", _for_a_barrier(Permits(1, 1, 0))),
-        needs="barriers",
+    Breach(
+        "lets a barrier wait for row permits", "1 OfferBarrier", _only_if("SendBarrier", lambda at: at.permits.rows > 0)
     ),
-    _rule(
+    Duty("barriers-bounded", "SendBarrier", "A barrier waits for a barrier permit.", "barriers"),
+    Breach("sends barriers without permits", "OfferBarrier", _unpaid("SendBarrier", Permits(0, 1, 0))),
+    Duty("barrier-returned", "Consume", "The permit of a consumed barrier comes back, in its own class.", "barriers"),
+    Breach("drops the permit of a barrier", "OfferBarrier Receive", _for_a_barrier(Permits(0, 0, 0))),
+    Breach("returns a row permit for a barrier", "1 OfferBarrier Receive", _for_a_barrier(Permits(1, 1, 0))),
+    Duty(
         "watermark-keeps-its-place",
+        "SendWatermark",
         "A watermark does not overtake what was offered before it.",
-        "SendWatermark",
-        _it(
-            "lets a watermark overtake chunks",
-            "1 OfferWatermark Receive",
-            {"SendWatermark": changed_before(_RIGHT["SendWatermark"], _watermark_early)},
-        ),
-        needs="watermarks",
+        "watermarks",
     ),
-    _rule(
+    Breach("lets a watermark overtake chunks", "1 OfferWatermark Receive", _EARLY_WATERMARK),
+    Duty(
         "watermarks-bounded",
-        "One watermark is in the channel; newer ones wait until it was consumed.",
         "SendWatermark",
-        _it("lets watermarks pile up", "OfferWatermark Receive", _unpaid("SendWatermark", Permits(0, 0, 1))),
-        needs="watermarks",
+        "One watermark is in the channel; newer ones wait until it was consumed.",
+        "watermarks",
     ),
-    _rule(
-        "watermarks-conflated",
-        "A newer watermark replaces one that has not left.",
-        "OfferWatermark",
-        _it("keeps an old watermark", "OfferWatermark Receive", outside=KeepsOldWatermark),
-        needs="watermarks",
-    ),
+    Breach("lets watermarks pile up", "OfferWatermark Receive", _unpaid("SendWatermark", Permits(0, 0, 1))),
+    Duty("watermarks-conflated", "OfferWatermark", "A newer watermark replaces one that has not left.", "watermarks"),
+    Breach("keeps an old watermark", "OfferWatermark Receive", KeepsOldWatermark),
 )
+"""Each rule, with the mistakes that break it below it."""
 
 
 class PermitRules(Rulebook):
@@ -494,7 +408,10 @@ class PermitRules(Rulebook):
 
     outside = PermitOutside
     pair = CorePair
-    rules = (*RULES, *whole_run_rules(SYSTEM.module, withdraw="WithdrawChunk", withdraw_barrier="WithdrawBarrier"))
+    rules = (
+        *rules_in(TABLE, SYSTEM.module, PLAIN),
+        *whole_run_rules(SYSTEM.module, withdraw="WithdrawChunk", withdraw_barrier="WithdrawBarrier"),
+    )
     unit = "permits"
     plain = PLAIN
     used_by_pairs = frozenset(
