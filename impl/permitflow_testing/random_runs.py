@@ -5,7 +5,7 @@ of the specification: ``state.step(move=OfferChunk(3))``, ``state.step(move=Send
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, cast
 
@@ -186,21 +186,25 @@ def random_runs(book: Rulebook, rule: Rule, make: MakeBounded, runner: asyncio.R
     """Let Hypothesis lead the channel; the same runs every time."""
     done = Done()
 
-    def drawn(led: Led, alphabet: tuple[Move, ...], data: st.DataObject) -> Iterator[Move]:
-        """Moves that the applications can make now."""
-        for _ in range(MOVES_OF_A_RUN):
-            done.moves += 1
-            yield data.draw(drawn_from(led.outside.moves(led.worlds[0], alphabet)))
-
     @_profile(runs=runs)
     @given(st.data())
     def run(data: st.DataObject) -> None:
         adapter = make()
         lacks = adapter.lacks | book.not_modelled
         agreed, sizes = book.drawn(integers(data), lacks, adapter.hops)
+        alphabet = alphabet_for(lacks, sizes)
         led = Led(adapter, book.seen(agreed, sizes, hops=adapter.hops, lacks=lacks), agreed)
         done.runs += 1
-        runner.run(led.run(drawn(led, alphabet_for(lacks, sizes), data)))
+        # Hypothesis draws outside the event loop: its time is not the adapter's, which may not block the loop.
+        channel = led.opened()
+        runner.run(channel.__aenter__())
+        try:
+            for _ in range(MOVES_OF_A_RUN):
+                move = data.draw(drawn_from(led.outside.moves(led.worlds[0], alphabet)))
+                done.moves += 1
+                runner.run(led.make(move))
+        finally:
+            runner.run(channel.__aexit__(None, None, None))
 
     return _verdict(rule, run, done)
 
