@@ -13,7 +13,8 @@ help:  ## this list
 setup:  ## create or update .venv, find or install Java; instant when nothing changed
 	@$(PYTHON) tools/setup.py
 
-demo: setup  ## the main job: TPC-H query 12 through the exchange, between two Spark jobs
+demo:  ## the main job: TPC-H query 12 through the exchange, between two Spark jobs
+	@$(PYTHON) tools/setup.py demo
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
 test: check  ## check, then all tests but those that take long: twelve minutes on two cores

@@ -1,5 +1,9 @@
 """Make a checkout ready to use: a virtual environment in .venv, a Java for TLC and Spark, a browser for its tests.
 
+``setup.py demo`` installs only what ``permitflow demo`` needs, and nothing else by the distribution's package manager
+than a missing Java; ``setup.py`` installs what contributors need.  Java comes first, since without one nothing large is
+worth its download.
+
 Runs on any ``python3``, so its syntax is older than the rest of the project's.  A second run changes nothing and takes
 no time: a stamp records the installed versions.
 """
@@ -26,7 +30,10 @@ JAVA_HOME_FILE = VENV / "java_home"
 CONNECT = VENV / "connect"
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17  # Spark 4 demands it; TLC would run on an older one
+EXTRAS = ("demo", "dev")
+"""What can be set up; each holds the one before it."""
 PIP_ATTEMPTS = 3
+PROGRESS_SECONDS = 10.0
 PIP_PAUSE_SECONDS = 5.0
 
 # How each package manager installs, and its packages of Java: the first that exists; its version is checked afterwards.
@@ -59,17 +66,24 @@ def main() -> None:
             f"{sys.executable} is Python {sys.version_info[0]}.{sys.version_info[1]}, but permitflow needs "
             f"{OLDEST_PYTHON[0]}.{OLDEST_PYTHON[1]} or newer. Install one, then run: make setup PYTHON=/path/to/python3"
         )
+    extra = sys.argv[1] if len(sys.argv) > 1 else "dev"
+    if extra not in EXTRAS:
+        give_up(f"{extra!r} cannot be set up; choose one of {', '.join(EXTRAS)}")
     began = time.monotonic()
     fingerprint = fingerprint_of_inputs()
-    if not is_up_to_date(fingerprint):
+    if is_up_to_date(fingerprint, extra):
+        provide_java()
+    else:
         STAMP.unlink(missing_ok=True)
         make_venv()
-        install_requirements()
-        provide_connect()
-        STAMP.write_text(fingerprint)
+        provide_java()
+        install_requirements(extra)
+        if extra == "dev":
+            provide_connect()
+        STAMP.write_text(f"{extra} {fingerprint}")
         say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
-    provide_java()
-    provide_chromium(fingerprint)
+    if extra == "dev":
+        provide_chromium(fingerprint)
 
 
 def say(message: str) -> None:
@@ -91,9 +105,10 @@ def fingerprint_of_inputs() -> str:
     return hashlib.sha256(b"\0".join(inputs)).hexdigest()
 
 
-def is_up_to_date(fingerprint: str) -> bool:
-    """Was exactly this installed, and is its Python still there?"""
-    return STAMP.is_file() and STAMP.read_text() == fingerprint and VENV_PYTHON.exists()
+def is_up_to_date(fingerprint: str, extra: str) -> bool:
+    """Was this installed, or more, of exactly this version; and is its Python still there?"""
+    enough = [f"{each} {fingerprint}" for each in EXTRAS[EXTRAS.index(extra) :]]
+    return STAMP.is_file() and STAMP.read_text() in enough and VENV_PYTHON.exists()
 
 
 def make_venv() -> None:
@@ -113,12 +128,16 @@ def make_venv() -> None:
         give_up(f"creating .venv failed: {sys.executable} has neither ensurepip nor a pip that could stand in for it")
 
 
-def install_requirements() -> None:
-    """Install the project, editable, with everything that demo and tests need."""
+def install_requirements(extra: str) -> None:
+    """Install the project, editable, with what is asked for; by uv where it is there, else by pip."""
     say("installing permitflow and its dependencies; the first time this takes some minutes, mostly for Spark")
-    command = [str(VENV_PYTHON), "-m", "pip", "install", "--retries", "5", "--timeout", "60", "--editable", ".[dev]"]
+    wanted = ["--editable", f".[{extra}]"]
+    uv = shutil.which("uv")
+    if uv is not None and run_with_progress([uv, "pip", "install", "--quiet", "--python", str(VENV_PYTHON), *wanted]):
+        return
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--retries", "5", "--timeout", "60", *wanted]
     for attempt in range(1, PIP_ATTEMPTS + 1):
-        if run(command):
+        if run_with_progress(pip):
             return
         if attempt < PIP_ATTEMPTS:
             say(f"attempt {attempt} of {PIP_ATTEMPTS} failed; trying again in {PIP_PAUSE_SECONDS:.0f} s")
@@ -230,6 +249,21 @@ def install(packages: Mapping[str, Sequence[str]], what: str) -> str:
         if run([*quietly, package]):
             return f"the package {package} brought none"
     return f"{manager} could install none of {', '.join(packages[manager])}"
+
+
+def run_with_progress(command: Sequence[str]) -> bool:
+    """Run an installer that prints only its errors, and say every ten seconds that it is still at work."""
+    began = time.monotonic()
+    with subprocess.Popen(command, cwd=CHECKOUT, stdin=subprocess.DEVNULL) as installer:
+        try:
+            while True:
+                try:
+                    return installer.wait(PROGRESS_SECONDS) == 0
+                except subprocess.TimeoutExpired:
+                    say(f"still installing, {time.monotonic() - began:.0f} s")
+        except BaseException:
+            installer.terminate()
+            raise
 
 
 def run(command: Sequence[str], *, quiet: bool = False) -> bool:

@@ -80,7 +80,7 @@ def test_an_installation_that_failed_is_not_taken_for_done(setup: ModuleType) ->
     script(setup.VENV_PYTHON, 'case "$*" in *install*) exit 1;; esac')
     with pytest.raises(SystemExit):
         setup.main()
-    assert not setup.is_up_to_date(setup.fingerprint_of_inputs())
+    assert not setup.is_up_to_date(setup.fingerprint_of_inputs(), "demo")
 
 
 def test_make_lists_its_targets_without_setting_anything_up(repository: Path, tmp_path: Path) -> None:
