@@ -1,6 +1,7 @@
 """Set-up works on machines that lack something, does nothing twice, and says what to do when it cannot go on."""
 
 import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -28,6 +29,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     }.items():
         monkeypatch.setattr(set_up, name, value)
     (tmp_path / "programs").mkdir()
+    monkeypatch.setattr(sys, "argv", ["setup.py"])
     monkeypatch.setenv("PATH", str(tmp_path / "programs"))
     monkeypatch.delenv("JAVA_HOME", raising=False)
     return set_up
@@ -76,7 +78,8 @@ def test_a_second_set_up_runs_nothing(setup: ModuleType, tmp_path: Path) -> None
     assert (tmp_path / "log").read_text() == first
 
 
-def test_an_installation_that_failed_is_not_taken_for_done(setup: ModuleType) -> None:
+def test_an_installation_that_failed_is_not_taken_for_done(setup: ModuleType, tmp_path: Path) -> None:
+    java(tmp_path / "jvm/a", "17.0.1")
     script(setup.VENV_PYTHON, 'case "$*" in *install*) exit 1;; esac')
     with pytest.raises(SystemExit):
         setup.main()
@@ -89,3 +92,29 @@ def test_make_lists_its_targets_without_setting_anything_up(repository: Path, tm
     for target in ("setup", "demo", "test", "check", "spec", "proofs"):
         assert f"make {target} " in done.stdout
     assert list(tmp_path.iterdir()) == [tmp_path / "Makefile"]
+
+
+def test_the_demo_installs_its_own_extra_and_no_browser(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path / "jvm/a", "17.0.1")
+    script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
+    monkeypatch.setattr(sys, "argv", ["setup.py", "demo"])
+    setup.main()
+    assert ".[demo]" in (tmp_path / "log").read_text()
+    assert not setup.CHROMIUM_TRIED_FILE.exists()
+
+
+def test_what_contributors_need_serves_the_demo_as_well(setup: ModuleType) -> None:
+    setup.VENV_PYTHON.touch()
+    setup.STAMP.write_text("dev 1")
+    assert setup.is_up_to_date("1", "demo")
+    setup.STAMP.write_text("demo 1")
+    assert not setup.is_up_to_date("1", "dev")
+
+
+def test_without_java_nothing_is_installed(setup: ModuleType, tmp_path: Path) -> None:
+    script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
+    with pytest.raises(SystemExit):
+        setup.main()
+    assert "install" not in (tmp_path / "log").read_text()

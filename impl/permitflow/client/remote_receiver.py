@@ -31,7 +31,7 @@ from permitflow.wire.protobuf_values import decode_announcement
 __all__ = ["RemoteReceiver"]
 
 RESIDUE_SECONDS = 0.02
-"""The longest wait of feedback that may wait: docs/decisions/performance-notes.md#the-residue."""
+"""The longest wait of an idle receiver's residue: docs/decisions/performance-notes.md#the-residue."""
 
 
 class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[object]]):
@@ -159,15 +159,19 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
     # Consumption.
 
     def _advance(self) -> None:
-        """Schedule feedback, in some flows as soon as a message has come; the flow decides how soon it leaves."""
+        """Schedule feedback, in some flows as soon as a message has come; the flow decides how soon it leaves.
+
+        Feedback that may wait leaves at the loop's next turn: before it, this task may consume more of the messages
+        that are here.
+        """
         haste, has_ended = self._core.haste, self._session.end is not None
         if haste == Haste.NOW:
             self._is_pressed = True
             self._writing.now()
-        elif has_ended:  # this half may have to close, even without feedback
-            self._writing.soon()
-        elif haste:
+        elif haste == Haste.LATER and not has_ended:
             self._writing.within(RESIDUE_SECONDS)
+        elif haste or has_ended:  # at the end this half may have to close, even without feedback
+            self._writing.soon()
 
     # Frames.
 

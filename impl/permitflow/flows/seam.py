@@ -78,9 +78,11 @@ class Haste:
 
     NONE = 0
     """There is no feedback."""
-    MAY_WAIT = 1
+    LATER = 1
     """It may wait for more feedback for a moment: no message can need it."""
-    NOW = 2
+    SOON = 2
+    """It may wait while the application takes the messages that are here, and until other tasks have run."""
+    NOW = 3
     """The sender may be waiting for it."""
 
 

@@ -684,16 +684,17 @@ class GateReceiver(Inbound[T]):
 
     @property
     def haste(self) -> int:
-        """How soon credit leaves: the word to resume at once, and credit that a chunk may need."""
+        """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
         if self._word.resume or self._watermarks_due:
             return Haste.NOW
         free = 0 if self.is_released or self._is_over else self.free
-        if free and self._credit_out < self._max_chunk_cost and (free >= self._batch or not self._here):
-            return Haste.NOW  # a chunk may wait for it
         if free >= self._batch:
-            return Haste.MAY_WAIT if self.untaken else Haste.NOW
-        is_owed = free or self._consumed_untold or self._barriers_untold
-        return Haste.MAY_WAIT if is_owed and not self._here else Haste.NONE
+            return Haste.SOON if self.untaken and self._credit_out > 0 else Haste.NOW
+        if self._here:
+            return Haste.NONE
+        if free:
+            return Haste.SOON
+        return Haste.LATER if self._consumed_untold or self._barriers_untold else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Grant | None:
         """The feedback that is due now.

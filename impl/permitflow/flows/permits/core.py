@@ -33,8 +33,10 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 _WATERMARK_PERMITS = 1
 
-# Below this share of the window, due permits may wait for more while messages are here: each feedback wakes the sender.
+# Below these shares of the window, due permits, and the residue of an idle receiver, may wait for more permits: each
+# feedback message wakes the other end.
 _OWED_SHARE = 4
+_RESIDUE_SHARE = 16
 
 
 class PermitSender(Outbound[T]):
@@ -317,9 +319,11 @@ class PermitReceiver(Inbound[T]):
         """How soon permits return: due permits, or the residue once every message here is consumed."""
         if self.is_due:
             is_little = 0 < self._due_rows < self.parameters.row_permits // _OWED_SHARE
-            return Haste.MAY_WAIT if is_little and self.untaken else Haste.NOW
+            return Haste.SOON if is_little and self.untaken else Haste.NOW
+        if not self._unreturned or self._here:
+            return Haste.NONE
         # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
-        return Haste.MAY_WAIT if self._unreturned and not self._here else Haste.NONE
+        return Haste.LATER if self._unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
 
     def unsettled(self) -> bool:
         """Are there permits of consumed messages that were not returned?"""
