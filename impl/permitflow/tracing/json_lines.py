@@ -143,7 +143,8 @@ def scan_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
     reading = _Reading()
     for place, lines in _blocks(path, Place(), allow_truncated):
         for line, text in enumerate(lines, start=place.line + 1):
-            if _MARK in text and '"action"' not in text:
+            # The first line tells a recording from anything else.
+            if line == 1 or (_MARK in text and '"action"' not in text):
                 _take(reading, str(path), line, text, is_scan=True)
     return Recording(str(path), reading.headers, (), reading.is_closed)
 
