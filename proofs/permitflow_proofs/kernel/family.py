@@ -32,6 +32,7 @@ from permitflow_proofs.kernel.symbols import (
     equal,
     implies,
     integer,
+    limit,
     merged,
     natural,
     truth,
@@ -112,10 +113,10 @@ class _Others(Generic[M]):
         if key not in self._every:
             answer = truth(f"{self.name}.every")
             self._every[key] = (holds, answer)
-            assume(has_all(self.size, answer))
+            limit(has_all(self.size, answer))
             if self._whole is not None:
                 whole, one_more = self._whole
-                assume(left_out(whole.every(key, holds), answer, merged(partial(holds, one_more))))
+                limit(left_out(whole.every(key, holds), answer, merged(partial(holds, one_more))))
             for member in tuple(self._witnesses.values()):
                 self._tell(member, holds, answer)
         if key not in self._denied and not current_explorer().is_supposing:
@@ -137,7 +138,7 @@ class _Others(Generic[M]):
         witness = self._witnesses[key] = self._any_member(f"{self.name}.some")
         for known, is_so in self._known():
             self._tell(witness, known, is_so)
-        assume(witnessed(self.size, answer, merged(partial(holds, witness))))
+        limit(witnessed(self.size, answer, merged(partial(holds, witness))))
 
     def _known(self) -> list[tuple[_Holds, bool]]:
         """The questions asked of all of these, also as a part of a larger family."""
@@ -145,7 +146,7 @@ class _Others(Generic[M]):
         return [*more, *self._every.values()]
 
     def _tell(self, member: M, holds: _Holds, answer: bool) -> None:
-        assume(told(self.size, answer, merged(partial(holds, member))))
+        limit(told(self.size, answer, merged(partial(holds, member))))
 
     def sum_of(self, key: _Key, measure: _Measure) -> int:
         if key not in self._sums:
@@ -154,12 +155,12 @@ class _Others(Generic[M]):
             else:
                 whole, one_more = self._whole
                 total = whole.sum_of(key, measure) - measure(one_more)
-            assume(sized(self.size, total, 0))
+            limit(sized(self.size, total, 0))
             for known, (other, others_total) in (((), (_nothing, 0)), *self._sums.items()):
                 at_most = self.every((key, "at most", known), partial(_at_most, measure, other))
-                assume(compared(at_most, total, others_total))
+                limit(compared(at_most, total, others_total))
                 at_least = self.every((known, "at most", key), partial(_at_most, other, measure))
-                assume(compared(at_least, others_total, total))
+                limit(compared(at_least, others_total, total))
             self._sums[key] = (measure, total)
         return self._sums[key][1]
 

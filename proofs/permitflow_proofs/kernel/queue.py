@@ -25,11 +25,11 @@ from permitflow_proofs.kernel.symbols import (
     Truth,
     all_of,
     any_like,
-    assume,
     equal,
     implies,
     integer,
     integer_term,
+    limit,
     merged,
     truth,
 )
@@ -129,7 +129,7 @@ class _Unknown(Generic[T]):
     def obey(self) -> None:
         """Assume the laws, which may ask for the least of several numbers."""
         if self._laws:
-            assume(merged(lambda: all_of([number >= 0 for law in self._laws for number in numbers_of(law, self)])))
+            limit(merged(lambda: all_of([number >= 0 for law in self._laws for number in numbers_of(law, self)])))
 
     def size(self) -> int:
         return self.items
@@ -138,11 +138,11 @@ class _Unknown(Generic[T]):
         if measure not in self._sums:
             value = any_like(nothing, f"{self.name}.{measure.__name__}")
             self._sums[measure] = value
-            assume(sized(self.items, value, nothing))
+            limit(sized(self.items, value, nothing))
             if self._whole is not None:
                 whole, end, taken = self._whole
                 total = whole.sum_of(measure, plus, nothing)
-                assume(merged(partial(_is_parted, total, end, measure, taken, value, plus, nothing)))
+                limit(merged(partial(_is_parted, total, end, measure, taken, value, plus, nothing)))
         return cast(V, self._sums[measure])
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
@@ -150,13 +150,13 @@ class _Unknown(Generic[T]):
             if fold.follow is follow and fold.parameters is parameters and fold.start is start:
                 return cast(V, fold.value)
         value = any_like(start, f"{self.name}.{follow.__name__}")
-        assume(sized(self.items, value, start))
+        limit(sized(self.items, value, start))
         if follow in self._dead_ends:
-            assume(implies(equal(start, self._dead_ends[follow]), equal(value, start)))
+            limit(implies(equal(start, self._dead_ends[follow]), equal(value, start)))
         # From the same start they lead to the same value.
         for fold in self._folds.values():
             if fold.follow is follow and fold.parameters is parameters:
-                assume(implies(equal(fold.start, start), equal(fold.value, value)))
+                limit(implies(equal(fold.start, start), equal(fold.value, value)))
         fold = self._folds[len(self._folds)] = _Fold(follow, parameters, start, value)
         for end in self._parts:
             self._relate(fold, end)
@@ -168,20 +168,20 @@ class _Unknown(Generic[T]):
         item, rest = self._parts[end]
         if end == "head":
             first = any_like(start, f"{self.name}.{follow.__name__}.first")
-            assume(merged(lambda: equal(first, follow(start, item, parameters))))
-            assume(followed(value, rest.fold(follow, first, parameters)))
+            limit(merged(lambda: equal(first, follow(start, item, parameters))))
+            limit(followed(value, rest.fold(follow, first, parameters)))
         else:
             before = rest.fold(follow, start, parameters)
-            assume(merged(lambda: followed(value, follow(before, item, parameters))))
+            limit(merged(lambda: followed(value, follow(before, item, parameters))))
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         key = (holds, id(parameters))
         if key not in self._every:
             answer = truth(f"{self.name}.every.{holds.__name__}")
             self._every[key] = (parameters, answer)
-            assume(implies(equal(self.items, 0), answer))
+            limit(implies(equal(self.items, 0), answer))
             if self._whole is not None:
-                assume(implies(self._whole[0].every(holds, parameters), answer))
+                limit(implies(self._whole[0].every(holds, parameters), answer))
         return self._every[key][1]
 
     def part(self, end: End) -> "tuple[T, _Unknown[T]]":
@@ -194,7 +194,7 @@ class _Unknown(Generic[T]):
             self._parts[end] = (item, rest)
             for (holds, _), (parameters, answer) in self._every.items():
                 # Without a fork: inside a condition that is merged, a part that is known asks nothing.
-                assume(implies(answer, merged(partial(holds, item, parameters))))
+                limit(implies(answer, merged(partial(holds, item, parameters))))
             rest.obey()
             for fold in self._folds.values():
                 self._relate(fold, end)
@@ -233,7 +233,7 @@ class SymbolicQueue(Generic[T]):
         ``kernel/queue_facts.py``).
         """
         size = integer(f"{name}.size")
-        assume(size >= 0)
+        limit(size >= 0)
         unknown = _Unknown(name, any_item, laws, dead_ends, size)
         unknown.obey()
         return cls(unknown)
@@ -475,7 +475,7 @@ class SymbolicSequence(Shape, Generic[N]):
             item = any_like(self._pattern, end)
             rest = self.another(f"without_{end}")
             both = SymbolicSequence(self._pattern, (item,)).join(rest) if end == "head" else rest.push(item)
-            assume(equal(self, both))
+            limit(equal(self, both))
             self._split[end] = (item, rest)
         return self._split[end]
 

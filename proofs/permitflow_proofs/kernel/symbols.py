@@ -343,7 +343,11 @@ def merged(condition: Callable[[], bool]) -> bool:
 
 
 def limit(holds: bool) -> None:
-    """Go on only where this holds, which is no premise of the claim: every value that the symbol stands for is such."""
+    """Go on only where this holds, which is no premise of the claim: every value that the symbol stands for is such.
+
+    What is known of families and queues is of this kind.  A premise is dearer: the given is read from its term, which
+    must be built again on each path.
+    """
     current_explorer().limit(Truth(lambda: truth_term(holds)))
 
 
