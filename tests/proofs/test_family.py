@@ -15,6 +15,8 @@ from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide, take
+from permitflow_proofs.kernel.paths import Explorer
+from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.symbols import assume, integer
 from tests.support.shared_pool import (
@@ -70,6 +72,16 @@ def proved(claim: Callable[[], bool]) -> bool:
 
 def refuted(claim: Callable[[], bool]) -> bool:
     return decide(claim).outcome == "refuted"
+
+
+def test_what_is_known_of_members_and_items_is_no_premise() -> None:
+    def claim() -> bool:
+        SymbolicQueue.any_queue("queue", integer).sum_of(itself, plus, 0)
+        any_numbers().every(is_below, 3)
+        return True
+
+    (path,) = Explorer().paths(claim)
+    assert [str(premise.term) for premise in path.premises.assumed] == ["numbers.others >= 0"]
 
 
 @pytest.mark.parametrize("obligation", family_obligations(), ids=lambda obligation: obligation.name)
