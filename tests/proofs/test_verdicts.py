@@ -1,5 +1,6 @@
 """A verdict says when something is wrong: a false statement, an empty premise, a twin that does not fail."""
 
+import gc
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -86,6 +87,16 @@ def test_premises_that_the_solver_cannot_meet_do_not_count_as_met(monkeypatch: p
 
     monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
     assert prove(theorem(obligation(beyond, false))).problems() == ["it: says nothing, its premises cannot be met"]
+
+
+def test_an_examination_that_fails_leaves_the_garbage_collector_on() -> None:
+    def interrupted() -> bool:
+        assert not gc.isenabled()
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        prove(theorem(obligation(interrupted, false)))
+    assert gc.isenabled()
 
 
 def over(numbers: Sequence[int], limit: int) -> ExhaustiveObligation[int]:

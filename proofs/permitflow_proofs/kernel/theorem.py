@@ -1,7 +1,9 @@
 """Theorems: obligations under one statement, and the verdict on them, by one solver or two."""
 
+import gc
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -191,6 +193,21 @@ def _outcome_of(wrong_claims: list[Answer], expected: Outcome) -> Outcome:
     return "refuted" if given == {"sat"} else "proved" if given == {"unsat"} else "unknown"
 
 
+@contextmanager
+def _cycles_collected_later() -> Iterator[None]:
+    """Let Python look for unreachable cycles only afterwards.
+
+    An examination keeps very many small objects and makes few cycles, so that the search costs much and frees little.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def examine(obligation: Obligation, solvers: Solvers = "z3") -> Examined:
     """Examine one obligation, also by the second solver if asked to.
 
@@ -198,7 +215,8 @@ def examine(obligation: Obligation, solvers: Solvers = "z3") -> Examined:
         ModuleNotFoundError: cvc5 is wanted, and not installed.
     """
     started = time.process_time()
-    examination = obligation.examine()
+    with _cycles_collected_later():
+        examination = obligation.examine()
     examined = time.process_time()
     answers = []
     for question in examination.questions if solvers != "z3" else ():
