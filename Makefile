@@ -5,7 +5,7 @@ BIN := .venv/bin
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-all test-random check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults reruns hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence clean
+.PHONY: help setup demo test test-all test-random check spec proofs theorems proto docs pictures mutants mutants-of matrix kills faults reruns hostile-peers java reactive-streams-tck tutorial bench bench-spark imbalance gates curves bench-docs bench-models bench-smoke soak stalled-stages stalled-wordcount troubled-wordcount streaming-read trace-evidence release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -136,6 +136,9 @@ tutorial: setup  ## a slow service between two Spark jobs, without and with an e
 pictures: setup  ## take the screenshots in docs/pictures again, and draw the runs of docs/protocols
 	@$(BIN)/python -m tools.run_drawings
 	@$(BIN)/python -m tools.screenshots
+
+release: setup  ## wheel and source archive into dist, tried in a clean environment
+	@$(BIN)/python tools/release.py
 
 clean:  ## remove what can be made again, except .venv
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist
