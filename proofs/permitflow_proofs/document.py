@@ -47,16 +47,20 @@ def theorems_document(verdicts: Iterable[Verdict]) -> str:
     """The whole document."""
     promises: dict[str, list[str]] = {}
     lemmas = []
-    frames = []
+    theorems = []
     for verdict in verdicts:
-        if verdict.theorem.rows:
-            frames.append(_frame(verdict.theorem))
+        theorems.append(verdict.theorem)
         if verdict.theorem.is_promise:
             promises.setdefault(_system_of(verdict.theorem.module), []).append(_row(verdict))
         else:
             lemmas.append(_row(verdict))
     chapters = (f"\n### {module}\n\n{_COLUMNS}{''.join(rows)}" for module, rows in promises.items())
-    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}{_ACTIONS}{''.join(frames)}"
+    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}{actions_document(theorems)}"
+
+
+def actions_document(theorems: Iterable[Theorem]) -> str:
+    """The part about what each action does, which needs no proof to be written."""
+    return _ACTIONS + "".join(_frame(theorem) for theorem in theorems if theorem.rows)
 
 
 def _frame(theorem: Theorem) -> str:

@@ -11,7 +11,7 @@ from permitflow_model.manifest import UnknownOperator, module_paths, operator_li
 from permitflow_model.permit_channel import SYSTEM
 from permitflow_model.registry import Registered, systems
 from permitflow_proofs import Verdict, catalogue, prove
-from permitflow_proofs.document import theorems_document
+from permitflow_proofs.document import actions_document, theorems_document
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.theorem import Solvers
 
@@ -160,7 +160,9 @@ def test_a_renamed_definition_is_noticed() -> None:
 
 def test_the_document_lists_all_theorems(repository: Path) -> None:
     kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-    promises, lemmas = (list(cells(part)) for part in kept.split("## Lemmas"))
+    rows, heading, actions = kept.partition("\n## What each action does\n")
+    assert heading + actions == actions_document(catalogue()), "run `make theorems`"
+    promises, lemmas = (list(cells(part)) for part in rows.split("## Lemmas"))
     assert promises == [theorem.id for theorem in catalogue() if theorem.is_promise], "run `make theorems`"
     assert lemmas == [theorem.id for theorem in catalogue() if not theorem.is_promise], "run `make theorems`"
 
