@@ -18,14 +18,17 @@ _CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 def example(name: str) -> Any:
-    """A module of the examples: installed as ``permitflow_examples``, in a checkout the folder ``examples``."""
-    if find_spec("permitflow_examples") is not None:
-        return import_module(f"permitflow_examples.{name}")
-    if not (_CHECKOUT / "examples" / "tpch").is_dir():
-        unusable(f"there are no examples: neither the package permitflow_examples nor {_CHECKOUT / 'examples'}")
-    if str(_CHECKOUT) not in sys.path:
-        sys.path.insert(0, str(_CHECKOUT))
-    return import_module(f"examples.{name}")
+    """A module of the examples: in a checkout the folder ``examples``, else installed as ``permitflow_examples``.
+
+    An editable installation has a copy of them as well, which does not follow the checkout.
+    """
+    if (_CHECKOUT / "examples" / "tpch").is_dir():
+        if str(_CHECKOUT) not in sys.path:
+            sys.path.insert(0, str(_CHECKOUT))
+        return import_module(f"examples.{name}")
+    if find_spec("permitflow_examples") is None:
+        unusable(f"there are no examples: neither {_CHECKOUT / 'examples'} nor the package permitflow_examples")
+    return import_module(f"permitflow_examples.{name}")
 
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
