@@ -66,10 +66,17 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
         *(squelch, stop_and_wait, token_bucket),
     )
 }
+# Of each protocol, in `make test`; the others take a second or two each.
+SAMPLE = 3
 MISTAKES = [
-    pytest.param(protocol, mistake, id=f"{protocol}: {mistake}: {mistake.breaks}")
+    pytest.param(
+        protocol,
+        mistake,
+        id=f"{protocol}: {mistake}: {mistake.breaks}",
+        marks=[] if number < SAMPLE else [pytest.mark.long],
+    )
     for protocol in PROOFS
-    for mistake in import_module(f"permitflow_model.mistakes.{protocol}").MISTAKES
+    for number, mistake in enumerate(import_module(f"permitflow_model.mistakes.{protocol}").MISTAKES)
 ]
 
 

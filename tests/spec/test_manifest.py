@@ -262,6 +262,7 @@ def test_the_manifest_is_checked_model_by_model(models: dict[str, Model], spec_d
     assert [result.graphs_equal for result in results] == [True, None, None]
 
 
+@pytest.mark.long
 def test_without_java_the_explorer_checks_what_it_can(
     models: dict[str, Model], spec_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -112,10 +112,6 @@ CASES = [
     pytest.param(example, 2, marks=[pytest.mark.long] if needs_spark(example) else [], id=f"{example.name}, twice")
     for example in EXAMPLES
 ]
-# One that starts Spark is not left to the long tests.
-CASES += [
-    pytest.param(example, 1, id=f"{example.name}, once") for example in EXAMPLES if example.name == "slow_service"
-]
 
 
 @pytest.mark.parametrize(("example", "times"), CASES)
