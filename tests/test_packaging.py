@@ -31,6 +31,12 @@ def wheel(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> zipfile
     return zipfile.ZipFile(path)
 
 
+def test_an_editable_installation_can_be_made(repository: Path, tmp_path: Path) -> None:
+    program = f"from hatchling.build import build_editable; build_editable({str(tmp_path)!r})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=repository, capture_output=True, text=True, timeout=250)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.fixture(scope="module")
 def installed(wheel: zipfile.ZipFile, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, unpacked far away from the checkout."""
