@@ -18,6 +18,7 @@ import pytest
 
 from permitflow.spark.calls.options import CALL_OPTIONS
 from permitflow.spark.options import CHANNEL_OPTIONS, Use, names_for
+from tools.cli_reference import commands
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
@@ -145,7 +146,7 @@ def test_a_document_that_says_otherwise_is_noticed() -> None:
         assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
 
 
-@pytest.mark.parametrize("document", ["cli", "api", "wire_errors"])
+@pytest.mark.parametrize("document", ["api", "wire_errors"])
 def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
     written = tmp_path / "reference.md"
     subprocess.run([sys.executable, REPOSITORY / f"tools/{document}_reference.py", written], check=True, timeout=250)
@@ -153,9 +154,8 @@ def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
 
 
 def test_the_index_of_the_documents_names_every_command() -> None:
-    reference = (REPOSITORY / "docs/reference/cli.md").read_text()
     readme = " ".join((REPOSITORY / "docs/README.md").read_text().split())
-    names = re.findall(r"^## (permitflow \w+)$", reference, re.MULTILINE)
+    names = [name for name, _ in commands() if name.count(" ") == 1]
     assert len(names) >= 4
     assert [name for name in names if name not in readme] == []
 
@@ -211,3 +211,16 @@ def test_every_target_of_make_that_a_document_names_exists() -> None:
     }
     assert ("README.md", "demo") in named
     assert {(name, target) for name, target in named if target not in targets} == set()
+
+
+def test_every_session_of_nox_that_a_document_names_exists() -> None:
+    listed = [sys.executable, "-m", "nox", "--list", "--noxfile", str(REPOSITORY / "noxfile.py")]
+    done = subprocess.run(listed, capture_output=True, text=True, timeout=60, check=True)
+    sessions = set(re.findall(r"^[*-] ([\w-]+)", done.stdout, re.MULTILINE))
+    named = {
+        (document.name, session)
+        for document in DOCUMENTS
+        for session in re.findall(r"nox -s ([\w-]+)", document.read_text())
+    }
+    assert ("README.md", "faults") in named
+    assert {(name, session) for name, session in named if session not in sessions} == set()

@@ -1,11 +1,6 @@
-"""Write docs/reference/cli.md, or the named file: the help of every command.
+"""The help of every command, as a page of the site: `site_hooks` asks for it."""
 
-A test compares docs/reference/cli.md with what this would write.
-"""
-
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TypeAlias
 
 from typer.core import TyperArgument, TyperCommand, TyperGroup, TyperOption
@@ -13,15 +8,14 @@ from typer.main import get_command
 
 from permitflow_tools.cli.application import app
 
-DOCUMENT = Path(__file__).resolve().parent.parent / "docs/reference/cli.md"
-
 Command: TypeAlias = TyperCommand | TyperGroup
 
 
 def reference() -> str:
+    """The whole page."""
     parts = [
         "# The command line",
-        "Written by `make docs` from the commands' own help; `permitflow COMMAND --help` says the same.",
+        "`permitflow COMMAND --help` says the same.",
     ]
     for name, command in commands():
         parts += _section(name, command)
@@ -61,8 +55,3 @@ def _section(name: str, command: Command) -> Iterator[str]:
 def _signature(parameter: TyperArgument | TyperOption) -> str:
     names = "" if isinstance(parameter, TyperArgument) else ", ".join(parameter.opts)
     return f"{names} {parameter.metavar or ''}".strip()
-
-
-if __name__ == "__main__":
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCUMENT
-    target.write_text(reference(), encoding="utf-8")

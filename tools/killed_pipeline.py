@@ -18,7 +18,7 @@ from permitflow_tools.cli.console import open_console
 from tools.marks import pasted
 
 DOCUMENT = Path(__file__).resolve().parent.parent / "docs/start/tutorial.md"
-MARK = "counts, written by make kills"
+MARK = "counts, written by nox -s kills"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from tools import cli_reference
 from tools.api_reference import MODULES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
@@ -35,7 +36,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the README as home, a page for each door of the library, and what the documents link to."""
+    """Add the README as home, pages for each door and for all commands, and what the documents link to."""
     if contents := files.get_file_from_path("README.md"):
         files.remove(contents)
     pages = {"index.md": HOME, "contents.md": CONTENTS}
@@ -44,6 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         files.append(File.generated(config, uri, content=_content(place)))
     for door in MODULES:
         files.append(File.generated(config, _page_of(door), content=f"# {door}\n\n::: {door}\n"))
+    files.append(File.generated(config, "reference/cli.md", content=cli_reference.reference()))
     return files
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
 PICTURE = DOCUMENTS / "permitflow_tools/explain/slow-service.svg"
 DOCUMENT = DOCUMENTS / "start/tutorial.md"
-MARK = "the results, written by make tutorial"
+MARK = "the results, written by nox -s tutorial"
 
 SAMPLE_SECONDS = 0.2
 

@@ -19,8 +19,8 @@ _NOT_OF_ROWS = (str, Mapping, Set, Iterator, AsyncIterator, Awaitable)
 DEFAULT_KEPT_ROWS = 1_048_576
 """The default limit.  A Spark micro-batch holds half of it and takes at least some 0.2 s, even if it is small: two
 channels of 32,768 rows pass 0.15 million rows a second, two of a million rows nearly as many as Spark reads from
-memory: `make streaming-read`, docs/guides/spark-streaming.md.  A limit in rows does not limit bytes: a full channel of
-100-byte rows takes 100 MiB."""
+memory: `nox -s measure-streaming`, docs/guides/spark-streaming.md.  A limit in rows does not limit bytes: a full
+channel of 100-byte rows takes 100 MiB."""
 
 KEPT_CHUNK_ROWS = 32_768
 """The default for the rows of a chunk; larger chunks are cut.  A large chunk delays others, and has 16 MiB at most."""

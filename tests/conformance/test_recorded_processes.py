@@ -1,6 +1,6 @@
 """Recorded runs of two processes: real ones are valid, sabotaged ones are refused.
 
-`make trace-evidence` does the same with 100,000 chunks; the demo records two Spark jobs.
+`nox -s trace-evidence` does the same with 100,000 chunks; the demo records two Spark jobs.
 """
 
 import subprocess

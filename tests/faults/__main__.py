@@ -1,4 +1,4 @@
-"""``make faults``: seeded schedules of faults between processes that stream; no loss goes unheard.
+"""``nox -s faults``: seeded schedules of faults between processes that stream; no loss goes unheard.
 
     python -m tests.faults                                           240 schedules
     python -m tests.faults --subject calls --seed 3                  those of one subject

@@ -1,5 +1,5 @@
 """The list of mistakes fits the code, and the tool that tries them tells a mistake that was noticed from one that
-was not.  ``make mutants`` tries them all.
+was not.  ``nox -s mutants`` tries them all.
 """
 
 from collections.abc import Callable

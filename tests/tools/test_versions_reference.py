@@ -6,14 +6,14 @@ import pytest
 from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
-from tools import version_matrix as matrix
+from tools import versions_reference as versions
 
 Table = dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
 def declared(repository: Path) -> dict[str, SpecifierSet]:
-    return matrix.declared_ranges(repository / "pyproject.toml")
+    return versions.declared_ranges(repository / "pyproject.toml")
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +27,7 @@ def documented(repository: Path) -> Table:
 
 
 def test_the_document_has_the_ranges_that_are_declared(declared: dict[str, SpecifierSet], documented: Table) -> None:
-    ranges = {name: matrix.range_text(each) for name, each in declared.items()}
+    ranges = {name: versions.range_text(each) for name, each in declared.items()}
     assert ranges == {name: row["declared"] for name, row in documented.items() if name not in ("Python", "tests")}
     assert {"pyspark", "pyarrow", "grpcio", "protobuf"} <= ranges.keys()
 
@@ -35,18 +35,18 @@ def test_the_document_has_the_ranges_that_are_declared(declared: dict[str, Speci
 def test_both_ends_of_every_range_were_run(declared: dict[str, SpecifierSet], documented: Table) -> None:
     for name, each in declared.items():
         oldest, newest = documented[name]["oldest"], documented[name]["newest"]
-        assert Version(oldest) == Version(matrix.lower_bound(each)), name
+        assert Version(oldest) == Version(versions.lower_bound(each)), name
         (upper,) = [specifier.version for specifier in each if specifier.operator == "<"]
         *higher, last = Version(upper).release
         assert list(Version(newest).release[: len(higher) + 1]) == [*higher, last - 1], name
 
 
 def test_every_environment_was_run_and_all_its_tests_passed(documented: Table) -> None:
-    assert set(documented["tests"]) == {"declared", *matrix.ENVIRONMENTS}
+    assert set(documented["tests"]) == {"declared", *versions.ENVIRONMENTS}
     for name, environment in documented["tests"].items():
         assert name == "declared" or ("passed" in environment and "failed" not in environment), name
 
 
 def test_the_oldest_python_was_run(repository: Path, documented: Table) -> None:
-    assert documented["Python"]["declared"] == f">={matrix.oldest_python(repository / 'pyproject.toml')}"
-    assert documented["Python"]["oldest"].startswith(matrix.oldest_python(repository / "pyproject.toml"))
+    assert documented["Python"]["declared"] == f">={versions.oldest_python(repository / 'pyproject.toml')}"
+    assert documented["Python"]["oldest"].startswith(versions.oldest_python(repository / "pyproject.toml"))

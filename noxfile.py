@@ -1,0 +1,148 @@
+"""What takes too long for every change: `nox --list` names it, `nox --session kills` runs it.
+
+Commands run in .venv, which `make setup` makes.  `versions` makes environments of its own.
+"""
+
+import json
+import sys
+from functools import partial
+from pathlib import Path
+
+import nox
+
+sys.path.insert(0, str(Path(__file__).parent))
+from tools import versions_reference as versions
+
+nox.needs_version = ">=2025.2"
+nox.options.sessions = []
+nox.options.error_on_missing_interpreters = False
+
+PYTHON = ".venv/bin/python"
+JAVA_HOME = Path(".venv/java_home")  # TLC and Spark start the Java that set-up found
+
+COMMANDS = {
+    # Trials: what they find is a fault.
+    "random": (
+        "the drawn tests, drawn anew and ten times as many; failures are kept and tried first (a quarter of an hour)",
+        ["-m pytest -n auto --dist loadscope -m hypothesis --hypothesis-profile=random"],
+    ),
+    "mutants": (
+        "mistakes made on purpose in specification, models and implementation: none may go unnoticed (hours)",
+        ["tools/spec_mutants.py", "tools/model_mutants.py", "tools/mutants.py"],
+    ),
+    "faults": (
+        "240 seeded schedules of cuts, silence, flipped bits, stops and kills: nothing is lost in silence (10 minutes)",
+        ["-m tests.faults"],
+    ),
+    "kills": (
+        "fifty kills in a streaming pipeline, 120 of stages, calls and muted workers (a quarter of an hour)",
+        [
+            "-m tools.killed_pipeline",
+            "-m tests.faults --kills --schedules 480 --subject stages --subject calls --subject mute",
+        ],
+    ),
+    "reruns": (
+        "Spark jobs whose stages are run again, fifty times: each row once, or a failed job (20 minutes)",
+        ["-m tests.reruns"],
+    ),
+    "hostile-peers": (
+        "what a neighbour notices of a peer that asks for too much, or for all it may (4 minutes)",
+        ["-m benchmarks.hostile_peers"],
+    ),
+    "trace-evidence": (
+        "two processes are recorded, and judged by model and TLC; sabotage is found (a minute)",
+        ["-m benchmarks.record_two_processes --with-tlc"],
+    ),
+    "troubled-wordcount": (
+        "an hour of a word count whose workers are killed, with readers that come and go, and strangers",
+        ["-m permitflow_tools.cli demo wordcount --trouble 3600"],
+    ),
+    "soak": (
+        "ten million rows through gRPC, then memory under a consumer that is a hundred times slower (minutes)",
+        ["-m benchmarks.soak_grpc --rows 10000000 --slow-seconds 60"],
+    ),
+    "stalled": (
+        "consumers of stages and of a word count stand still: producers stop, memory stays flat (20 minutes)",
+        ["-m benchmarks.stalled_stages --seconds 600", "-m benchmarks.stalled_wordcount --seconds 600"],
+    ),
+    "tck": (
+        "the TCK of Reactive Streams against the Java ends of a channel; REACTIVE_STREAMS_TCK=jar (a minute)",
+        ["-m tools.java_peers tck"],
+    ),
+    # Measurements, into build/bench; `python -m benchmarks update-docs` pastes them into docs.
+    "measure-spark": ("Spark jobs with the exchange and without (3 minutes)", ["-m benchmarks run --part spark"]),
+    "measure-gate": ("what aligning barriers costs and holds (10 minutes)", ["-m benchmarks run --part gate"]),
+    "measure-imbalance": ("bounds that differ starve one of two upstreams", ["-m benchmarks run --part imbalance"]),
+    "measure-curves": (
+        "how our own figures depend on permits, batch, distance and number of channels (10 minutes)",
+        ["-m benchmarks run --curves --rounds 3"],
+    ),
+    "measure-models": ("explorer beside TLC, recorded runs, proofs (minutes)", ["-m benchmarks run --part checking"]),
+    "measure-streaming": (
+        "rows a second of a streaming query, with the default window and a larger one (minutes)",
+        ["-m benchmarks.streaming_read --row-permits 32768 --row-permits 262144"],
+    ),
+    "bench-smoke": (
+        "do the benchmarks still run? (minutes)",
+        [
+            "-m benchmarks run --smoke --folder build/bench-smoke",
+            "-m benchmarks.soak_grpc --rows 500000 --slow-seconds 5",
+            "-m benchmarks.stalled_stages --seconds 4",
+            "-m benchmarks.stalled_wordcount --seconds 4",
+            "-m benchmarks.streaming_read --rounds 1 --seconds 3",
+        ],
+    ),
+    # Documents with figures or pictures.
+    "tutorial": (
+        "a slow service between two Spark jobs: docs/start/tutorial.md and its picture",
+        ["-m benchmarks.slow_service --document"],
+    ),
+    "pictures": (
+        "the screenshots in docs/pictures, and the runs drawn in docs/protocols",
+        ["-m tools.run_drawings", "-m tools.screenshots"],
+    ),
+}
+
+
+def _run(session: nox.Session, commands: list[str]) -> None:
+    java = {"JAVA_HOME": JAVA_HOME.read_text("utf-8").strip()} if JAVA_HOME.exists() else {}
+    failed = []
+    for command in commands:
+        try:
+            session.run(PYTHON, *command.split(), *session.posargs, env=java, external=True)
+        except nox.command.CommandFailed:
+            failed.append(command)
+    if failed:
+        session.error(f"failed: {'; '.join(failed)}")
+
+
+for _name, (_told, _commands) in COMMANDS.items():
+    _session = partial(_run, commands=_commands)
+    _session.__doc__ = _told
+    nox.session(python=False, name=_name)(_session)
+
+
+@nox.session(name="mutants-of", python=False)
+def mutants_of(session: nox.Session) -> None:
+    """mistakes in one file, made by cosmic-ray: nox --session mutants-of -- FILE [TESTS]"""
+    session.run(PYTHON, "-m", "pip", "install", "--quiet", "--editable", ".[mutants]", external=True)
+    session.run(PYTHON, "tools/mutants.py", "--of", *session.posargs, external=True)
+
+
+@nox.session(name="versions", venv_backend="uv")
+@nox.parametrize("python,releases", [("3.11", "oldest"), ("3.13", "newest"), ("3.11", "old Spark")])
+def run_versions(session: nox.Session, releases: str) -> None:
+    """the oldest and newest releases that pyproject.toml allows, into docs/reference/versions.md (10 minutes)"""
+    ranges = versions.declared_ranges()
+    oldest = ("--resolution", "lowest-direct") if releases == "oldest" else ("--upgrade",)
+    names = ("pyspark", "protobuf") if releases == "old Spark" else ()
+    pins = [f"{name}=={versions.lower_bound(ranges[name])}" for name in names]
+    session.install(*oldest, "--editable", f".[{','.join(versions.EXTRAS)},tlc]", *pins)
+    session.install("psutil", "pytest-timeout", "pytest-xdist")
+    # An old release of one library may use deprecated parts of a newer one; we cannot change that.
+    warnings = () if releases == "newest" else ("-W", "default::DeprecationWarning")
+    tests = ("--quiet", "-n", "2", "--dist", "loadscope", "-m", "not long", *warnings, *versions.TESTS)
+    output = str(session.run("python", "-m", "pytest", "-p", "no:cacheprovider", *tests, silent=True))
+    listed = str(session.run("uv", "pip", "list", "--format", "json", silent=True, external=True))
+    python = str(session.run("python", "-c", "import platform; print(platform.python_version())", silent=True))
+    versions.keep(releases, python.strip(), json.loads(listed), output)
