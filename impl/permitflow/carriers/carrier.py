@@ -2,11 +2,12 @@
 
 import asyncio
 import socket
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Generic, NamedTuple, Protocol
 
+from permitflow.carriers.framing import K, MessageReader
 from permitflow.errors import PermitflowError
 from permitflow.wire.buffers import Buffer, Received
 
@@ -105,14 +106,19 @@ DELIVERY_SECONDS = 0.002
 """For so long, messages that came together are delivered at once; then other streams have their turn."""
 
 
-class SocketCarrier(Carrier, ABC):
+_READS_AT_ONCE = 8
+"""For one turn of the event loop."""
+
+
+class SocketCarrier(Carrier, Generic[K]):
     """The common part of carriers over a socket: reads and writes it within callbacks of the event loop."""
 
-    def __init__(self, connection: socket.socket) -> None:
+    def __init__(self, connection: socket.socket, messages: MessageReader[K]) -> None:
         """Take ownership of the socket; needs a running event loop."""
         connection.setblocking(False)
         self._loop = asyncio.get_running_loop()
         self._socket, self._descriptor = connection, connection.fileno()
+        self._messages = messages
         self._listener: Listener | None = None
         self._is_watching = self._is_paused = self._is_closing_half = self._is_delivery_due = False
         self._rest: Sequence[Buffer] = ()  # what the socket has not taken yet
@@ -154,6 +160,33 @@ class SocketCarrier(Carrier, ABC):
     @abstractmethod
     def _on_readable(self) -> None:
         """Receive what has come."""
+
+    def _receive(self) -> bool:
+        """Receive what has come, as much as one turn of the loop allows; False: the peer has hung up.
+
+        Raises:
+            BlockingIOError: nothing has come.
+            OSError: the connection is broken.
+            PermitflowError: a message is wrong.
+        """
+        for _ in range(_READS_AT_ONCE):
+            space = self._messages.room()
+            count = self._socket.recv_into(space)
+            if not count:
+                return False
+            self._hear()
+            for kind, body in self._messages.take(count):
+                self._note(kind, body)
+            if count < len(space):
+                break
+        return True
+
+    def _hear(self) -> None:
+        """The peer has given a sign of life."""
+
+    @abstractmethod
+    def _note(self, kind: K, body: Received) -> None:
+        """Process a message that is complete."""
 
     @abstractmethod
     def _deliver(self) -> None:

@@ -21,7 +21,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
 from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
-from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
+from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.heartbeat import Heartbeat
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
@@ -78,15 +78,17 @@ _STATUS_BYTES = 64 << 10
 # What the dialler of each method may send.  A Put is as short as a Get; chunks come after the agreement.
 _FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
 _MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
-_SCRATCH_BYTES = 16 << 10  # headers and small messages; larger ones are received where they stay
-_READS_AT_ONCE = 8  # for one turn of the event loop
 _MOST_AHEAD = 64  # of undelivered messages; the kernel keeps the rest, and then the peer waits
 _MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
 _VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up
 _FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlier may lose it
 
 
-class TcpStream(SocketCarrier):
+def _body_for_arrow(size_bytes: int) -> memoryview:
+    return memoryview(pa.allocate_buffer(size_bytes)).cast("B")
+
+
+class TcpStream(SocketCarrier[Kind]):
     """A stream over a socket of its own."""
 
     def __init__(
@@ -107,14 +109,10 @@ class TcpStream(SocketCarrier):
             silence_seconds: a peer that gives no sign of life for longer is gone.
             handshake_seconds: of an acceptor: the deadline for the dialler's request.
         """
-        super().__init__(connection)
+        super().__init__(connection, MessageReader(self._read_header, new_body=_body_for_arrow))
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._who, self._is_acceptor = who, is_acceptor
         # Received messages.
-        self._scratch = memoryview(bytearray(_SCRATCH_BYTES))
-        self._body: memoryview | None = None
-        self._scratch_filled = self._body_filled = 0
-        self._kind = Kind.MESSAGE
         self._most_bytes = 0 if is_acceptor else MAX_ANSWER_BYTES
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._has_end_come = self._has_ended = False
@@ -158,7 +156,8 @@ class TcpStream(SocketCarrier):
         if self._is_delivery_due:
             return
         try:
-            self._receive()
+            if not self._receive():
+                self._break_reading("its connection was closed before the end")
         except BlockingIOError:
             pass
         except PermitflowError as error:
@@ -169,41 +168,11 @@ class TcpStream(SocketCarrier):
             self._break_reading(str(error))
         self._deliver()
 
-    def _receive(self) -> None:
-        for _ in range(_READS_AT_ONCE):
-            body = self._body
-            space = self._scratch[self._scratch_filled :] if body is None else body[self._body_filled :]
-            count = self._socket.recv_into(space)
-            if not count:
-                self._break_reading("its connection was closed before the end")
-                return
-            self._heartbeat.has_sign = True
-            if body is None:
-                self._scratch_filled += count
-                self._parse()
-            else:
-                self._body_filled += count
-                if self._body_filled == len(body):
-                    self._body = None
-                    self._note(self._kind, body.toreadonly())
-            if count < len(space):
-                return
+    def _hear(self) -> None:
+        self._heartbeat.has_sign = True
 
-    def _parse(self) -> None:
-        start, end = 0, self._scratch_filled
-        while end - start >= HEADER_BYTES and self._body is None:
-            kind, size = read_header(self._scratch[start:], self._who, self._most_bytes)
-            start += HEADER_BYTES
-            here = self._scratch[start : min(end, start + size)]
-            start += len(here)
-            if len(here) == size:
-                self._note(kind, bytes(here))
-                continue
-            self._kind, self._body, self._body_filled = kind, memoryview(pa.allocate_buffer(size)).cast("B"), len(here)
-            self._body[: len(here)] = here
-        self._scratch_filled = end - start
-        if end > start:
-            self._scratch[: end - start] = bytes(self._scratch[start:end])
+    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+        return read_header(data, self._who, self._most_bytes)
 
     def _note(self, kind: Kind, payload: Received) -> None:
         """Process a complete message."""
@@ -337,7 +306,7 @@ class TcpStream(SocketCarrier):
                 await self._loop.sock_sendall(self._socket, last)
             self._socket.shutdown(socket.SHUT_WR)
             async with asyncio.timeout(_FAREWELL_SECONDS):
-                while await self._loop.sock_recv_into(self._socket, self._scratch):
+                while await self._loop.sock_recv_into(self._socket, self._messages.room()):
                     pass
 
     def _give_up(self, silent_seconds: float) -> None:
@@ -370,7 +339,7 @@ class TcpStream(SocketCarrier):
     def _skip(self) -> None:
         """Read and drop bytes: unread, they would make the kernel reset the connection, and lose last words."""
         try:
-            if self._socket.recv_into(self._scratch):
+            if self._socket.recv_into(self._messages.room()):
                 return
         except BlockingIOError:
             return
@@ -382,7 +351,7 @@ class TcpStream(SocketCarrier):
 
     def _fail(self, error: PermitflowError) -> None:
         self._failure = self._failure or error
-        self._body = None  # its rest will not come
+        self._messages.forget()
         self._unwatch()
         if not self._method.done():
             self._method.set_exception(self._failure)

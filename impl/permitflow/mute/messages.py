@@ -12,7 +12,7 @@ from struct import Struct
 from struct import error as struct_error
 from zlib import crc32
 
-from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
+from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
@@ -26,7 +26,6 @@ MOST_DATA_BYTES = 256 << 10
 """Of the lines in one message."""
 _MOST_SHORT_BYTES = 1_024
 """Of every other message."""
-_READ_BYTES = 16_384
 
 
 class Kind(IntEnum):
@@ -146,7 +145,7 @@ class Peer(Connection):
         self._on_message, self._on_lost, self._on_open = on_message, on_lost, on_open
         self._handshake_seconds = handshake_seconds
         self._late: asyncio.TimerHandle | None = None
-        self.buffer, self._filled = bytearray(_READ_BYTES), 0
+        self._messages = MessageReader(self._read_header)
         self._reason = ""
         self._sent, self._received = count(), count()
         self.lost = asyncio.Event()
@@ -192,40 +191,29 @@ class Peer(Connection):
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See ``asyncio``."""
-        return memoryview(self.buffer)[self._filled :]
+        return self._messages.room()
 
     def buffer_updated(self, nbytes: int) -> None:
         """See ``asyncio``."""
-        self._filled += nbytes
         try:
-            self._take_messages()
+            for kind, content in self._messages.take(nbytes):
+                self._take(kind, bytes(content[: -_CHECKSUM.size]), content[-_CHECKSUM.size :])
+                if self.open_transport is None:
+                    return
         except (UndecodableDataError, UnicodeError, struct_error) as wrong:
             self.refuse(f"it has sent something else than messages: {wrong}")
 
-    def _take_messages(self) -> None:
-        start, needed = 0, 0
-        while (transport := self.open_transport) is not None and self._filled - start >= HEADER_BYTES:
-            kind, size = self._read_header(start)
-            needed = HEADER_BYTES + size
-            if self._filled - start < needed:
-                break
-            end = start + needed - _CHECKSUM.size
-            body = bytes(self.buffer[start + HEADER_BYTES : end])
-            if _CHECKSUM.unpack_from(self.buffer, end) != (_checksum(body, next(self._received)),):
-                raise UndecodableDataError(what=kind.name, reason="it was altered on the way, or one before it is lost")
-            start, needed = start + needed, 0
-            if kind is Kind.REFUSED:
-                self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
-                transport.abort()
-            else:
-                self._on_message(kind, body)
-        rest = self.buffer[start : self._filled]
-        if (size := max(_READ_BYTES, needed)) != len(self.buffer):
-            self.buffer = bytearray(size)  # asyncio has a view of the former: it cannot grow
-        self.buffer[: len(rest)], self._filled = rest, len(rest)
+    def _take(self, kind: Kind, body: bytes, checksum: bytes | memoryview) -> None:
+        if checksum != _CHECKSUM.pack(_checksum(body, next(self._received))):
+            raise UndecodableDataError(what=kind.name, reason="it was altered on the way, or one before it is lost")
+        if kind is Kind.REFUSED:
+            self._reason = f"it refuses: {printable(body.decode(errors='replace'))}"
+            self.break_off()
+        else:
+            self._on_message(kind, body)
 
-    def _read_header(self, start: int) -> tuple[Kind, int]:
-        found = memoryview(self.buffer)[start : start + HEADER_BYTES]
+    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+        found = data[:HEADER_BYTES]
         parsed = parse_header(found)
         if parsed is None or (kind := _KINDS.get(parsed[0])) is None:
             raise UndecodableDataError(what=repr(bytes(found)), reason="it is no message of a muted pipeline")

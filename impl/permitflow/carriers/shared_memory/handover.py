@@ -44,7 +44,7 @@ _RETRY_SECONDS = 0.05
 _PREFIX = "permitflow-"
 _NAME = re.compile(rf"{_PREFIX}[0-9a-f]{{32}}")
 
-_GREETING = b"permitflow same host 1"
+_GREETING = b"permitflow same host 2"
 _DESCRIPTORS = 2
 _CREDENTIALS = struct.Struct("3i")
 

@@ -1,121 +1,48 @@
 """The link between two processes of one host, for asyncio: a Unix socket and a ring of shared memory.
 
-Each message begins with a header of 16 bytes on the socket.  Its body follows there, or lies in the ring.
+Each message begins with a header on the socket (``framing``).  Its body follows there, or lies in the ring.
 """
 
 import asyncio
 import contextlib
 import socket
-import struct
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from enum import IntEnum
 from functools import partial
 from math import inf
+from struct import Struct
 from time import monotonic
-from typing import NamedTuple
 
 from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
+from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.shared_memory.region import forget_in_children
 from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, Place, RingReader, RingWriter
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
-from permitflow.wire.buffers import Buffer
-
-_HEADER = struct.Struct("<4sIII")
-_INLINE = b"pf:m"
-_PLACED = b"pf:r"
+from permitflow.wire.buffers import Buffer, Received
 
 _BUFFER_BYTES = 128 << 10
 
 
-inline_header: Callable[[int], bytes] = partial(struct.Struct("<4sI8x").pack, _INLINE)
-"""The header of a message of so many bytes on the socket; its last two numbers are 0."""
+class Kind(IntEnum):
+    """The kind of the message behind a header."""
+
+    INLINE = 32
+    """It stands here."""
+    PLACED = 33
+    """Its place in the ring."""
+
+
+_INLINE, _PLACED = Kind.INLINE, Kind.PLACED  # reading an enumeration's attribute costs more than comparing it
+_PLACE = Struct(">III")
+
+inline_header = partial(header, int(_INLINE))
+"""The header of a message of so many bytes on the socket."""
 
 
 def place_note(place: Place) -> bytes:
-    """The header of a message in the ring."""
-    return _HEADER.pack(_PLACED, place.size, place.offset, place.space)
-
-
-class _Partial(NamedTuple):
-    """The received part of a message that is too long for the buffer."""
-
-    content: bytearray
-    filled: int
-
-
-class NoteReader:
-    """Splits the socket's bytes into messages.  Does no I/O."""
-
-    def __init__(self, most_bytes: int) -> None:
-        """``most_bytes``: the longest message that a peer may announce."""
-        self._most_bytes = most_bytes
-        self._buffer = bytearray(_BUFFER_BYTES)
-        self._filled = 0
-        self._partial: _Partial | None = None
-
-    def room(self) -> memoryview:
-        """The free part of the buffer: put the next bytes there."""
-        if self._partial is not None:
-            return memoryview(self._partial.content)[self._partial.filled :]
-        return memoryview(self._buffer)[self._filled :]
-
-    def take(self, count: int) -> list[bytes | memoryview | Place]:
-        """Note that ``room`` has received ``count`` bytes; return the complete messages.
-
-        Raises:
-            UndecodableDataError: a header is wrong.
-        """
-        if self._partial is not None:
-            return self._take_partial(self._partial, count)
-        self._filled += count
-        view = memoryview(self._buffer)
-        messages: list[bytes | memoryview | Place] = []
-        at = 0
-        while self._filled - at >= _HEADER.size:
-            mark, size, offset, space = _HEADER.unpack_from(view, at)
-            if mark == _PLACED:
-                messages.append(Place(offset, size, space))
-                at += _HEADER.size
-                continue
-            if mark != _INLINE or size > self._most_bytes:
-                raise self._refusal(mark, size)
-            end = at + _HEADER.size + size
-            if end > self._filled:
-                break
-            messages.append(bytes(view[at + _HEADER.size : end]))
-            at = end
-        if at == self._filled:
-            self._filled = 0
-        else:
-            self._keep(view, at)
-        return messages
-
-    def _take_partial(self, partial: _Partial, count: int) -> list[bytes | memoryview | Place]:
-        filled = partial.filled + count
-        if filled < len(partial.content):
-            self._partial = partial._replace(filled=filled)
-            return []
-        self._partial = None
-        return [memoryview(partial.content).toreadonly()]
-
-    def _keep(self, view: memoryview, at: int) -> None:
-        """Move the incomplete message to a place with room for its rest."""
-        left = self._filled - at
-        if left >= _HEADER.size:
-            size = _HEADER.unpack_from(view, at)[1]
-            if _HEADER.size + size > _BUFFER_BYTES // 2:
-                content = bytearray(size)
-                filled = left - _HEADER.size
-                content[:filled] = view[at + _HEADER.size : self._filled]
-                self._partial, self._filled = _Partial(content, filled), 0
-                return
-        if at:
-            view[:left] = bytes(view[at : self._filled])
-            self._filled = left
-
-    def _refusal(self, mark: bytes, size: int) -> UndecodableDataError:
-        reason = f"it begins with {mark!r} and has {size} bytes; at most {self._most_bytes} are allowed"
-        return UndecodableDataError(what="a message over the Unix socket", reason=reason)
+    """The message that says where another one lies in the ring."""
+    return header(_PLACED, _PLACE.size) + _PLACE.pack(*place)
 
 
 RING_FROM_BYTES = 16 << 10
@@ -129,7 +56,7 @@ keeps its chunks never returns space, so the wait needs a limit.
 """
 
 
-class AsyncioLink(SocketCarrier):
+class AsyncioLink(SocketCarrier[Kind]):
     """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
@@ -140,12 +67,12 @@ class AsyncioLink(SocketCarrier):
             ring: this process's end.
             most_bytes: of a message.
         """
-        super().__init__(connection)
+        super().__init__(connection, MessageReader(self._read_header, buffer_bytes=_BUFFER_BYTES))
         self._ring = ring
         self._writer = ring if isinstance(ring, RingWriter) else None
         self._reader = ring if isinstance(ring, RingReader) else None
-        self._notes = NoteReader(most_bytes)
-        self._inbox: deque[bytes | memoryview] = deque()
+        self._most_bytes = most_bytes
+        self._inbox: deque[Received] = deque()
         self._failure: PermitflowError | None = None
         self._has_ended = self._has_reported_end = self._is_ring_full = False
         self._unplaced: tuple[Sequence[Buffer], int] | None = None  # waits for space in the ring
@@ -175,19 +102,29 @@ class AsyncioLink(SocketCarrier):
         self._deliver(is_all=True)
 
     def _receive(self) -> bool:
-        """Receive at most one buffer; False if nothing has arrived."""
+        """Receive what has come; False if nothing has, or nothing will come any more."""
         try:
-            count = self._socket.recv_into(self._notes.room())
-            for message in self._notes.take(count) if count else ():
-                self._inbox.append(self._view(message) if isinstance(message, Place) else message)
+            self._has_ended = not super()._receive()
         except BlockingIOError:
             return False
         except OSError:  # the peer is gone; the network stream gives the reason
-            count = 0
+            self._has_ended = True
         except PermitflowError as error:
-            self._failure, count = error, 0
-        self._has_ended = not count
-        return bool(count)
+            self._failure, self._has_ended = error, True
+        return not self._has_ended
+
+    def _note(self, kind: Kind, body: Received) -> None:
+        self._inbox.append(body if kind is _INLINE else self._view(Place(*_PLACE.unpack(body))))
+
+    def _read_header(self, data: memoryview) -> tuple[Kind, int]:
+        kind, size = parse_header(data) or (None, 0)
+        if kind == _INLINE and size <= self._most_bytes:
+            return _INLINE, size
+        if kind == _PLACED and size == _PLACE.size:
+            return _PLACED, size
+        mark = bytes(data[:HEADER_BYTES])
+        reason = f"it begins with {mark!r} and has {size} bytes; at most {self._most_bytes} are allowed"
+        raise UndecodableDataError(what="a message over the Unix socket", reason=reason)
 
     def _view(self, place: Place) -> memoryview:
         if self._reader is None:

@@ -20,7 +20,7 @@ from permitflow.stream.frames import SameHostAnswer
 from tests.support.process import limited, nothing_stays_open
 from tests.support.turns import turns
 
-GREETING = b"permitflow same host 1"
+GREETING = b"permitflow same host 2"
 
 
 @pytest.mark.parametrize("name", ["", "/tmp/socket", "permitflow-../../x", "permitflow-" + "0" * 33, "\0" * 43])

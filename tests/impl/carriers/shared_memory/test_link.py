@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import socket
-import struct
 import subprocess
 import sys
 
@@ -70,7 +69,7 @@ WRONG = [
     place_note(Place(SMALL_RING_BYTES - 10, 20, 20)),
     place_note(Place(2**32 - 1, 2**32 - 1, 2**32 - 1)),
     place_note(Place(0, 0, 0)),
-    struct.pack("<4sIII", b"pf:m", MOST_BYTES + 1, 0, 0),
+    inline_header(MOST_BYTES + 1),
 ]
 
 
