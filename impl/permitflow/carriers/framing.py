@@ -1,7 +1,8 @@
 """Messages over a socket: a header with the kind and the length of each, and how bytes become messages again.
 
-The header has eight bytes: the kind, two letters that identify permitflow, a check of the others, and the length.  Without the check
-both ends could wait for ever after an altered length, for bytes that never come.  All numbers are big-endian.
+The header has eight bytes: the kind, two letters that identify permitflow, a check of the others, and the length.
+Without the check both ends could wait for ever after an altered length, for bytes that never come.  All numbers are
+big-endian.
 """
 
 from collections.abc import Callable, Iterator

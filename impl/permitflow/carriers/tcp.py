@@ -21,6 +21,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
 from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.dialling import Dialling
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.heartbeat import Heartbeat
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
@@ -378,11 +379,6 @@ class TcpStream(SocketCarrier[Kind]):
         self._socket.close()
 
 
-_RETRY_SECONDS = 0.05
-NEXT_ADDRESS_SECONDS = 2.0
-"""Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
-
-
 @asynccontextmanager
 async def calling(
     address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
@@ -402,58 +398,24 @@ async def calling(
         PeerGoneError: no server has answered there, without retrying.
     """
     _, host, port = parsed(address)
-    failures: dict[object, OSError] = {}
-    try:
-        async with asyncio.timeout(timeout_seconds):
-            while (connection := await _connected(host, port, failures)) is None:
-                if timeout_seconds is None:
-                    why = "; ".join(dict.fromkeys(map(str, failures.values())))
-                    raise PeerGoneError(who=who, reason=f"{why}; is an exchange running there (permitflow serve)?")
-                # As gRPC does: the exchange may be about to start.
-                await asyncio.sleep(_RETRY_SECONDS)
-    except TimeoutError:
-        why = f" ({'; '.join(map(str, failures.values()))})" if failures else ""
-        reason = f"no connection within {timeout_seconds:g} s{why}; is an exchange running there (permitflow serve)?"
-        raise PeerTimeoutError(who=who, reason=reason) from None
+    dialling = Dialling(host, port)
+    advice = "is an exchange running there (permitflow serve)?"
+    if timeout_seconds is None:
+        try:
+            connection = await dialling.connected_at_once()
+        except OSError:
+            raise PeerGoneError(who=who, reason=f"{dialling.why_not}; {advice}") from None
+    else:
+        try:
+            async with asyncio.timeout(timeout_seconds):
+                connection = await dialling.connected()
+        except TimeoutError:
+            why = f" ({dialling.why_not})" if dialling.why_not else ""
+            reason = f"no connection within {timeout_seconds:g} s{why}; {advice}"
+            raise PeerTimeoutError(who=who, reason=reason) from None
     stream = TcpStream(connection, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
         stream.call(KIND_OF_METHOD[method])
         yield stream
     finally:
         stream.close()
-
-
-async def _connected(host: str, port: int, failures: dict[object, OSError]) -> socket.socket | None:
-    """Try each address of the name; record each one's last error in ``failures``.
-
-    Not asyncio's own ``create_connection``: its transport would read into its own buffer, not ``TcpStream``'s.
-    """
-    loop = asyncio.get_running_loop()
-    try:
-        addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        failures.pop(host, None)
-    except OSError as error:
-        addresses, failures[host] = [], error
-    for family, kind, protocol, _, name in addresses:
-        patience_seconds = None if name == addresses[-1][-1] else NEXT_ADDRESS_SECONDS
-        try:
-            async with asyncio.timeout(patience_seconds):
-                return await _dialled(loop, family, kind, protocol, name)
-        except TimeoutError:
-            failures[name] = TimeoutError(f"{name[0]} does not answer")
-        except OSError as error:
-            failures[name] = error
-    return None
-
-
-async def _dialled(
-    loop: asyncio.AbstractEventLoop, family: int, kind: int, protocol: int, name: tuple[object, ...]
-) -> socket.socket:
-    connection = socket.socket(family, kind, protocol)
-    try:
-        connection.setblocking(False)
-        await loop.sock_connect(connection, name)
-    except BaseException:
-        connection.close()
-        raise
-    return connection

@@ -4,8 +4,10 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from functools import partial
 
 from permitflow.carriers.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
+from permitflow.carriers.dialling import Dialling
 from permitflow.errors import InvalidParametersError
 
 Address = tuple[str, int]
@@ -42,7 +44,7 @@ class Buffers:
             if getattr(self, name) < 4_096:
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule="must be at least 4,096")
 
-    def socket(self, *, may_stand_still: bool = False) -> "socket.socket":
+    def socket(self, family: int = socket.AF_INET, *, may_stand_still: bool = False) -> "socket.socket":
         """A socket with these buffers and keep-alive, before it connects or listens: then TCP agrees on its window.
 
         Args:
@@ -50,7 +52,7 @@ class Buffers:
                 30 s: Linux ends a connection whose peer answers, and has no room, after the same time-out.
         """
         # Told that it is TCP, asyncio lets short messages leave at once.
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+        made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self.receive_bytes)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self.send_bytes)
@@ -104,37 +106,22 @@ async def connected(address: Address, buffers: Buffers, *, may_stand_still: bool
     Raises:
         OSError: nobody is there, or the host has not answered in time.
     """
-    made = buffers.socket(may_stand_still=may_stand_still)
-    try:
-        async with asyncio.timeout(CONNECT_SECONDS):
-            await asyncio.get_running_loop().sock_connect(made, address)
-    except BaseException:
-        made.close()
-        raise
-    if made.getsockname() == made.getpeername():
-        # The kernel gives a dialler a port of its own: some day the one that it dials, if nobody listens there.
-        made.close()
-        raise ConnectionRefusedError("nobody listens there: the socket was connected with itself")
-    return made
+    return await _dialling(address, buffers, may_stand_still).connected_at_once()
 
 
 async def dialled(
     address: Address, buffers: Buffers, complain: Callable[[str], None], *, may_stand_still: bool = False
 ) -> AsyncGenerator[socket.socket]:
     """Connections, one whenever it is asked for, however often it takes; ``complain`` is told the first failure."""
-    has_complained = False
     while True:
-        try:
-            made = await connected(address, buffers, may_stand_still=may_stand_still)
-        except OSError as error:
-            if not has_complained:
-                complain(str(error) or f"it does not answer within {CONNECT_SECONDS:g} s")
-            has_complained = True
-            await asyncio.sleep(RECONNECT_SECONDS)
-            continue
-        has_complained = False
-        yield made
+        yield await _dialling(address, buffers, may_stand_still).connected(complain)
         await asyncio.sleep(RECONNECT_SECONDS)  # it was lost, and may be lost at once again
+
+
+def _dialling(address: Address, buffers: Buffers, may_stand_still: bool) -> Dialling:
+    new_socket = partial(buffers.socket, may_stand_still=may_stand_still)
+    host, port, *_ = address
+    return Dialling(host, port, answer_seconds=CONNECT_SECONDS, new_socket=new_socket)
 
 
 class Listener:

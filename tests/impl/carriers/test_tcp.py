@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from permitflow.carriers import tcp
+from permitflow.carriers import dialling
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
@@ -51,7 +51,7 @@ async def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_d
             with peer:
                 assert peer.recv(HEADER_BYTES) == header(Kind.GET)
 
-    monkeypatch.setattr(tcp, "NEXT_ADDRESS_SECONDS", 0.01)
+    monkeypatch.setattr(dialling, "NEXT_ADDRESS_SECONDS", 0.01)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         await test(listener)
 

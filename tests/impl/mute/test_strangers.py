@@ -211,7 +211,7 @@ async def test_a_dialler_is_not_its_own_peer(monkeypatch: pytest.MonkeyPatch) ->
     """The kernel may give it the very port that it dials, where nobody listens."""
     alone = Buffers().socket()
     alone.bind(ANY)
-    monkeypatch.setattr(Buffers, "socket", lambda buffers, **options: alone)
+    monkeypatch.setattr(Buffers, "socket", lambda *_, **__: alone)
     with pytest.raises(ConnectionRefusedError, match="connected with itself"):
         await connected(alone.getsockname(), Buffers())
 

@@ -1,0 +1,93 @@
+"""Dials a host over TCP: each address of its name in turn, and all of them again after a pause."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+RETRY_SECONDS = 0.05
+NEXT_ADDRESS_SECONDS = 2.0
+"""Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
+
+
+class Dialling:
+    """The attempts to reach one host, and why the last one at each address has failed."""
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        *,
+        answer_seconds: float | None = None,
+        new_socket: Callable[[int], socket.socket] = socket.socket,
+    ) -> None:
+        """Nothing is dialled yet.
+
+        Args:
+            host: a name or an address.
+            port: of the host.
+            answer_seconds: how long to wait for the name's last address in each attempt; None: as long as the kernel
+                does.
+            new_socket: makes a socket of a family, before it connects.
+        """
+        self._host, self._port = host, port
+        self._answer_seconds, self._new_socket = answer_seconds, new_socket
+        self._failures: dict[object, OSError] = {}
+
+    @property
+    def why_not(self) -> str:
+        """Why nobody has answered; empty before the first failure."""
+        return "; ".join(dict.fromkeys(map(str, self._failures.values())))
+
+    async def connected(self, complain: Callable[[str], None] = lambda reason: None) -> socket.socket:
+        """Try until a connection is made; ``complain`` is told the reason after the first attempt in vain.
+
+        Not asyncio's own ``create_connection``: its transport would read into a buffer of its own.
+        """
+        has_complained = False
+        while True:
+            try:
+                return await self.connected_at_once()
+            except OSError:
+                if not has_complained:
+                    complain(self.why_not)
+                has_complained = True
+                # The peer may be about to start.
+                await asyncio.sleep(RETRY_SECONDS)
+
+    async def connected_at_once(self) -> socket.socket:
+        """Try each address of the name once.
+
+        Raises:
+            OSError: nobody answers; ``why_not`` has the reasons of all addresses.
+        """
+        loop = asyncio.get_running_loop()
+        try:
+            addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            self._failures.pop(self._host, None)
+        except OSError as error:
+            self._failures[self._host] = error
+            raise
+        for family, _, _, _, name in addresses:
+            is_last = name == addresses[-1][-1]
+            try:
+                async with asyncio.timeout(self._answer_seconds if is_last else NEXT_ADDRESS_SECONDS):
+                    return await _connected(self._new_socket(family), name)
+            except TimeoutError:
+                self._failures[name] = TimeoutError(f"{name[0]} does not answer")
+            except OSError as error:
+                self._failures[name] = error
+        raise self._failures[addresses[-1][-1]]
+
+
+async def _connected(made: socket.socket, name: tuple[object, ...]) -> socket.socket:
+    try:
+        made.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(made, name)
+    except BaseException:
+        made.close()
+        raise
+    if made.getsockname() == made.getpeername():
+        # The kernel gives a dialler a port of its own: some day the one that it dials, if nobody listens there.
+        made.close()
+        raise ConnectionRefusedError("nobody listens there: the socket was connected with itself")
+    return made
