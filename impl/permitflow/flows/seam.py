@@ -18,7 +18,7 @@ before any change, and only the flow changes its counts.
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -29,7 +29,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.flows.messages import Kind, Message, Offered, PlainChunk, chunk_of
-from permitflow.flows.recording import ActionTable, ParameterValue, Recorder
+from permitflow.flows.recording import ActionTable, ParameterValue, Recorder, Step, record_run
 
 __all__ = [
     "AnyAnnouncement",
@@ -631,33 +631,36 @@ class MessageSender(Outbound[T]):
         return self.room_messages > 0
 
     def _leave(self, message: Message[T]) -> None:
-        self._send((message.rows,))
         if self._record is not None:
-            self._record_sent(1, is_offered=message.kind is not Kind.WATERMARK)
+            # A watermark may be replaced while it waits: it is reported when it leaves.
+            offers = (message.kind is Kind.WATERMARK,)
+            record_run(self._record, _steps_of_sending(offers, self._counter(), self.spends))
+        self._send((message.rows,))
 
     def _leave_at_once(self, rows: Sequence[int], total: int, least: int) -> int:
         if count := self.admits(rows):
-            self._send(rows[:count])
             if self._record is not None:
-                self._record_sent(count)
+                record_run(self._record, _steps_of_sending((True,) * count, self._counter(), self.spends))
+            self._send(rows[:count])
         return count
 
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Report Offer or Withdraw, which change no count."""
-        # A watermark may be replaced while it waits: report it when it leaves.
         if message.kind is not Kind.WATERMARK:
-            self._record_count(verb)
+            self._note(verb)
 
-    def _record_sent(self, messages: int, *, is_offered: bool = False) -> None:
-        """Report messages that left together as if they had left one by one."""
-        for left in reversed(range(messages)):
-            if not is_offered:
-                self._record_count("Offer", before=left + 1)
-            self._record_count("Send", before=left)
-
-    def _record_count(self, action: str, *arguments: int, before: int = 0) -> None:
+    def _note(self, action: str, *arguments: int) -> None:
         if self._record is not None:
-            self._record(action, arguments, (self._counter() + self.spends * before,))
+            self._record(action, arguments, (self._counter(),))
+
+
+def _steps_of_sending(offers: Iterable[bool], counter: int, spends: int) -> Iterator[Step]:
+    """Messages leave, one for each of ``offers``: is it reported as offered first?"""
+    for is_offered_now in offers:
+        if is_offered_now:
+            yield "Offer", (), (counter,)
+        counter -= spends
+        yield "Send", (), (counter,)
 
 
 Run: TypeAlias = tuple[Sequence[T], Sequence[int], int]
@@ -1022,29 +1025,40 @@ class MessageReceiver(Inbound[T]):
     def _accept(self, messages: int) -> None:
         """Guard and update of the arrival of messages; raises as ``_accept_chunks``."""
 
+    def _consume_messages(self, messages: int) -> None:
+        """The update for consumed messages."""
+
     @abstractmethod
-    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
-        """What the recorder gets, with so many messages here; before the last ``came`` or ``gone`` of a run."""
+    def _counters(self) -> tuple[int, ...]:
+        """What the recorder gets: the messages here, and what else changes with them."""
+
+    @abstractmethod
+    def _counters_after(self, action: str, before: tuple[int, ...]) -> tuple[int, ...]:
+        """The same after one message more: for the recorder, which reports messages one by one."""
 
     def _accept_chunks(self, rows: Sequence[int], total: int, least: int) -> None:
-        self._accept(len(rows))
+        self._accept_many(len(rows))
 
     def _accept_marker(self, message: Message[T]) -> None:
-        self._accept(1)
+        self._accept_many(1)
 
-    def _note_delivered(self, rows: Sequence[int]) -> None:
+    def _accept_many(self, messages: int) -> None:
+        before = () if self._record is None else self._counters()
+        self._accept(messages)
         if self._record is not None:
-            for came in reversed(range(len(rows))):
-                self._record("Deliver", (), self._counters(self._here - came, came=came))
+            record_run(self._record, self._steps("Deliver", messages, before))
 
-    def _note_marker(self, message: Message[T]) -> None:
-        self._note_delivered((0,))
-
-    def _record_consumed(self, messages: int) -> None:
-        """Report messages consumed together as if they had been consumed one by one."""
+    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
+        messages = len(rows) + len(markers)
         if self._record is not None:
-            for gone in reversed(range(messages)):
-                self._record("Consume", (), self._counters(self._here + gone, gone=gone))
+            here, *others = self._counters()
+            record_run(self._record, self._steps("Consume", messages, (here + messages, *others)))
+        self._consume_messages(messages)
+
+    def _steps(self, action: str, messages: int, counters: tuple[int, ...]) -> Iterator[Step]:
+        for _ in range(messages):
+            counters = self._counters_after(action, counters)
+            yield action, (), counters
 
 
 def _cut_off(queue: deque[Run[T] | Message[T]], most: int) -> list[Run[T] | Message[T]]:

@@ -17,9 +17,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError, PermitOverrunError, UnexpectedFrameError
 from permitflow.flows import seam
-from permitflow.flows.messages import Kind, Message
+from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
-from permitflow.flows.seam import Entries, Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound, require_whole
+from permitflow.flows.seam import Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound, require_whole
 
 __all__ = ["DEMAND", "Demand", "DemandFlow", "DemandReceiver", "DemandSender", "Request", "StatedDemand"]
 
@@ -124,7 +124,7 @@ class DemandSender(MessageSender[T]):
         if count > most:
             raise PermitOverrunError(permit_class="messages", returned=count, outstanding=most)
         self._credit += count
-        self._record_count("Request", count)
+        self._note("Request", count)
 
     def _send(self, rows: Sequence[int]) -> None:
         """The update.
@@ -172,7 +172,7 @@ class DemandReceiver(MessageReceiver[T]):
         self._due += self.withheld
         self.withheld = 0
         if self._record is not None:
-            self._record("Ask", (), self._counters(self._here))
+            self._record("Ask", (), self._counters())
         return True
 
     @property
@@ -197,18 +197,23 @@ class DemandReceiver(MessageReceiver[T]):
             raise OverspendError(permit_class="messages", cost=messages, available=self._requested)
         self._requested -= messages
 
-    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
+    def _consume_messages(self, messages: int) -> None:
         """The update: whole batches are requested again, as if messages had been consumed one by one.
 
         Spec: Consume.
         """
-        count, batch = len(rows) + len(markers), self.parameters.batch
-        batches, self.unrequested = divmod(self.unrequested + count, batch)
+        batch = self.parameters.batch
+        batches, self.unrequested = divmod(self.unrequested + messages, batch)
         self._due += batches * batch
-        self._record_consumed(count)
 
-    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
-        return here, (self.unrequested - gone) % self.parameters.batch, self.withheld
+    def _counters(self) -> tuple[int, ...]:
+        return self._here, self.unrequested, self.withheld
+
+    def _counters_after(self, action: str, before: tuple[int, ...]) -> tuple[int, ...]:
+        here, unrequested, withheld = before
+        if action == "Deliver":
+            return here + 1, unrequested, withheld
+        return here - 1, (unrequested + 1) % self.parameters.batch, withheld
 
 
 class DemandFlow(Flow):

@@ -20,10 +20,9 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from permitflow.errors import InboxOverflowError, InvalidParametersError, LocalProtocolError, ParameterMismatchError
 from permitflow.flows import seam
-from permitflow.flows.messages import Kind, Message
+from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import (
-    Entries,
     Flow,
     Haste,
     Inbound,
@@ -196,7 +195,7 @@ class SquelchSender(MessageSender[T]):
         Spec: Hear.
         """
         self._is_stopped = feedback.stop
-        self._record_count("Hear")
+        self._note("Hear")
 
     def _send(self, rows: Sequence[int]) -> None:
         """Nothing is counted.
@@ -278,7 +277,7 @@ class SquelchReceiver(MessageReceiver[T]):
             action, since = "TellOff", self._here - of.high - 1
         self.has_told_off, self._is_reminder_due, self.since = signal.stop, False, since
         if self._record is not None:
-            self._record(action, (), self._counters(self._here))
+            self._record(action, (), self._counters())
         return signal
 
     def _accept(self, messages: int) -> None:
@@ -299,15 +298,18 @@ class SquelchReceiver(MessageReceiver[T]):
         if self.has_told_off:
             self.since += messages
 
-    def _consume(self, rows: Sequence[int], total: int, markers: Sequence[Message[T]], taken: Entries[T]) -> None:
+    def _consume_messages(self, messages: int) -> None:
         """Nothing is counted but the messages.
 
         Spec: Consume.
         """
-        self._record_consumed(len(rows) + len(markers))
 
-    def _counters(self, here: int, *, came: int = 0, gone: int = 0) -> tuple[int, ...]:
-        return here, int(self.has_told_off), self.since - came if self.has_told_off else self.since
+    def _counters(self) -> tuple[int, ...]:
+        return self._here, int(self.has_told_off), self.since
+
+    def _counters_after(self, action: str, before: tuple[int, ...]) -> tuple[int, ...]:
+        here, told_off, since = before
+        return (here + 1, told_off, since + told_off) if action == "Deliver" else (here - 1, told_off, since)
 
 
 class SquelchFlow(Flow):
