@@ -1,7 +1,7 @@
 """TLC finds in every model exactly what the manifest records, and the manifest covers the specification."""
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from permitflow_model.registry import system_of
 from permitflow_model.tla_values import format_state, state_to_tla
 from permitflow_model.tlc import TlcNotFoundError, TlcResult
 from permitflow_model.tlc.check import check_model, run_manifest
+from tests.spec.sample import SAMPLE, by_model
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -31,24 +32,7 @@ OF_ORDER = {
     *("ExactlyOnceInOrder", "EveryChunkDelivered", "EveryBarrierDelivered", "WatermarkOvertakesNothing", "IsQueue"),
     "EveryMessageDelivered",
 }
-# Besides the models whose graphs are compared: a verdict of each kind, in models that take no longer than TLC's start.
-SAMPLE = {
-    *("one-above-stuck", "one-above-deadlock", "mismatch-live", "watermark-place", "live-two-waiters"),
-    *("live-unfair-send-chunk", "grant-messages-final", "probe-row-bound-attained", "queue", "refines-queue"),
-    *("refines-smaller-queue", "spark-drained", "spark-commit-stuck"),
-    "spark-memory-fails",
-}
 UNFAIR = [name for name, m in MODELS.items() if m.properties and m.expect != SUCCESS and m.expect.name not in OF_STEPS]
-
-
-def is_short(name: str) -> bool:
-    return MODELS[name].graph or name in SAMPLE
-
-
-def by_model(names: Iterable[str]) -> pytest.MarkDecorator:
-    """A case for each model; most are left out of ``make test``."""
-    marked = [pytest.param(name, marks=() if is_short(name) else pytest.mark.long) for name in names]
-    return pytest.mark.parametrize("model_name", marked)
 
 
 @by_model(MODELS)
@@ -115,7 +99,7 @@ def follow(system: System[S, P], parameters: P, state: S, action: str, target: s
 
 
 def test_the_sample_has_every_module_and_every_kind_of_verdict() -> None:
-    short = [model for name, model in MODELS.items() if is_short(name)]
+    short = [model for name, model in MODELS.items() if name in SAMPLE]
     assert MODELS.keys() >= SAMPLE
     assert {model.module for model in short} == {model.module for model in MODELS.values()}
     assert {model.expect.kind for model in short} == {model.expect.kind for model in MODELS.values()}

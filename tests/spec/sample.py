@@ -1,0 +1,27 @@
+"""The models that `make test` gives to TLC: the others are for `make test-all`, and for `permitflow check`."""
+
+from collections.abc import Iterable
+
+import pytest
+
+# Small ones, in whose graphs each action of each module takes part; TLC's start is nearly all that each takes.
+COMPARED = {
+    *("conflate", "demand-full-batches", "drop-youngest", "grpc-call-late", "grpc-call-in-order"),
+    *("gate-epochs", "gate-ends", "gate-newer", "gate-loss", "chain", "mute", "mute-newcomer", "mute-delay-lossy"),
+    *("mute-scheduler-unlike", "empty-chunks", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
+    *("window-two", "spark-published", "spark-memory-exchange", "spark-published-beyond-the-window"),
+    *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns"),
+}
+# A verdict of each kind.
+JUDGED = {
+    *("one-above-stuck", "one-above-deadlock", "mismatch-live", "watermark-place", "live-two-waiters"),
+    *("live-unfair-send-chunk", "grant-messages-final", "probe-row-bound-attained", "refines-queue"),
+    *("refines-smaller-queue", "spark-drained", "spark-commit-stuck", "spark-memory-fails"),
+}
+SAMPLE = COMPARED | JUDGED
+
+
+def by_model(names: Iterable[str]) -> pytest.MarkDecorator:
+    """A case for each model; those that are not in the sample take long."""
+    marked = [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in names]
+    return pytest.mark.parametrize("model_name", marked)
