@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol
 
 from permitflow.carriers.framing import K, MessageReader
+from permitflow.change import Change
 from permitflow.errors import PermitflowError
 from permitflow.wire.buffers import Buffer, Received
 
@@ -286,7 +287,7 @@ class Conversation:
         self._inbox: deque[Received] = deque()
         self._has_ended = self._is_full = self._is_paused = False
         self._error: PermitflowError | None = None
-        self._changed = asyncio.Event()
+        self._changed = Change()
         carrier.listen(self)
 
     def on_message(self, message: Received, has_more: bool) -> None:
@@ -295,22 +296,22 @@ class Conversation:
         if len(self._inbox) >= _MOST_AHEAD:
             self._is_paused = True
             self._carrier.pause()
-        self._changed.set()
+        self._changed.note()
 
     def on_writable(self) -> None:
         """As ``Listener.on_writable``."""
         self._is_full = False
-        self._changed.set()
+        self._changed.note()
 
     def on_end(self) -> None:
         """As ``Listener.on_end``."""
         self._has_ended = self._error is None
-        self._changed.set()
+        self._changed.note()
 
     def on_error(self, error: PermitflowError) -> None:
         """As ``Listener.on_error``."""
         self._error = error
-        self._changed.set()
+        self._changed.note()
 
     async def read(self) -> Received | None:
         """The next message; None once the peer has closed its half in good order.
@@ -343,7 +344,6 @@ class Conversation:
     async def _change(self) -> None:
         if self._error is not None:
             raise self._error
-        self._changed.clear()
         await self._changed.wait()
 
     def half_close(self) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from permitflow.carriers.carrier import Carrier, Ear
 from permitflow.carriers.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
+from permitflow.change import Change
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.writing import SIGN_BYTES, Writing
 from permitflow.errors import (
@@ -89,7 +90,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._opened_at = self._clock()
         self._over_at: float | None = None
         # It is set and cleared at once, so that waiting tasks see each change.
-        self._changed = asyncio.Event()
+        self._changed = Change()
         self._writing = Writing(self._carrier, self._messages, self._on_writing_over, self._on_silence)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._has_read_all = self._is_writing_over = False
@@ -337,8 +338,7 @@ class RemoteEnd(ABC, Generic[S]):
 
     def _announce(self) -> None:
         """Wake every task that waits for a change."""
-        self._changed.set()
-        self._changed.clear()
+        self._changed.note()
 
     def _wake_all(self) -> None:
         """Wake the writer and every task that waits for a change."""

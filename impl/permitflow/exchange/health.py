@@ -3,12 +3,12 @@
 The health service is the standard one of gRPC (grpc.health.v1), so that orchestrators need no special client.
 """
 
-import asyncio
 from enum import Enum
 
 from grpc import aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
+from permitflow.change import Change
 from permitflow.client.health import LIVENESS, READINESS
 from permitflow.errors import PeerGoneError
 
@@ -27,7 +27,7 @@ class Readiness:
 
     def __init__(self) -> None:
         self._phase = Phase.READY
-        self._changed = asyncio.Event()
+        self._changed = Change()
 
     @property
     def phase(self) -> Phase:
@@ -37,13 +37,11 @@ class Readiness:
     def enter(self, phase: Phase) -> None:
         """Enter a phase, and wake the tasks that wait for it."""
         self._phase = phase
-        changed, self._changed = self._changed, asyncio.Event()
-        changed.set()
+        self._changed.note()
 
     async def until_not(self, phase: Phase) -> None:
         """Wait for another phase than this one."""
-        while self._phase is phase:
-            await self._changed.wait()
+        await self._changed.until(lambda: self._phase is not phase)
 
     def require(self, phase: Phase) -> None:
         """Require this phase.

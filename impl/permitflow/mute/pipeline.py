@@ -16,6 +16,7 @@ from typing import NamedTuple, Protocol
 
 from permitflow.callables import plain_of_one
 from permitflow.carriers.accepting import accepted
+from permitflow.change import Change
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
@@ -176,7 +177,7 @@ class Pipeline:
         self._backlogs: dict[str, int] = {}
         self._remotes: dict[str, tuple[str, Callable[[Signal], None]]] = {}
         self._parts: list[Closes] = []
-        self._drained = asyncio.Event()
+        self._reported = Change()
         self._is_draining = False
 
     def chain(self, *names: str) -> None:
@@ -224,8 +225,7 @@ class Pipeline:
     def report(self, muter: str, backlog: int) -> None:
         """See ``MuteGraph.report``; sources pause and resume before this returns."""
         self._backlogs[muter] = backlog
-        if not backlog and not any(self._backlogs.values()):
-            self._drained.set()
+        self._reported.note()
         if self.graph.report(muter, backlog):
             self.settle()
 
@@ -300,9 +300,8 @@ class Pipeline:
             source.reads.pause()
             self.remove_source(name)
         try:
-            while any(self._backlogs.values()):
-                self._drained.clear()
-                await asyncio.wait_for(self._drained.wait(), seconds)
+            async with asyncio.timeout(seconds):
+                await self._reported.until(lambda: not any(self._backlogs.values()))
         except TimeoutError:
             left = {muter: backlog for muter, backlog in self._backlogs.items() if backlog}
             raise SinkStalledError(sinks=tuple(left), left=sum(left.values()), seconds=seconds) from None
@@ -483,7 +482,7 @@ class TcpSink(Connection):
         self.pipeline.graph.add_muter(self.name, Marks(high_mark=self.high_mark))
         self.pipeline.set_open(self.name, False)
         self.buffer = bytearray(1_024)
-        self._has_left = asyncio.Event()
+        self._left = Change()
         self.sizes = self.buffers
         """Of the socket, as the kernel has set them; valid once it is connected."""
         self.short_writes = 0
@@ -499,8 +498,7 @@ class TcpSink(Connection):
                 continue
             self.sizes = sizes_of(connection)
             await transported(self, connection)
-            await self._has_left.wait()
-            self._has_left.clear()
+            await self._left.until(lambda: self.transport is None)
             if self.listens:
                 await asyncio.sleep(RECONNECT_SECONDS)  # those who come and go cause no storm of events
 
@@ -531,7 +529,7 @@ class TcpSink(Connection):
         self.pipeline.hear({"event": "lost", "sink": self.name, "reason": str(error or "it has left")})
         self.pipeline.set_open(self.name, False)
         self.pipeline.report(self.name, 0)
-        self._has_left.set()
+        self._left.note()
 
     def eof_received(self) -> None:
         """See ``asyncio``: what waits here is for nobody."""

@@ -19,6 +19,7 @@ from typing import ClassVar, ParamSpec, TypeAlias, TypeVar
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
+from permitflow.change import Change
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import Stopwatch
 from permitflow.chunks import KEPT_CHUNK_ROWS, slices
@@ -139,15 +140,14 @@ class ReplayChannel:
         self._is_declared = kept.schema is not None
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
-        self._changed = asyncio.Event()
+        self._changed = Change()
         self._acknowledging = asyncio.Lock()
 
     # Waiting.
 
     def note_change(self) -> None:
         """Wake all waiting tasks."""
-        self._changed.set()
-        self._changed.clear()
+        self._changed.note()
 
     async def room(self, find: Callable[[], T], waiting: Stopwatch, require: Callable[[], None]) -> T:
         """Wait until there is room: call ``find`` at each change, and return its first true result.

@@ -22,6 +22,7 @@ from pyspark.sql.types import StructType
 from pyspark.sql.udf import UserDefinedFunction
 from pyspark.util import PythonEvalType
 
+from permitflow.change import Change
 from permitflow.errors import (
     EarlyAnswerError,
     InvalidOptionError,
@@ -296,7 +297,7 @@ class _Call:
         self._sent = self._received = 0
         self._is_complete = self._is_sent = self._is_over = False
         self._error: Exception | None = None
-        self._change = asyncio.Event()
+        self._change = Change()
 
     @property
     def has_room(self) -> bool:
@@ -312,7 +313,7 @@ class _Call:
         if requests:
             self._begin()
             self._requests.extend(requests)
-            self._change.set()
+            self._change.note()
         await self._progress(lambda: self.has_room or self._is_batch)
         if self._is_over and not self._responses and not (self.has_room and self._error is None):
             self._raise_end()
@@ -327,7 +328,7 @@ class _Call:
         if self._task is None:
             return ()
         self._is_complete = True
-        self._change.set()
+        self._change.note()
         await self._progress(lambda: self._is_batch)
         if not self._responses:
             self._raise_end()
@@ -365,22 +366,22 @@ class _Call:
                         self._refuse_count(self._received + 1)
                     self._received += 1
                     self._responses.append(response)
-                    self._change.set()
-                    await self._until(lambda: not self._is_batch)
+                    self._change.note()
+                    await self._change.until(lambda: not self._is_batch)
         except Exception as error:
             self._error = error
         finally:
             self._is_over = True
-            self._change.set()
+            self._change.note()
 
     async def _given(self) -> AsyncIterator[bytes]:
         while True:
-            await self._until(lambda: self._may_send or (self._is_complete and self.has_room))
+            await self._change.until(lambda: self._may_send or (self._is_complete and self.has_room))
             if self.has_room:
                 self._is_sent = True
                 return
             self._sent += 1
-            self._change.set()
+            self._change.note()
             yield self._requests.popleft()
 
     @property
@@ -395,13 +396,8 @@ class _Call:
     def _taken(self) -> list[Any]:
         taken = list(self._responses)
         self._responses.clear()
-        self._change.set()
+        self._change.note()
         return taken
-
-    async def _until(self, holds: Callable[[], bool]) -> None:
-        while not holds():
-            self._change.clear()
-            await self._change.wait()
 
     async def _progress(self, holds: Callable[[], bool]) -> None:
         """Wait until something holds or the call is over, as long as requests are taken, or responses come."""
@@ -414,7 +410,7 @@ class _Call:
 
     async def _step(self, holds: Callable[[], bool]) -> None:
         before = self._sent + self._received
-        await self._until(lambda: holds() or self._is_over or self._sent + self._received > before)
+        await self._change.until(lambda: holds() or self._is_over or self._sent + self._received > before)
 
     def _silence(self) -> PeerTimeoutError:
         waits = f"{self._sent:,} requests were sent, and {self._received:,} responses have come"
