@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from permitflow.spark.calls.options import CALL_OPTIONS
+from permitflow.spark.local_session import FAST_START
 from permitflow.spark.options import CHANNEL_OPTIONS, Use, names_for
 from tools.cli_reference import commands
 
@@ -76,6 +77,7 @@ ENVIRONMENT = {
     "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     "COLUMNS": "120",
     "PYSPARK_PYTHON": sys.executable,
+    "JAVA_TOOL_OPTIONS": FAST_START,
 }
 
 

@@ -12,13 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow.spark.local_session import FAST_START
 from tests.test_docs import ENVIRONMENT, LONGEST_SECONDS, REPOSITORY
 
 TABLE = (REPOSITORY / "examples/README.md").read_text(encoding="utf-8")
 # What programs dial; the tests have the servers elsewhere.
 EXCHANGE, SERVICE = "127.0.0.1:50051", "127.0.0.1:8080"
-QUICKLY = {**ENVIRONMENT, "JAVA_TOOL_OPTIONS": FAST_START}
 
 
 class Example(NamedTuple):
@@ -63,7 +61,7 @@ class Place:
         with (self.folder / "errors").open("a") as errors:
             words = [sys.executable if word == "python" else word for word in shlex.split(command)]
             return subprocess.Popen(
-                words, cwd=self.folder, env=QUICKLY, stdout=subprocess.PIPE, stderr=errors, text=True
+                words, cwd=self.folder, env=ENVIRONMENT, stdout=subprocess.PIPE, stderr=errors, text=True
             )
 
     @contextmanager

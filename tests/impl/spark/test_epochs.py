@@ -209,7 +209,6 @@ def test_an_epoch_that_the_exchange_cannot_keep_is_said_instead_of_waiting_for_e
     reader.stop()
 
 
-@pytest.mark.sample
 def test_each_batch_has_the_rows_between_aligned_barriers_also_after_exchange_and_query_started_again(
     driver: Driver, tmp_path: Path, address: str
 ) -> None:

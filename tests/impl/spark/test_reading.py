@@ -18,7 +18,6 @@ from tests.support.served_exchange import channels_of, numbers, produce, produce
 Options = dict[str, str]
 
 
-@pytest.mark.sample
 def test_each_channel_is_a_partition_and_the_schema_comes_from_the_handshake(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[str, list[list[int]]]:
         with producers(options, [numbers(0, 500), numbers(500, 600)], [numbers(600, 1000)]):

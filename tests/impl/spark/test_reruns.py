@@ -38,7 +38,6 @@ def test_each_row_comes_once_or_the_job_fails(place: tuple[Harm, Callable[[Trial
         assert result.found.failure == "", "staged writing survives"
 
 
-@pytest.mark.sample
 def test_a_direct_job_fails_whose_stage_is_run_again(
     driver: Driver, exchange: ServedExchange, kept: ServedExchange
 ) -> None:

@@ -233,7 +233,6 @@ def test_a_column_that_is_neither_sent_nor_kept_is_refused(service: Service) -> 
 # With Spark.
 
 
-@pytest.mark.sample
 def test_a_frame_goes_through_a_service_and_keeps_its_columns(driver: Driver, service: Service) -> None:
     options: dict[str, Any] = dict(service.options("Rate"))
 

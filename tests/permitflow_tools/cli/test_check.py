@@ -257,6 +257,7 @@ def test_the_map_is_drawn(command: Command, tmp_path: Path) -> None:
         assert f">{label}<" in content
 
 
+@pytest.mark.long
 @pytest.mark.timeout(2 * HANG_SECONDS)
 def test_spark_finds_the_same() -> None:
     """In a process of its own: Spark's gateway forks."""
