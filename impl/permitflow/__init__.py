@@ -9,7 +9,6 @@ extras.
 from typing import TYPE_CHECKING
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import (
     ChannelAbortedError,
@@ -38,6 +37,7 @@ from permitflow.opening import opening
 
 if TYPE_CHECKING:
     from permitflow.channels.gate import AlignedBarrier, GateChunk, GateStatistics, InputGate, MergedWatermark
+    from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
     from permitflow.flows.demand.core import Demand
     from permitflow.flows.gate.core import GateParameters
     from permitflow.flows.squelch.core import SquelchParameters
@@ -85,6 +85,7 @@ __all__ = [
 
 _ON_FIRST_USE = {
     "channels.gate": ("AlignedBarrier", "GateChunk", "GateStatistics", "InputGate", "MergedWatermark"),
+    "channels.local": ("LocalReceiver", "LocalSender", "open_channel"),
     "flows.demand.core": ("Demand",),
     "flows.gate.core": ("GateParameters",),
     "flows.squelch.core": ("SquelchParameters",),

@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
@@ -23,10 +22,11 @@ from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
 from permitflow.spark.recording import StreamRecording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import RowForm
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from permitflow.client.blocking import BlockingSource
 
 SOCKET_BYTES: Final = 16 * 1024
@@ -126,7 +126,7 @@ def opened(
 
 def read_range(
     options: ReadOptions, rows: RowRange, schema: StructType, streams: StreamRecording
-) -> Iterator[pa.RecordBatch]:
+) -> "Iterator[pa.RecordBatch]":
     """Yield the rows of a range, each once and in order, also if the exchange restarts meanwhile.
 
     Raises:
@@ -136,6 +136,8 @@ def read_range(
         PeerTimeoutError: it is reachable, but sent nothing for ``timeout_seconds``.
         UnexpectedFrameError: it sent rows outside the range.
     """
+    from permitflow.spark.schema import RowForm
+
     form = RowForm(schema, options.channel_column)
     patience = Patience(options.timeout_seconds, [rows.channel])
     at = rows.from_row

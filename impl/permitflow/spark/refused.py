@@ -4,13 +4,15 @@ Spark's process for streaming sources hides what a reader's constructor raises b
 """
 
 from collections.abc import Iterator, Sequence
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadLimit
 
 from permitflow.errors import PermitflowError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class RefusedStreamReader(DataSourceStreamReader):
@@ -34,6 +36,6 @@ class RefusedStreamReader(DataSourceStreamReader):
         """Refuse."""
         self._refuse()
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Refuse."""
         self._refuse()

@@ -23,8 +23,8 @@ LONGEST_SECONDS = 60
 def register(spark: SparkSession) -> None:
     """Register ``format("permitflow")`` and ``format("permitflow-grpc")``.
 
-    Spark finds the data sources by itself where its workers can import ``pyspark_permitflow``; calling this as well
-    is harmless, and reports a missing package now instead of in the first task.  With a ``local`` master it checks the
+    Spark finds the data sources by itself where its workers can import ``pyspark_permitflow``; then this only checks,
+    so that a missing package is reported now instead of in the first task.  With a ``local`` master it checks the
     workers' Python on this machine.  With any other master it runs a job of one task on an executor, and logs a
     warning if no executor takes the task within a minute.  It does not check the workers of a Spark Connect server.
 
@@ -39,8 +39,15 @@ def register(spark: SparkSession) -> None:
             _look_at_python(context)
         else:
             _ask_executor(context)
-    spark.dataSource.register(PermitflowDataSource)
-    spark.dataSource.register(GrpcDataSource)
+    for source in (PermitflowDataSource, GrpcDataSource):
+        if not _is_known(spark, source.name()):
+            spark.dataSource.register(source)
+
+
+def _is_known(spark: SparkSession, name: str) -> bool:
+    """Has Spark found the format by itself, or been told of it before?  Spark warns if it is told of it again."""
+    session = getattr(spark, "_jsparkSession", None)  # a remote session has none
+    return session is not None and bool(session.sessionState().dataSourceManager().dataSourceExists(name))
 
 
 def _look_at_python(context: SparkContext) -> None:

@@ -31,7 +31,6 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, NoReturn, TypeVar, Unpack
 from uuid import uuid4
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
@@ -52,11 +51,12 @@ from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import arrow_schema, conform
 from permitflow.stream.control import ChannelState, StagedPart
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from permitflow.client.blocking import BlockingControl, BlockingSink, PutOptions
 
 _log = logging.getLogger(__name__)
@@ -120,7 +120,7 @@ class _Sending:
 
     def send(
         self,
-        batches: Iterable[pa.RecordBatch],
+        batches: "Iterable[pa.RecordBatch]",
         context: TaskContext,
         *,
         staging: Staging | None = None,
@@ -149,8 +149,8 @@ class _Sending:
         channel: str,
         staging: Staging | None,
         attempt: TaskAttempt | None,
-        first: pa.RecordBatch,
-        others: Iterable[pa.RecordBatch],
+        first: "pa.RecordBatch",
+        others: "Iterable[pa.RecordBatch]",
         streams: StreamRecording,
     ) -> SentMessage:
         wanted = self._options.exchange.wanted
@@ -179,6 +179,7 @@ class _Sending:
         """Connect; see ``open_sink``.  The options give the defaults."""
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import open_sink
+        from permitflow.spark.schema import arrow_schema
 
         leave_imports_alone()
         exchange = self._options.exchange
@@ -203,7 +204,9 @@ class _Sending:
         with self.open_for_a_word(channel) as sink:
             sink.end(closes_channel=False)
 
-    def _chunks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def _chunks(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+        from permitflow.spark.schema import arrow_schema, conform
+
         target = arrow_schema(self._schema)
         for batch in batches:
             if batch.num_rows > 0:
@@ -218,7 +221,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         super().__init__(options, schema)
         self._job = uuid4().hex
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Send one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
@@ -310,7 +313,7 @@ class StagedMessage(WriterCommitMessage):
 class _Staged(_Sending):
     """The common part of both staged sinks."""
 
-    def _stage(self, batches: Iterator[pa.RecordBatch], key: BatchKey, context: TaskContext) -> StagedMessage:
+    def _stage(self, batches: "Iterator[pa.RecordBatch]", key: BatchKey, context: TaskContext) -> StagedMessage:
         # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
@@ -365,7 +368,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         super().__init__(options, schema)
         self._key = options.batch_key()
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition; worker, once per task attempt.  Waits for permits, which is the back-pressure.
 
         Raises:
@@ -415,7 +418,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
 class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
     """Writes a streaming query.  Built in a planning process; used in the workers, and in one that commits."""
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+    def write(self, iterator: "Iterator[pa.RecordBatch]") -> WriterCommitMessage:
         """Stage one partition of a micro-batch; worker, once per task attempt.  Waits for permits.
 
         Raises:

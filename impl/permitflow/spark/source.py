@@ -17,8 +17,8 @@ small; see ``permitflow.spark.reading``.
 """
 
 from collections.abc import Iterator, MutableMapping
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -44,9 +44,11 @@ from permitflow.spark.reading import narrow_socket, opened, read_range, rows_tog
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.schema import RowForm, require_distinct, spark_schema, united_schema
 from permitflow.spark.stream_planning import RowRange
 from permitflow.stream.control import ChannelState
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 
 class PermitflowDataSource(DataSource):
@@ -109,6 +111,7 @@ class PermitflowDataSource(DataSource):
             options = ReadOptions.parse(self.options)
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import probe
+        from permitflow.spark.schema import require_distinct, spark_schema, united_schema
 
         leave_imports_alone()
         asked = options.channels if options.channel_column else options.channels[:1]
@@ -214,7 +217,7 @@ class ExchangeReader(DataSourceReader):
         }
         return [ChannelPartition(channel, planned.get(channel)) for channel in options.channels]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one channel in batches of chunks that arrived together; worker, once per partition.
 
         The permits of a batch return when the next one is asked for.  Closing the generator early tells the exchange
@@ -228,6 +231,7 @@ class ExchangeReader(DataSourceReader):
             PermitflowError: the channel does not exist, or was read before.
         """
         from permitflow.client.blocking import probe
+        from permitflow.spark.schema import RowForm
 
         leave_imports_alone()
         assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned

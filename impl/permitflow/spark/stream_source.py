@@ -15,7 +15,6 @@ and Spark calls it at each trigger, with or without new rows.  ``commit`` would 
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -39,6 +38,8 @@ from permitflow.spark.stream_planning import (
 from permitflow.stream.control import ChannelRow
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from permitflow.client.blocking import BlockingControl
 
 __all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
@@ -202,7 +203,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ChannelRows(rows) for rows in self._planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
         ]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield rows of one channel; worker, once per attempt at a task.
 
         Raises:

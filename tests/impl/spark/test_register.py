@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from pyspark.sql import SparkSession
@@ -56,3 +57,14 @@ def test_executors_without_the_package_are_refused(cluster: Driver, bare_python:
 def test_executors_with_another_release_are_refused(cluster: Driver, newer_python: Path) -> None:
     text = cluster.failure(registering_with(newer_python))
     assert f"which has permitflow 9.9, not {version('permitflow')} as this driver: install the driver's release" in text
+
+
+def test_formats_that_spark_has_found_are_not_registered_again(driver: Driver) -> None:
+    """Spark would warn of it, twice in every session."""
+
+    def job(spark: SparkSession) -> int:
+        with patch.object(type(spark.dataSource), "register") as told:
+            register(spark)
+            return told.call_count
+
+    assert driver.run(job) == 0

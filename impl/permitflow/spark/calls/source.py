@@ -15,7 +15,6 @@ import logging
 from collections.abc import Iterator, MutableMapping
 from typing import TYPE_CHECKING, TypeAlias
 
-import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSource,
@@ -39,6 +38,8 @@ from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.source import refuse_overwriting
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from permitflow.spark.calls.attempts import Attempts, Metadata
     from permitflow.spark.calls.messages import Rows
     from permitflow.spark.calls.reading import OpenCall
@@ -190,7 +191,7 @@ class CallReader(DataSourceReader):
         """One partition per request."""
         return [CallPartition(number, request) for number, request in enumerate(self.options.requests)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of one call; worker, once per attempt at a task.
 
         Raises:
@@ -263,7 +264,7 @@ class CallStreamReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow
         """No message was read."""
         return {_MESSAGES: 0}
 
-    def read(self, start: Offset) -> tuple[Iterator[pa.RecordBatch], Offset]:
+    def read(self, start: Offset) -> "tuple[Iterator[pa.RecordBatch], Offset]":
         """The messages of a batch; driver, at each trigger.
 
         Waits up to ``batch_seconds`` for the first one, or with ``Trigger.AvailableNow`` as long as the call lasts.
@@ -285,7 +286,7 @@ class CallStreamReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow
             return iter(()), start
         return iter([self._rows().batch(messages)]), {_MESSAGES: start[_MESSAGES] + len(messages)}
 
-    def readBetweenOffsets(self, start: Offset, end: Offset) -> Iterator[pa.RecordBatch]:  # noqa: N802
+    def readBetweenOffsets(self, start: Offset, end: Offset) -> "Iterator[pa.RecordBatch]":  # noqa: N802
         """The messages of a batch that was read before, and not processed; worker, after a restart or a loss.
 
         Raises:
