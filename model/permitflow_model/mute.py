@@ -4,14 +4,14 @@ Nodes are numbered from 1: sinks, then relays, then sources; of a hop, the node 
 docs/protocols/mute.md explains it.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
 from itertools import product
 from typing import Literal, NamedTuple
 
-from permitflow_model.kernel.family import Family, Members, family
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.family import NamedFamily, family_by_name
+from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -84,6 +84,14 @@ class Parameters:
             raise ValueError(f"high must be at least low = {self.low}, not {self.high}")
         if self.memory not in ("epoch", "set", "counter"):
             raise ValueError(f"memory must be 'epoch', 'set' or 'counter', not {self.memory!r}")
+        self.check_graph()
+
+    def check_graph(self) -> None:
+        """Refuse hops that are none, and nodes that lead nowhere.
+
+        Raises:
+            ValueError: there is one.
+        """
         for hop in self.hops:
             if len(hop) != 2 or not (1 <= min(hop) <= self.sinks + self.relays and self.sinks < max(hop) <= self.nodes):
                 raise ValueError(f"a hop must lead from a relay or source down to a relay or sink, not {sorted(hop)}")
@@ -118,6 +126,14 @@ class Parameters:
         """Is it a source?"""
         return node > self.sinks + self.relays
 
+    def is_hop(self, up: int, down: int) -> bool:
+        """Is there a hop from the second node up to the first one?"""
+        return (up, down) in self.pairs
+
+    def leads(self, node: int, sink: int) -> bool:
+        """Does the node lead to the sink, over any number of hops?"""
+        return sink in self.reached[node]
+
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
         """Of each hop the node upstream and the node downstream."""
@@ -138,7 +154,7 @@ class Source(NamedTuple):
 
     here: bool
     left: int
-    holds: Family[int]
+    holds: NamedFamily[int]
 
 
 class Sink(NamedTuple):
@@ -159,27 +175,28 @@ class Signal(NamedTuple):
 class State(NamedTuple):
     """The variables of the specification; node 1 of the specification is member 0 of a family."""
 
-    sources: Family[Source]
-    sinks: Family[Sink]
-    heard: Family[Family[int]]
+    sources: NamedFamily[Source]
+    sinks: NamedFamily[Sink]
+    heard: NamedFamily[NamedFamily[int]]
     """Of each node: the newest epoch of each sink that it has heard; of a sink itself: what it has told."""
-    signals: Family[Family[Queue[Signal]]]
+    signals: NamedFamily[NamedFamily[Queue[Signal]]]
     """Of two nodes: the signals in flight up to the first from the second."""
     remade: int
 
 
 def initial(parameters: Parameters) -> State:
     """Nobody mutes."""
-    none: Family[int] = family(0, parameters.sinks)
-    silence: Family[Queue[Signal]] = Members([Fifo()] * parameters.nodes)
+    none = family_by_name(lambda _: 0, parameters.sinks)
+    silence: NamedFamily[Queue[Signal]] = family_by_name(lambda _: Fifo(), parameters.nodes)
+
+    def source(name: int) -> Source:
+        return Source(here=name < parameters.sources - parameters.newcomers, left=parameters.supply, holds=none)
+
     return State(
-        sources=Members(
-            Source(here=number < parameters.sources - parameters.newcomers, left=parameters.supply, holds=none)
-            for number in range(parameters.sources)
-        ),
-        sinks=family(Sink(gone=False, wire=0, inbox=0), parameters.sinks),
-        heard=family(none, parameters.nodes),
-        signals=family(silence, parameters.nodes),
+        sources=family_by_name(source, parameters.sources),
+        sinks=family_by_name(lambda _: Sink(gone=False, wire=0, inbox=0), parameters.sinks),
+        heard=family_by_name(lambda _: none, parameters.nodes),
+        signals=family_by_name(lambda _: silence, parameters.nodes),
         remade=0,
     )
 
@@ -187,11 +204,6 @@ def initial(parameters: Parameters) -> State:
 def is_mute(epoch: int) -> bool:
     """Does this epoch mute?"""
     return epoch % 2 == 1
-
-
-def larger(left: int, right: int) -> int:
-    """The newer of two epochs."""
-    return left if left >= right else right
 
 
 # Parts of a state, by the names of the specification.
@@ -231,28 +243,39 @@ def _with_signals(state: State, up: int, down: int, signals: Queue[Signal]) -> S
 
 def is_muted(source: Source) -> bool:
     """Is a source held by some muter?"""
-    return not source.holds.every(_holds_nothing)
+    return not source.holds.every(holds_nothing)
 
 
-def _holds_nothing(mutes: int) -> bool:
+def holds_nothing(mutes: int) -> bool:
+    """Is it no mute that holds a source?"""
     return mutes == 0
 
 
 def _told(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
     """A node tells all nodes upstream."""
-    for up, told_by in parameters.pairs:
-        if told_by == down and is_here(state, parameters, up):
-            state = _with_signals(state, up, down, in_flight(state, up, down).push(signal))
-    return state
+    return state._replace(signals=state.signals.map_by_name(_told_to, state, parameters, down, signal))
 
 
-def _newest(state: State, parameters: Parameters, node: int) -> Queue[Signal]:
-    """The newest signals that a node knows."""
-    signals: Queue[Signal] = Fifo()
-    for muter in parameters.muters:
-        if heard_by(state, node, muter) > 0:
-            signals = signals.push(Signal(muter, heard_by(state, node, muter)))
+def _told_to(
+    name: int, signals: NamedFamily[Queue[Signal]], state: State, parameters: Parameters, down: int, signal: Signal
+) -> NamedFamily[Queue[Signal]]:
+    """The signals in flight up to a node, when a node downstream tells all."""
+    if parameters.is_hop(name + 1, down) and is_here(state, parameters, name + 1):
+        return signals.map_by_name(_with_one_from, down, signal)
     return signals
+
+
+def _with_one_from(name: int, signals: Queue[Signal], down: int, signal: Signal) -> Queue[Signal]:
+    return signals.push(signal) if name + 1 == down else signals
+
+
+def _newest(state: State, node: int) -> Queue[Signal]:
+    """The newest signals that a node knows."""
+    return state.heard.get(node - 1).listed_by_name(_signal_of)
+
+
+def _signal_of(muter: int, epoch: int) -> Signal | None:
+    return Signal(muter + 1, epoch) if epoch > 0 else None
 
 
 def _tell(state: State, parameters: Parameters, sink: int) -> State:
@@ -281,9 +304,20 @@ def _held(holds: int, parameters: Parameters, epoch: int, is_news: bool) -> int:
 def has_work(state: State, parameters: Parameters, node: int) -> bool:
     """Has a source something to send, and a sink for it?"""
     source = source_at(state, parameters, node)
-    if not (source.here and source.left > 0):
-        return False
-    return any(not state.sinks.get(name - 1).gone for name in parameters.reached[node])
+    return source.here and source.left > 0 and not state.sinks.every_by_name(_is_no_way, parameters, node)
+
+
+def _is_no_way(name: int, sink: Sink, parameters: Parameters, node: int) -> bool:
+    return sink.gone or not parameters.leads(node, name + 1)
+
+
+def is_at_rest(state: State, parameters: Parameters) -> bool:
+    """Has no source anything to send?"""
+    return state.sources.every_by_name(_has_no_work, state, parameters)
+
+
+def _has_no_work(name: int, _source: Source, state: State, parameters: Parameters) -> bool:
+    return not has_work(state, parameters, name + parameters.sinks + parameters.relays + 1)
 
 
 # Actions.
@@ -291,7 +325,7 @@ def has_work(state: State, parameters: Parameters, node: int) -> bool:
 
 def done(state: State, parameters: Parameters) -> State:
     """No source has anything to send."""
-    require(not any(has_work(state, parameters, node) for node in parameters.source_names))
+    require(is_at_rest(state, parameters))
     return state
 
 
@@ -300,13 +334,25 @@ def join(state: State, parameters: Parameters, node: int) -> State:
     require(parameters.is_source(node))
     source = source_at(state, parameters, node)
     require(not source.here)
+    known = state.heard.get(node - 1)
     if parameters.mutes_newcomers:
-        for (up, down), muter in product(parameters.pairs, parameters.muters):
-            if up == node:
-                newest = larger(heard_by(state, down, muter), heard_by(state, node, muter))
-                state = _with_heard(state, node, muter, newest)
-    holds: Family[int] = Members([heard_by(state, node, muter) % 2 for muter in parameters.muters])
+        known = known.map_by_name(_learned, state, parameters, node)
+    holds = known.map_by_name(_muting)
+    state = state._replace(heard=state.heard.put(node - 1, known))
     return _with_source(state, parameters, node, source._replace(here=True, holds=holds))
+
+
+def _learned(muter: int, _epoch: int, state: State, parameters: Parameters, node: int) -> int:
+    """The newest epoch of a muter that a node, or one downstream of it, has heard."""
+    return state.heard.largest_by_name(_heard_downstream, muter, parameters, node)
+
+
+def _heard_downstream(name: int, heard: NamedFamily[int], muter: int, parameters: Parameters, node: int) -> int:
+    return heard.get(muter) if name + 1 == node or parameters.is_hop(node, name + 1) else 0
+
+
+def _muting(_muter: int, epoch: int) -> int:
+    return epoch % 2
 
 
 def dispose(state: State, parameters: Parameters, name: int) -> State:
@@ -332,7 +378,7 @@ def lose(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A connection is made anew: what was in flight is lost."""
     require(state.remade < parameters.remakes)
     require(not in_flight(state, up, down).is_empty())
-    signals: Queue[Signal] = _newest(state, parameters, down) if parameters.tells_again else Fifo()
+    signals: Queue[Signal] = _newest(state, down) if parameters.tells_again else Fifo()
     return _with_signals(state, up, down, signals)._replace(remade=state.remade + 1)
 
 
@@ -346,7 +392,7 @@ def repeat(state: State, parameters: Parameters, up: int, down: int) -> State:
 
 def send(state: State, parameters: Parameters, node: int, name: int) -> State:
     """A source that is not muted reads a message, and sends it to a sink."""
-    require(parameters.is_source(node) and name in parameters.reached[node])
+    require(parameters.is_source(node) and name <= parameters.sinks and parameters.leads(node, name))
     source, sink = source_at(state, parameters, node), state.sinks.get(name - 1)
     require(source.here)
     require(not is_muted(source))
@@ -393,44 +439,41 @@ def hear(state: State, parameters: Parameters, up: int, down: int) -> State:
 # Invariants.
 
 
-@cache  # a proof knows a sum again by its measure
-def epoch_if_of(muter: int) -> Callable[[Signal], int]:
-    """A function: the epoch of a signal if it is of this muter, else 0."""
-
-    def epoch(signal: Signal) -> int:
-        return signal.epoch if signal.muter == muter else 0
-
-    return epoch
+def epoch_if_of(signal: Signal, muter: int) -> int:
+    """The epoch of a signal if it is of this muter, else 0."""
+    return signal.epoch if signal.muter == muter else 0
 
 
 def newest_of(signals: Queue[Signal], muter: int) -> int:
     """The newest epoch of a muter among signals in flight; 0 if there is none."""
-    return signals.sum_of(epoch_if_of(muter), larger, 0)
+    return signals.sum_of(epoch_if_of, larger, 0, muter)
 
 
-def _is_natural(number: int) -> bool:
-    return number >= 0
+def source_ok(source: Source, parameters: Parameters, muter: int) -> bool:
+    """Is every part of a source in its range?"""
+    return 0 <= source.left <= parameters.supply and source.holds.get(muter - 1) >= 0
 
 
-def _source_ok(source: Source, parameters: Parameters) -> bool:
-    return 0 <= source.left <= parameters.supply and source.holds.every(_is_natural)
-
-
-def _sink_ok(sink: Sink) -> bool:
+def sink_ok(sink: Sink) -> bool:
+    """Likewise."""
     return sink.wire >= 0 and sink.inbox >= 0
 
 
 def type_ok(state: State, parameters: Parameters) -> bool:
     """Every variable is in its range."""
     return (
-        state.sources.every(_source_ok, parameters)
-        and state.sinks.every(_sink_ok)
+        all(
+            source_ok(source_at(state, parameters, node), parameters, muter)
+            for node, muter in product(parameters.source_names, parameters.muters)
+        )
+        and state.sinks.every(sink_ok)
         and all(heard_by(state, node, muter) >= 0 for node, muter in product(parameters.names, parameters.muters))
         and 0 <= state.remade <= parameters.remakes
     )
 
 
-def _is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
+def is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
+    """Of a sink and its epoch: does it mute as its marks say?"""
     if sink.gone and sink.wire + sink.inbox > 0:
         return False
     if is_mute(epoch):
@@ -441,29 +484,41 @@ def _is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
 def marks(state: State, parameters: Parameters) -> bool:
     """A sink mutes above its high mark, and unmutes at its low mark: its epoch is odd in between."""
     return all(
-        _is_marked(state.sinks.get(name - 1), heard_by(state, name, name), parameters) for name in parameters.muters
+        is_marked(state.sinks.get(name - 1), heard_by(state, name, name), parameters) for name in parameters.muters
     )
 
 
 def in_order(state: State, parameters: Parameters) -> bool:
     """No node has heard more than the muter has told, and none tells more than it has heard."""
-    return all(
-        heard_by(state, node, muter) <= heard_by(state, muter, muter)
-        for node, muter in product(parameters.names, parameters.muters)
-    ) and all(
-        newest_of(in_flight(state, up, down), muter) <= heard_by(state, down, muter)
-        for (up, down), muter in product(parameters.pairs, parameters.muters)
+    return all(was_told(state, node, muter) for node, muter in product(parameters.names, parameters.muters)) and all(
+        is_known(state, up, down, muter) for (up, down), muter in product(parameters.pairs, parameters.muters)
     )
+
+
+def was_told(state: State, node: int, muter: int) -> bool:
+    """Has the muter told what a node has heard of it?"""
+    return heard_by(state, node, muter) <= heard_by(state, muter, muter)
+
+
+def is_known(state: State, up: int, down: int, muter: int) -> bool:
+    """Has the node that tells it heard what is in flight on a hop?"""
+    return newest_of(in_flight(state, up, down), muter) <= heard_by(state, down, muter)
 
 
 def on_its_way(state: State, parameters: Parameters) -> bool:
     """What a node has heard, the node upstream has heard, too, or it is on its way."""
     return all(
-        not is_here(state, parameters, up)
-        or larger(heard_by(state, up, muter), newest_of(in_flight(state, up, down), muter))
-        >= heard_by(state, down, muter)
+        is_told(state, parameters, up, down, muter)
         for (up, down), muter in product(parameters.pairs, parameters.muters)
     )
+
+
+def is_told(state: State, parameters: Parameters, up: int, down: int, muter: int) -> bool:
+    """Of a hop: does the node upstream know, or get to know, what the node downstream has heard?"""
+    if not is_here(state, parameters, up):
+        return True
+    newest = larger(heard_by(state, up, muter), newest_of(in_flight(state, up, down), muter))
+    return newest >= heard_by(state, down, muter)
 
 
 def no_early_unmute(state: State, parameters: Parameters) -> bool:
@@ -482,11 +537,16 @@ def is_quiet(state: State, parameters: Parameters) -> bool:
 def settled(state: State, parameters: Parameters) -> bool:
     """When nothing is in flight, each source is held by the sinks that mute, and by no other."""
     return not is_quiet(state, parameters) or all(
-        not is_here(state, parameters, node)
-        or (source_at(state, parameters, node).holds.get(muter - 1) > 0) == is_mute(heard_by(state, muter, muter))
-        for node in parameters.source_names
-        for muter in parameters.reached[node]
+        is_settled(state, parameters, node, muter)
+        for node, muter in product(parameters.source_names, parameters.muters)
+        if parameters.leads(node, muter)
     )
+
+
+def is_settled(state: State, parameters: Parameters, node: int, muter: int) -> bool:
+    """Of a source that leads to a muter: does the muter hold it if it mutes, and only then?"""
+    source = source_at(state, parameters, node)
+    return not source.here or (source.holds.get(muter - 1) > 0) == is_mute(heard_by(state, muter, muter))
 
 
 def can_move(state: State, parameters: Parameters) -> bool:
@@ -501,9 +561,7 @@ def can_move(state: State, parameters: Parameters) -> bool:
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
     """As long as a source has something to send, and a sink for it, something moves."""
-    if any(has_work(state, parameters, node) for node in parameters.source_names):
-        return can_move(state, parameters)
-    return True
+    return is_at_rest(state, parameters) or can_move(state, parameters)
 
 
 # Probes.

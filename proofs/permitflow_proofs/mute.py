@@ -1,15 +1,16 @@
-"""Mute, for any marks, supplies and numbers of remade connections, and in any graph: no unmute is early, none is lost.
+"""Mute, in any graph: no unmute is early, none is lost, and at rest each source does what the sinks have told.
 
-A step changes one node, and the hops at it.  So a small graph with all kinds of hops stands for every graph: a hop into
-a sink, one into a relay, two paths to one node, and two nodes upstream of one.  What each step keeps for every node and
-hop of it, whatever they hold, it keeps in each graph.  Muters do not meet: one stands for all.  What a sink has told
-goes from hop to hop up to the sources.
+Nodes, hops and muters are looked at by symbolic names: one that acts, or two that share a hop; any two nodes, of which
+a clause is shown; and a muter.  That what a sink has told reaches each source goes from hop to hop: if some node has
+not heard it, there is one furthest down; but what is downstream of that has heard it.
 """
 
+from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any, cast
 
-from permitflow_model.kernel.family import Family, Members
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.family import Members, NamedFamily
+from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.mute import (
     SYSTEM,
     Parameters,
@@ -19,57 +20,139 @@ from permitflow_model.mute import (
     State,
     epoch_if_of,
     heard_by,
+    holds_nothing,
     in_flight,
+    is_here,
+    is_known,
+    is_marked,
     is_mute,
     is_muted,
-    larger,
+    is_settled,
+    is_told,
     newest_of,
+    sink_ok,
     source_at,
+    source_ok,
+    was_told,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
+from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, integer, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    function,
+    implies,
+    integer,
+    merged,
+    natural,
+    operation,
+    predicate,
+    relation,
+    truth,
+)
 from permitflow_proofs.kernel.theorem import Theorem
 
-_HOPS = frozenset(map(frozenset, ((1, 2), (1, 3), (2, 3), (3, 4))))
-"""A sink, two relays, of which the second leads to it on two paths, and a source."""
+_UP, _DOWN, _ONE, _TWO, _MUTER = (function("node")(number) for number in range(5))
+"""The nodes of the hop at which something happens, of which one may act alone; any two nodes; and any muter."""
+
+_hop, _leads = relation("hop"), relation("leads")
+_via = function("via")
+"""Of a node that leads to the muter: the next node on a way there."""
 
 
-def newest_holds(state: State, parameters: Parameters) -> bool:
+class _AnyHops:
+    """Any pairs of nodes: ``_AnyGraph`` says which."""
+
+    is_any = True
+
+    def __iter__(self) -> Iterator[frozenset[int]]:
+        return iter(())
+
+
+class _AnyGraph(Parameters):
+    """Parameters with any graph: any relation of nodes in which hops lead from a higher number to a lower one."""
+
+    def check_graph(self) -> None:
+        """Nothing to refuse: hops are made such as the model requires."""
+
+    def is_hop(self, up: int, down: int) -> bool:
+        """Any hops from a relay or source down to a relay or sink."""
+        is_downstream = all_of((down >= 1, down <= self.sinks + self.relays, down < up))
+        return all_of((_hop(up, down), is_downstream, up > self.sinks, up <= self.nodes))
+
+    def leads(self, node: int, sink: int) -> bool:
+        """Any relation; ``_any_ways`` says how hops and ways agree."""
+        return _leads(node, sink)
+
+
+def _is_false(condition: bool) -> bool:
+    """Is it false?  Does not fork."""
+    return implies(condition, False)
+
+
+def _type_ok(state: State, parameters: Parameters) -> bool:
+    if parameters.is_source(_ONE) and not source_ok(source_at(state, parameters, _ONE), parameters, _MUTER):
+        return False
+    counts = (heard_by(state, _ONE, _MUTER) >= 0, state.remade >= 0, state.remade <= parameters.remakes)
+    return sink_ok(state.sinks.get(_MUTER - 1)) and all_of(counts)
+
+
+def _marks(state: State, parameters: Parameters) -> bool:
+    return is_marked(state.sinks.get(_MUTER - 1), heard_by(state, _MUTER, _MUTER), parameters)
+
+
+def _in_order(state: State, parameters: Parameters, up: int = _ONE, down: int = _TWO) -> bool:
+    if not was_told(state, up, _MUTER):
+        return False
+    return not parameters.is_hop(up, down) or is_known(state, up, down, _MUTER)
+
+
+def _on_its_way(state: State, parameters: Parameters, up: int = _ONE, down: int = _TWO) -> bool:
+    return not parameters.is_hop(up, down) or is_told(state, parameters, up, down, _MUTER)
+
+
+def _newest_holds(state: State, parameters: Parameters, node: int = _ONE) -> bool:
     """A source is held by a muter if the newest epoch that it has heard of it is a mute, and only then."""
-    return all(
-        source_at(state, parameters, node).holds.get(0) == (1 if is_mute(heard_by(state, node, 1)) else 0)
-        for node in parameters.source_names
-    )
+    if not parameters.is_source(node):
+        return True
+    return source_at(state, parameters, node).holds.get(_MUTER - 1) == heard_by(state, node, _MUTER) % 2
+
+
+def _led(state: State, parameters: Parameters, node: int = _ONE) -> bool:
+    """A node has heard of muters only to which it leads."""
+    return heard_by(state, node, _MUTER) == 0 or parameters.leads(node, _MUTER)
 
 
 INVARIANT = {
-    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Marks", "InOrder", "OnItsWay")},
-    "NewestHolds": newest_holds,
+    "TypeOK": _type_ok,
+    "Marks": _marks,
+    "InOrder": _in_order,
+    "OnItsWay": _on_its_way,
+    "NewestHolds": _newest_holds,
+    "Led": _led,
 }
-"""What every reachable state satisfies; proved by induction."""
+"""What every reachable state satisfies, of any two nodes and any muter; proved by induction."""
 
-_LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of(1), larger, 0),)
+_LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of, larger, 0, _MUTER),)
 
 
 def _any_signal(name: str) -> Signal:
-    return Signal(1, integer(f"{name}.epoch"))
+    return Signal(integer(f"{name}.muter"), integer(f"{name}.epoch"))
 
 
-def any_parameters(sinks: int = 1, relays: int = 2, hops: frozenset[frozenset[int]] = _HOPS) -> Parameters:
-    """Any parameters of the protocol with epochs, in this graph; each switch of the environment is on or off."""
+def any_parameters(kind: type[Parameters] = _AnyGraph, **graph: object) -> Parameters:
+    """Any parameters of the protocol with epochs, in any graph; each switch of the environment is on or off."""
     return any_parameters_of(
-        Parameters,
-        sinks=sinks,
-        relays=relays,
-        sources=1,
-        hops=hops,
-        newcomers=1,
+        kind,
+        **(graph or {"hops": _AnyHops()}),
         memory="epoch",
         mutes_newcomers=True,
         dispose_unmutes=True,
@@ -78,27 +161,82 @@ def any_parameters(sinks: int = 1, relays: int = 2, hops: frozenset[frozenset[in
     )
 
 
+def _nodes(state: State) -> Indexed[NamedFamily[int]]:
+    return cast("Indexed[NamedFamily[int]]", state.heard)
+
+
 def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
-    silence: Family[Queue[Signal]] = Members([Fifo()] * parameters.nodes)
-    signals: Family[Family[Queue[Signal]]] = Members([silence] * parameters.nodes)
-    for up, down in parameters.pairs:
-        queue: Queue[Signal] = SymbolicQueue.any_queue(f"signals.{up}.{down}", _any_signal, _LAWS)
-        signals = signals.put(up - 1, signals.get(up - 1).put(down - 1, queue))
+    """Any state of any graph that satisfies the invariant."""
+    for node in (_UP, _DOWN, _ONE, _TWO):
+        assume(all_of((node >= 1, node <= parameters.nodes)))
+    assume(all_of((_MUTER >= 1, parameters.sinks >= _MUTER)))
+    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, _MUTER - 1)
+    names = (node - 1 for node in (_UP, _DOWN, _ONE, _TWO, _MUTER))  # in families they count from 0
+    here, left, holds, heard = predicate("here"), function("left"), operation("holds"), operation("heard")
+
+    def source(name: int) -> Source:
+        return Source(here(name), left(name), cast(Any, sinks.beside(partial(holds, name))))
+
+    nodes = Indexed.any_family(lambda name: sinks.beside(partial(heard, name)), parameters.nodes, *names)
+    queues = [SymbolicQueue.any_queue(f"signals.{name}", _any_signal, _LAWS) for name in ("acting", "others")]
+
+    def signals(up: int, down: int) -> Queue[Signal]:
+        if up == _UP - 1 and down == _DOWN - 1:
+            return queues[0]
+        if up == _ONE - 1 and down == _TWO - 1:
+            return queues[1]
+        raise TypeError(f"nothing is known of the signals up to {up} from {down}")
+
     state = State(
-        sources=Members([Source(truth("here"), natural("left"), Members([natural("holds")]))]),
-        sinks=Members([arbitrary(Sink)]),
-        heard=Members([Members([natural(f"heard.{node}")]) for node in parameters.names]),
-        signals=signals,
+        sources=cast(Any, Indexed.any_family(source, parameters.sources)),
+        sinks=cast(Any, sinks),
+        heard=cast(Any, nodes),
+        signals=cast(Any, nodes.beside(lambda up: nodes.beside(partial(signals, up)))),
         remade=natural("remade"),
     )
-    return assume_all(INVARIANT.values(), state, parameters)
+    _any_ways(nodes, parameters)
+    _assume_invariant(state, parameters)
+    return state
 
 
-def any_hop(parameters: Parameters) -> tuple[int, int]:
-    """Any hop: each on a path of its own."""
-    *others, last = parameters.pairs
-    return next((pair for pair in others if truth(f"at {pair[0]} from {pair[1]}")), last)
+def _any_ways(nodes: Indexed[Any], parameters: Parameters) -> None:
+    """A node leads to the muter if it is the muter, or has a hop down to a node that does; and only then."""
+
+    def leads_if_one_downstream_does(name: int) -> bool:
+        is_downstream = all_of((parameters.is_hop(_UP, name + 1), parameters.leads(name + 1, _MUTER)))
+        return implies(is_downstream, parameters.leads(_UP, _MUTER))
+
+    def leads_through_one_downstream(name: int) -> bool:
+        node, following = name + 1, _via(name + 1)
+        goes_on = all_of((parameters.is_hop(node, following), parameters.leads(following, _MUTER)))
+        return implies(parameters.leads(node, _MUTER), any_of((equal(node, _MUTER), goes_on)))
+
+    assume(parameters.leads(_MUTER, _MUTER))
+    nodes.assume_every(leads_if_one_downstream_does)
+    nodes.assume_every(leads_through_one_downstream)
+
+
+def _assume_invariant(state: State, parameters: Parameters) -> None:
+    """Each clause, of all nodes and of the hops that are looked at."""
+
+    def of_node(clause: Callable[..., bool]) -> None:
+        _nodes(state).assume_every(lambda name: clause(state, parameters, name + 1))
+
+    assume(merged(partial(_type_ok, state, parameters)))
+    assume(merged(partial(_marks, state, parameters)))
+    of_node(lambda *at: heard_by(state, at[-1], _MUTER) >= 0)
+    of_node(lambda *at: was_told(state, at[-1], _MUTER))
+    of_node(_led)
+    for hop in ((_UP, _DOWN), (_ONE, _TWO)):
+        for clause in (_in_order, _on_its_way):
+            assume(merged(partial(clause, state, parameters, *hop)))
+    for node in (_UP, _ONE):
+        assume(merged(partial(_newest_holds, state, parameters, node)))
+
+
+def _any_hop(parameters: Parameters) -> tuple[int, int]:
+    assume(parameters.is_hop(_UP, _DOWN))
+    return _UP, _DOWN
 
 
 SUBJECT = Subject(
@@ -106,80 +244,117 @@ SUBJECT = Subject(
     any_parameters,
     any_state,
     {
-        **dict.fromkeys(("Lose", "Repeat", "Hear"), any_hop),
-        **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (1,)),
-        "Join": lambda _: (4,),
-        "Send": lambda _: (4, 1),
+        **dict.fromkeys(("Lose", "Repeat", "Hear"), _any_hop),
+        **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (_DOWN,)),
+        "Join": lambda _: (_UP,),
+        "Send": lambda _: (_UP, _DOWN),
     },
 )
-"""One muter, and all kinds of hops."""
+"""Any graph."""
 
 _CHAPTER = Chapter(
-    SUBJECT, INVARIANT, "mute-", promises=frozenset({"live", "newcomer", "no-early-unmute", "no-lost-unmute"})
+    SUBJECT,
+    INVARIANT,
+    "mute-",
+    promises=frozenset({"live", "newcomer", "no-early-unmute", "no-lost-unmute", "settled"}),
 )
 
 
 def _with_heard(state: State, node: int, epoch: int) -> State:
-    return state._replace(heard=state.heard.put(node - 1, Members([epoch])))
+    return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(_MUTER - 1, epoch)))
 
 
-def _unled(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, 4, heard_by(state, 1, 1) + 1)
+def _one_unled(state: State, _parameters: Parameters) -> State:
+    return _with_heard(state, _ONE, heard_by(state, _MUTER, _MUTER) + 1)
 
 
 def _untold(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, 1, heard_by(state, 1, 1) + 1)
+    return _with_heard(state, _TWO, heard_by(state, _TWO, _MUTER) + 1)
 
 
 def _held_once_more(state: State, parameters: Parameters) -> State:
-    source = source_at(state, parameters, 4)
-    return state._replace(sources=Members([source._replace(holds=Members([source.holds.get(0) + 1]))]))
+    name = _ONE - parameters.sinks - parameters.relays - 1
+    source = state.sources.get(name)
+    more = source.holds.put(_MUTER - 1, source.holds.get(_MUTER - 1) + 1)
+    return state._replace(sources=state.sources.put(name, source._replace(holds=more)))
 
 
 def _beyond_its_mark(state: State, parameters: Parameters) -> State:
-    inbox = parameters.low if is_mute(heard_by(state, 1, 1)) else parameters.high + 1
-    return state._replace(sinks=Members([state.sinks.get(0)._replace(inbox=inbox)]))
+    inbox = parameters.low if is_mute(heard_by(state, _MUTER, _MUTER)) else parameters.high + 1
+    sink = state.sinks.get(_MUTER - 1)
+    return state._replace(sinks=state.sinks.put(_MUTER - 1, sink._replace(inbox=inbox)))
 
 
-def _never_falls(before: State, after: State, parameters: Parameters, more: int) -> bool:
-    return all(heard_by(after, node, 1) >= heard_by(before, node, 1) + more for node in parameters.names)
+def _never_falls(before: State, after: State, _parameters: Parameters, more: int) -> bool:
+    return heard_by(after, _ONE, _MUTER) >= heard_by(before, _ONE, _MUTER) + more
 
 
 def _hop_has_told(state: State, parameters: Parameters, more: int) -> bool:
     """On a hop where nothing is in flight, the node upstream has heard what the node downstream has."""
-    up, down = any_hop(parameters)
-    assume(in_flight(state, up, down).is_empty())
-    assume(state.sources.get(0).here)
-    return heard_by(state, up, 1) >= heard_by(state, down, 1) + more
+    assume(parameters.is_hop(_ONE, _TWO))
+    assume(in_flight(state, _ONE, _TWO).is_empty())
+    assume(merged(partial(is_here, state, parameters, _ONE)))
+    return heard_by(state, _ONE, _MUTER) >= heard_by(state, _TWO, _MUTER) + more
+
+
+def _is_quiet_downstream(state: State, parameters: Parameters) -> None:
+    """Nothing is in flight: so all nodes that are here, and lead to the muter, have heard what it has told.
+
+    The one furthest down that has not would have a hop to one that has.
+    """
+
+    def has_heard(name: int) -> bool:
+        node = name + 1
+        is_led = all_of((parameters.leads(node, _MUTER), merged(partial(is_here, state, parameters, node))))
+        return implies(is_led, heard_by(state, node, _MUTER) == heard_by(state, _MUTER, _MUTER))
+
+    nodes = _nodes(state)
+    lowest = nodes.beside(lambda name: name).last_without(has_heard, lambda name: -name)
+    assume(implies(lowest.exists, all_of((lowest.name == _ONE - 1, equal(_TWO, _via(_ONE))))))
+    assume(in_flight(state, _ONE, _TWO).is_empty())
+
+
+def _is_settled_at_rest(loud: int) -> bool:
+    """Any source: in any graph in which nothing is in flight, or something may be."""
+    state, parameters = SUBJECT.any_case()
+    if not loud:
+        _is_quiet_downstream(state, parameters)
+    assume(all_of((parameters.sinks + parameters.relays < _UP, parameters.leads(_UP, _MUTER))))
+    return is_settled(state, parameters, _UP, _MUTER)
 
 
 def _joins(heard_below: int) -> bool:
-    """A source that joins is muted at once if a node downstream has heard that the sink mutes."""
+    """A source that joins is muted at once if a node downstream has heard that a sink mutes."""
     state, parameters = SUBJECT.any_case()
-    assume(is_mute(heard_by(state, 1, 1)))
-    assume(heard_by(state, 2, 1) == heard_by(state, 1, 1) - heard_below)
-    assume(heard_by(state, 3, 1) == heard_by(state, 1, 1) - heard_below)
-    assume(heard_by(state, 4, 1) == 0)
+    assume(parameters.is_hop(_UP, _DOWN))
+    assume(heard_by(state, _MUTER, _MUTER) % 2 == 1)
+    assume(heard_by(state, _DOWN, _MUTER) == heard_by(state, _MUTER, _MUTER) - heard_below)
     after = SUBJECT.perform("Join", state, parameters)
-    return is_muted(after.sources.get(0))
+    return is_muted(source_at(after, parameters, _UP))
 
 
-def _never_stuck(state: State, parameters: Parameters) -> bool:
-    return SYSTEM.invariants["NeverStuck"](state, parameters)
+def _rests_without_work(sends: int) -> bool:
+    """Where no step of the protocol is possible, no source has anything to send; unless a source may send."""
+    state, parameters = SUBJECT.any_case()
+    assume(all_of((parameters.sinks + parameters.relays < _UP, parameters.sinks >= _DOWN)))
 
+    def rests(action: str, *arguments: int) -> bool:
+        return _is_false(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
 
-def _never_stuck_while_muted(state: State, parameters: Parameters) -> bool:
-    """As if a source that is held sent, or a sink without messages consumed."""
-    return not _has_rest(state)
-
-
-def _has_rest(state: State) -> bool:
-    return state.sources.get(0).left == 0
+    muter = cast("Indexed[int]", source_at(state, parameters, _UP).holds).last_without(holds_nothing)
+    assume(implies(muter.exists, muter.name == _MUTER - 1))
+    for action in ("Deliver", "Consume"):
+        assume(rests(action, _MUTER))
+    if not sends:
+        assume(rests("Send", _UP, _DOWN))
+    _is_quiet_downstream(state, parameters)
+    source, is_way = source_at(state, parameters, _UP), parameters.leads(_UP, _DOWN)
+    return _is_false(all_of((source.here, source.left > 0, is_way, _is_false(state.sinks.get(_DOWN - 1).gone))))
 
 
 def _laws() -> tuple[SymbolicObligation, ...]:
     def signal() -> Signal:
-        return Signal(1, natural("epoch"))
+        return Signal(integer("muter"), natural("epoch"))
 
     return law_obligations("newest epoch", lambda: _LAWS[0], signal, lambda: _any_signal("signal"))
 
@@ -407,8 +582,8 @@ def _any_signal_of_two(name: str) -> Signal:
 
 def _any_meeting(_parameters: Parameters) -> State:
     """Any state of the right types."""
-    silence: Family[Queue[Signal]] = Members([Fifo()] * 4)
-    signals: Family[Family[Queue[Signal]]] = Members([silence] * 4)
+    silence: NamedFamily[Queue[Signal]] = Members([Fifo()] * 4)
+    signals: NamedFamily[NamedFamily[Queue[Signal]]] = Members([silence] * 4)
     for up, down in _PAIRS:
         queue: Queue[Signal] = SymbolicQueue.any_queue(f"signals.{up}.{down}", _any_signal_of_two)
         signals = signals.put(up - 1, signals.get(up - 1).put(down - 1, queue))
@@ -423,7 +598,7 @@ def _any_meeting(_parameters: Parameters) -> State:
 
 ANY = Subject(
     SYSTEM,
-    partial(any_parameters, sinks=2, relays=1, hops=_MEETING),
+    partial(any_parameters, Parameters, sinks=2, relays=1, sources=1, newcomers=1, hops=_MEETING),
     _any_meeting,
     {
         **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (1,)),
@@ -457,8 +632,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "in-order",
             "InOrder",
-            "No node has heard more than the muter has told.",
-            _unled,
+            "No node has heard more than the muter has told, and none tells more than it has heard.",
+            _one_unled,
             "after the step a source has heard of an epoch to come",
         ),
         _CHAPTER.kept(
@@ -492,27 +667,38 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "hop-by-hop",
             "Settled",
-            "On a hop where nothing is in flight, the node upstream has heard what the node downstream has. (So, at "
-            "rest, what a sink has told has reached each source: this induction over the hops is argued, and no "
-            "formula.)",
+            "On a hop where nothing is in flight, the node upstream has heard what the node downstream has.",
             SUBJECT.holds_whenever_invariant(
                 "any hop", partial(_hop_has_told, more=0), partial(_hop_has_told, more=1), "and one epoch more"
             ),
         ),
+        _CHAPTER.kept(
+            "led",
+            "Led",
+            "A node hears only of muters to which it leads.",
+            _one_unled,
+            "after the step a node has heard of any muter",
+            about="Hear",
+        ),
+        _CHAPTER.theorem(
+            "settled",
+            "Settled",
+            "When nothing is in flight, each source is held by those sinks to which it leads that mute, over however "
+            "many hops and ways, and by no other of them.",
+            claim("any source and muter", _is_settled_at_rest, "something may be in flight"),
+        ),
         _CHAPTER.theorem(
             "newcomer",
             "Join",
-            "A source that joins is muted at once if the nodes downstream have heard that the sink mutes.",
+            "A source that joins is muted at once if a node downstream has heard that a sink mutes.",
             claim("it joins", _joins, "they have heard all but the mute"),
         ),
         _CHAPTER.theorem(
             "live",
             "NeverStuck",
-            "While a source has something to send, or the sink something to consume, some step of the protocol is "
+            "While a source has something to send, and leads to a sink that has not left, some step of the protocol is "
             "possible.",
-            SUBJECT.holds_whenever_invariant(
-                "in every state", _never_stuck, _never_stuck_while_muted, "there is always something to send"
-            ),
+            claim("any source and sink", _rests_without_work, "a source could send"),
         ),
         _CHAPTER.theorem(
             "conservation",

@@ -130,7 +130,7 @@ def sends_nothing(state: mute.State, parameters: mute.Parameters, node: int, nam
 def learns_from_one_node(state: mute.State, parameters: mute.Parameters, node: int) -> mute.State:
     after = mute.join(state, parameters, node)
     heard = state.heard.get(0)
-    holds: Members[int] = Members([mute.larger(heard.get(muter), 0) % 2 for muter in range(parameters.sinks)])
+    holds: Members[int] = Members([heard.get(muter) % 2 for muter in range(parameters.sinks)])
     source = after.sources.get(0)._replace(holds=holds)
     return after._replace(sources=after.sources.put(0, source), heard=after.heard.put(node - 1, heard))
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
+from permitflow_model.kernel.queue import larger
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.symbols import all_of, assume, implies, integer, natural
@@ -72,8 +73,39 @@ def all_are_changed() -> bool:
     return bins.map(emptied).get(one).items == 0
 
 
+def items_of(bin_: Bin) -> int:
+    return bin_.items
+
+
+def items_by_name(_name: int, bin_: Bin) -> int:
+    return bin_.items
+
+
+def a_sum_differs_by_what_was_put() -> bool:
+    bins, one, _ = any_bins()
+    return bins.put(one, Bin(5, True)).sum_of(items_of) == bins.sum_of(items_of) + 5 - bins.get(one).items
+
+
+def the_largest_is_at_least_each_and_one_has_it() -> bool:
+    bins, one, _ = any_bins()
+    largest = bins.largest_by_name(items_by_name)
+    nobody = bins.every_by_name(lambda _name, bin_: bin_.items < largest)
+    return all_of((bins.get(one).items <= largest, implies(nobody, False)))
+
+
+def of_listed_items_the_largest_is_known() -> bool:
+    bins, one, _ = any_bins()
+    listed = bins.listed_by_name(lambda name, bin_: bin_.items if name == one and bin_.items > 0 else None)
+    return listed.sum_of(lambda items: items, larger, 0) == larger(bins.get(one).items, 0)
+
+
 @pytest.mark.parametrize(
-    "claim", [told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed]
+    "claim",
+    [
+        *(told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed),
+        *(a_sum_differs_by_what_was_put, the_largest_is_at_least_each_and_one_has_it),
+        of_listed_items_the_largest_is_known,
+    ],
 )
 def test_what_holds_of_every_family_is_proved(claim: Callable[[], bool]) -> None:
     found = decide(claim)
@@ -102,11 +134,30 @@ def a_sum_is_known() -> bool:
     return bins.sum_of(has_some) >= 0
 
 
+def each_is_the_largest() -> bool:
+    bins, one, _ = any_bins()
+    return bins.get(one).items == bins.largest_by_name(items_by_name)
+
+
 @pytest.mark.parametrize(
-    "claim", [each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known]
+    "claim",
+    [
+        *(each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known),
+        each_is_the_largest,
+    ],
 )
 def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:
     assert decide(claim).outcome == "refuted"
+
+
+def test_only_the_largest_is_known_of_listed_items() -> None:
+    def adds_up() -> bool:
+        bins, _, _ = any_bins()
+        items = bins.listed_by_name(items_by_name)
+        return items.sum_of(lambda item: item, lambda left, right: left + right, 0) == 0
+
+    with pytest.raises(TypeError, match="only the largest"):
+        decide(adds_up)
 
 
 def test_names_cannot_be_listed_and_members_are_numbers_and_truth_values() -> None:

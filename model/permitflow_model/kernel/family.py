@@ -8,9 +8,12 @@ function and the context.
 """
 
 from collections.abc import Callable, Iterable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, Protocol, TypeVar, cast
+
+from permitflow_model.kernel.queue import Fifo, Queue
 
 M = TypeVar("M")
+T = TypeVar("T")
 
 
 class Family(Protocol[M]):
@@ -45,6 +48,30 @@ class Family(Protocol[M]):
         ...
 
 
+class NamedFamily(Family[M], Protocol[M]):
+    """A family whose members know each other by name: nodes of a graph, or actors that send to each other."""
+
+    def put(self, name: int, member: M) -> "NamedFamily[M]":
+        """The family with another member of this name."""
+        ...
+
+    def map_by_name(self, change: Callable[..., M], *context: object) -> "NamedFamily[M]":
+        """All members changed: ``change(name, member, *context)``."""
+        ...
+
+    def every_by_name(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member: ``holds(name, member, *context)``?"""
+        ...
+
+    def largest_by_name(self, measure: Callable[..., int], *context: object) -> int:
+        """The largest measure, of at least one member: ``measure(name, member, *context)``."""
+        ...
+
+    def listed_by_name(self, item: Callable[..., T | None], *context: object) -> Queue[T]:
+        """An item for each member that has one, by their names: ``item(name, member, *context)``."""
+        ...
+
+
 class Members(tuple[M, ...]):
     """A family as a tuple: for exploration, tests and replay.  In TLA+ it is a sequence, which counts from 1."""
 
@@ -73,6 +100,19 @@ class Members(tuple[M, ...]):
     def map_by_name(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed, each by its name."""
         return Members([change(name, member, *context) for name, member in enumerate(self)])
+
+    def every_by_name(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member?"""
+        return all(holds(name, member, *context) for name, member in enumerate(self))
+
+    def largest_by_name(self, measure: Callable[..., int], *context: object) -> int:
+        """The largest measure."""
+        return max([measure(name, member, *context) for name, member in enumerate(self)])
+
+    def listed_by_name(self, item: Callable[..., T | None], *context: object) -> Fifo[T]:
+        """An item for each member that has one."""
+        items = [item(name, member, *context) for name, member in enumerate(self)]
+        return Fifo(one for one in items if one is not None)
 
     def sum_of(self, measure: Callable[..., int], *context: object) -> int:
         """The measures of all members together."""
@@ -140,6 +180,37 @@ class Alike(Generic[M]):
         return self._alike() == 0 or holds(self._member, *context)
 
 
+class MadeByName(Generic[M]):
+    """Any number of members, each made from its name: a family of any size at the start of a run.
+
+    It is looked at member by member.
+    """
+
+    __slots__ = ("_make", "_size")
+
+    def __init__(self, make: Callable[[int], M], size: int) -> None:
+        """``make(name)``: the member of that name."""
+        self._make = make
+        self._size = size
+
+    def size(self) -> int:
+        """The number of members; it may be symbolic."""
+        return self._size
+
+    def get(self, name: int) -> M:
+        """The member of this name."""
+        return self._make(name)
+
+    def put(self, name: int, member: M) -> "MadeByName[M]":
+        """The family with another member of this name."""
+        return MadeByName(lambda other: member if other == name else self._make(other), self._size)
+
+
 def family(member: M, size: int) -> Family[M]:
     """A family of ``size`` equal members, for the initial state of a model."""
     return Members([member] * size) if isinstance(size, int) else Alike(member, size)
+
+
+def family_by_name(make: Callable[[int], M], size: int) -> NamedFamily[M]:
+    """A family of ``size`` members, each made from its name, for the initial state of a model."""
+    return Members(map(make, range(size))) if isinstance(size, int) else cast("NamedFamily[M]", MadeByName(make, size))

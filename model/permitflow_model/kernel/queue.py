@@ -14,6 +14,11 @@ V = TypeVar("V")
 P = TypeVar("P")
 
 
+def larger(left: int, right: int) -> int:
+    """The larger of two numbers: added up with it, the measures of items give the largest one."""
+    return left if left >= right else right
+
+
 class Queue(Protocol[T]):
     """A first-in, first-out queue as a value: no operation changes it."""
 
@@ -45,10 +50,11 @@ class Queue(Protocol[T]):
         """The queue without its newest item; it must not be empty."""
         ...
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first; ``nothing`` for an empty queue.
 
-        ``plus`` must be associative, and adding ``nothing`` must change nothing.
+        ``measure(item, *context)`` is one item's; ``plus`` must be associative, and adding ``nothing`` must change
+        nothing.
         """
         ...
 
@@ -98,8 +104,10 @@ class Fifo(tuple[T, ...]):
         """The queue without its newest item."""
         return Fifo(self[:-1])
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together."""
+        if context:
+            return reduce(plus, [measure(item, *context) for item in self], nothing)
         return reduce(plus, map(measure, self)) if self else nothing
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
@@ -176,20 +184,22 @@ class SummedFifo(Generic[T]):
         queue = self._with_back()
         return SummedFifo(queue._front, _top(queue._back).below, queue._size - 1)
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""
+        key = (measure, *context) if context else measure
         try:
-            return cast("V", self._sums[measure])  # only `measure` writes under its key
+            return cast("V", self._sums[key])  # only `measure` writes under its key
         except KeyError:
-            total = self._sums[measure] = self._sum_of(measure, plus, nothing)
+            of_item = (lambda item: measure(item, *context)) if context else measure
+            total = self._sums[key] = self._sum_of(key, of_item, plus, nothing)
             return total
 
-    def _sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        back = _fold(self._back, measure, None, measure, plus, nothing)
+    def _sum_of(self, key: object, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+        back = _fold(self._back, key, None, measure, plus, nothing)
         if self._front is None:
             return back
         # On the front stack the newest item is at the bottom.
-        front = _fold(self._front, measure, None, measure, lambda newer, older: plus(older, newer), nothing)
+        front = _fold(self._front, key, None, measure, lambda newer, older: plus(older, newer), nothing)
         return front if self._back is None else plus(front, back)
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:

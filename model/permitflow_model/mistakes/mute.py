@@ -1,6 +1,5 @@
 """Mistakes on purpose in ``mute``."""
 
-from permitflow_model.kernel.family import Members
 from permitflow_model.mistakes import Mistake
 from permitflow_model.mute import SYSTEM, Parameters, State, in_flight, source_at
 
@@ -19,7 +18,8 @@ TWO_PATHS = Parameters(
 def hears_older_ones_too(state: State, parameters: Parameters, up: int, down: int) -> State:
     after: State = SYSTEM.perform("Hear", state, parameters, up, down)
     signal = in_flight(state, up, down).head()
-    return after._replace(heard=after.heard.put(up - 1, Members([signal.epoch])))
+    heard = after.heard.get(up - 1).put(signal.muter - 1, signal.epoch)
+    return after._replace(heard=after.heard.put(up - 1, heard))
 
 
 def a_relay_keeps_it_to_itself(state: State, parameters: Parameters, up: int, down: int) -> State:
@@ -34,9 +34,10 @@ def counts_mutes(state: State, parameters: Parameters, up: int, down: int) -> St
     after: State = SYSTEM.perform("Hear", state, parameters, up, down)
     if not parameters.is_source(up):
         return after
-    source = source_at(after, parameters, up)
-    more = source_at(state, parameters, up).holds.get(0) + 1
-    return after._replace(sources=Members([source._replace(holds=Members([more]))]))
+    muter, source = in_flight(state, up, down).head().muter, source_at(state, parameters, up)
+    holds = source.holds.put(muter - 1, source.holds.get(muter - 1) + 1)
+    number = up - parameters.sinks - parameters.relays - 1
+    return after._replace(sources=after.sources.put(number, source._replace(holds=holds)))
 
 
 def says_nothing_on_a_new_connection(state: State, parameters: Parameters, up: int, down: int) -> State:

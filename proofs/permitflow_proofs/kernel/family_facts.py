@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 
 from permitflow_proofs.kernel.family import compared, has_all, left_out, told, witnessed
-from permitflow_proofs.kernel.indexed import at_most_last
+from permitflow_proofs.kernel.indexed import at_most_last, replaced
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, natural, predicate
@@ -94,6 +94,44 @@ def _is_last(array: _Array, exists: Callable[[int], bool], last: Callable[[int],
     return all_of((implies(exists(n), found), bounded))
 
 
+def _largest(*, start: bool, wrong: bool = False) -> bool:
+    """The largest measure, and a member that has it; the mistake: that is never the newest."""
+    array, largest, holder = _Array(), function("largest"), function("holder")
+    n, member = 0 if start else natural("n", 1), natural("member")
+    is_new = start or largest(n) < array.measure(n)
+    assume(largest(n + 1) == (array.measure(n) if is_new else largest(n)))
+    assume(holder(n + 1) == (n if is_new and not wrong else holder(n)))
+    if not start:
+        assume(_is_largest(array, largest, holder, member, n))
+    return _is_largest(array, largest, holder, member, n + 1)
+
+
+def _is_largest(
+    array: _Array, largest: Callable[[int], int], holder: Callable[[int], int], member: int, n: int
+) -> bool:
+    has_it = all_of((holder(n) >= 0, holder(n) < n, equal(array.measure(holder(n)), largest(n))))
+    return all_of((has_it, implies(member < n, array.measure(member) <= largest(n))))
+
+
+def _replacing(*, start: bool, wrong: bool = False) -> bool:
+    """The same members but for one; the mistake: the old measure still counts."""
+    array, other, place = _Array(), _Array("other."), natural("place")
+    n = 0 if start else natural("n", 1)
+    array.start()
+    other.start()
+    array.add(n)
+    other.add(n)
+    assume(other.measure(n) == (other.measure(place) if place == n else array.measure(n)))
+    assume(_is_replaced(array, other, place, n, 0))
+    return _is_replaced(array, other, place, n + 1, array.measure(place) if wrong else 0)
+
+
+def _is_replaced(array: _Array, other: _Array, place: int, n: int, kept: int) -> bool:
+    if place < n:
+        return other.total(n) == replaced(array.total(n), array.measure(place) - kept, other.measure(place))
+    return other.total(n) == array.total(n)
+
+
 def _sum(*, start: bool, wrong: bool = False) -> bool:
     """Two sums, of which the first one's measures are each at most the other one's."""
     array, other = _Array(), _Array("other.")
@@ -135,6 +173,8 @@ def family_obligations() -> tuple[SymbolicObligation, ...]:
         ("what holds for all holds for each", _telling, "for one behind them, too"),
         ("what does not hold for all fails for a witness", _witness, "the newest is no witness"),
         ("what does not hold for all fails for a last one", _last, "the newest is not the last one"),
+        ("the largest measure is at least each, and one member's", _largest, "the newest does not have it"),
+        ("a sum with one measure replaced differs by that", _replacing, "the old one still counts"),
         ("sums are compared as their measures are", _sum, "the sum is one larger"),
         ("all are all others and the one left out", _leaving_out, "the one left out still counts"),
     )

@@ -8,20 +8,34 @@ one is looked at: if its name may be the same, the path forks.
   one, the witness.
 - *the last one*: if it fails for some member, there is a last one for which it does; it holds for all behind.  This is
   induction along the row, from its end to its start; or along any other order.
-- *sums* may be any number.
+- *the largest* measure is at least each member's, and one member has it.
+- *sums* may be any number; a sum over a family with another member of one name differs by that member's measure.
 
-``kernel/family_facts.py`` proves the first two for all finite families; here a family has at least one member.
+``kernel/family_facts.py`` proves this for all finite families; here a family has at least one member.
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast, get_type_hints
 
+from permitflow_model.kernel.queue import Queue, larger
 from permitflow_proofs.kernel.paths import Notes
-from permitflow_proofs.kernel.symbols import all_of, assume, function, implies, integer, limit, merged, predicate, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    assume,
+    equal,
+    function,
+    implies,
+    integer,
+    limit,
+    merged,
+    predicate,
+    truth,
+)
 
 M = TypeVar("M")
 N = TypeVar("N")
+T = TypeVar("T")
 
 _Fact = Callable[[int], bool]
 
@@ -48,6 +62,11 @@ def implied_back(every: bool, holds: bool) -> bool:
 def at_most_last(exists: bool, last: int, place: int, holds: bool) -> bool:
     """Where it fails, there is a last one, which is not before this one: their places tell."""
     return implies(implies(holds, False), all_of((exists, place <= last)))
+
+
+def replaced(total: int, old: int, new: int) -> int:
+    """A sum after one measure was replaced by another."""
+    return total - old + new
 
 
 class LastOne(NamedTuple):
@@ -90,15 +109,45 @@ class _Book:
         assume(implies(in_range, merged(partial(fact, name))))
 
 
+class _Listed(Generic[T]):
+    """The items of a family's members."""
+
+    def __init__(self, members: "Indexed[Any]", item: Callable[[int, Any], T | None]) -> None:
+        self._members = members
+        self._item = item
+
+    def sum_of(
+        self, measure: Callable[..., int], plus: Callable[[int, int], int], nothing: int, *context: object
+    ) -> int:
+        """The largest measure.
+
+        Raises:
+            TypeError: another sum is asked for.
+        """
+        if plus is not larger:
+            raise TypeError(f"of items whose number is not known, only the largest can be asked, not {plus}")
+
+        def of(name: int, member: object) -> int:
+            item = self._item(name, member)
+            return nothing if item is None else measure(item, *context)
+
+        return larger(nothing, self._members.largest_by_name(of))
+
+
 class Indexed(Generic[M]):
     """Any family of at least one member, by symbolic names."""
 
-    __slots__ = ("_at", "_book")
+    __slots__ = ("_at", "_before", "_book", "_sums")
 
-    def __init__(self, at: Callable[[int], M], book: _Book) -> None:
-        """Use ``any_family``; this is for the operations below."""
+    def __init__(self, at: Callable[[int], M], book: _Book, before: "tuple[Indexed[M], int, M] | None" = None) -> None:
+        """Use ``any_family``; this is for the operations below.
+
+        ``before``: the same family with another member of this name, which is now this one.
+        """
         self._at = at
         self._book = book
+        self._before = before
+        self._sums: Notes[tuple[object, ...], tuple[tuple[object, ...], int]] = Notes()
 
     @classmethod
     def any_family(cls, member: Callable[[int], M], size: int, *names: int) -> "Indexed[M]":
@@ -130,12 +179,12 @@ class Indexed(Generic[M]):
         return self._at(name)
 
     def put(self, name: int, member: M) -> "Indexed[M]":
-        """The family with another member of this name."""
+        """The family with another member of this name, which one must have."""
 
         def at(other: int) -> M:
             return member if other == name else self._at(other)
 
-        return Indexed(at, self._book)
+        return Indexed(at, self._book, (self, name, member))
 
     def map(self, change: Callable[..., M], *context: object) -> "Indexed[M]":
         """All members changed."""
@@ -145,22 +194,44 @@ class Indexed(Generic[M]):
         """All members changed, each by its name."""
         return Indexed(lambda name: change(name, self._at(name), *context), self._book)
 
-    def sum_of(self, _measure: Callable[..., int], *_context: object) -> int:
-        """Any number."""
-        return integer("sum")
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """Any number, the same when it is asked for again."""
+        if self._before is not None:
+            before, name, member = self._before
+            old, new = (measure(one, *context) for one in (before.get(name), member))
+            return replaced(before.sum_of(measure, *context), old, new)
+        key = (measure, *map(id, context))
+        if key not in self._sums:
+            self._sums[key] = (context, integer("sum"))
+        return self._sums[key][1]
+
+    def largest_by_name(self, measure: Callable[..., int], *context: object) -> int:
+        """The largest measure."""
+        largest = integer("largest")
+
+        def of(name: int) -> int:
+            return measure(name, self._at(name), *context)
+
+        self._book.add_fact(lambda name: of(name) <= largest)
+        self._book.witness("with.largest", lambda name: equal(of(name), largest))
+        return largest
+
+    def listed_by_name(self, item: Callable[..., T | None], *context: object) -> Queue[T]:
+        """An item for each member that has one, of which the largest measure can be asked."""
+        return cast("Queue[T]", _Listed(self, lambda name, member: item(name, member, *context)))
 
     def every(self, holds: Callable[..., bool], *context: object) -> bool:
         """Does it hold for every member?  Does not fork."""
+        return self._every(lambda name: self._holds(holds, context, name))
+
+    def every_by_name(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for every member, by its name?  Does not fork."""
+        return self._every(lambda name: merged(lambda: holds(name, self._at(name), *context)))
+
+    def _every(self, holds: _Fact) -> bool:
         answer = truth("every")
-
-        def told(name: int) -> bool:
-            return implies(answer, self._holds(holds, context, name))
-
-        def fails_unless_all(name: int) -> bool:
-            return implied_back(answer, self._holds(holds, context, name))
-
-        self._book.add_fact(told)
-        self._book.witness("some", fails_unless_all)
+        self._book.add_fact(lambda name: implies(answer, holds(name)))
+        self._book.witness("some", lambda name: implied_back(answer, holds(name)))
         return answer
 
     def assume_every(self, fact: Callable[[int], bool]) -> None:

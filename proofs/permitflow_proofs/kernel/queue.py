@@ -46,7 +46,7 @@ class Sums(Protocol):
         """The number of items."""
         ...
 
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together."""
         ...
 
@@ -62,6 +62,8 @@ DeadEnds = Mapping[Callable[..., Any], Any]
 
 End = Literal["head", "last"]
 
+_Context = tuple[object, ...]
+
 
 class Single(Generic[T]):
     """The sums over one item."""
@@ -74,9 +76,9 @@ class Single(Generic[T]):
         """One."""
         return 1
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The item's own measure."""
-        return measure(self._item)
+        return measure(self._item, *context)
 
 
 def numbers_of(law: Law, sums: Sums) -> tuple[int, ...]:
@@ -120,7 +122,8 @@ class _Unknown(Generic[T]):
         self._any_item = any_item
         self._laws = laws
         self._dead_ends = dead_ends
-        self._sums: Notes[Callable[[T], Any], Any] = Notes()
+        self._sums: Notes[tuple[object, ...], tuple[_Context, Any]] = Notes()
+        """With their contexts: a sum is known again by the identity of its context, which must not be reused."""
         self._folds: Notes[int, _Fold] = Notes()
         self._every: Notes[tuple[Callable[[T, Any], bool], int], tuple[Any, bool]] = Notes()
         self._parts: Notes[End, tuple[T, _Unknown[T]]] = Notes()
@@ -134,16 +137,17 @@ class _Unknown(Generic[T]):
     def size(self) -> int:
         return self.items
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        if measure not in self._sums:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
+        key = (measure, *map(id, context))
+        if key not in self._sums:
             value = any_like(nothing, f"{self.name}.{measure.__name__}")
-            self._sums[measure] = value
+            self._sums[key] = (context, value)
             limit(sized(self.items, value, nothing))
             if self._whole is not None:
                 whole, end, taken = self._whole
-                total = whole.sum_of(measure, plus, nothing)
-                limit(merged(partial(_is_parted, total, end, measure, taken, value, plus, nothing)))
-        return cast(V, self._sums[measure])
+                total = whole.sum_of(measure, plus, nothing, *context)
+                limit(merged(lambda: _is_parted(total, end, measure(taken, *context), value, plus, nothing)))
+        return cast(V, self._sums[key][1])
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         for fold in self._folds.values():
@@ -201,12 +205,11 @@ class _Unknown(Generic[T]):
         return self._parts[end]
 
 
-def _is_parted(
-    whole: V, end: End, measure: Callable[[T], V], taken: T, rest: V, plus: Callable[[V, V], V], nothing: V
-) -> bool:
+def _is_parted(whole: V, end: End, taken: V, rest: V, plus: Callable[[V, V], V], nothing: V) -> bool:
+    """``taken``: the measure of the item that was taken away."""
     if end == "head":
-        return parted(whole, plus(nothing, measure(taken)), rest, plus)
-    return parted(whole, rest, measure(taken), plus)
+        return parted(whole, plus(nothing, taken), rest, plus)
+    return parted(whole, rest, taken, plus)
 
 
 class SymbolicQueue(Generic[T]):
@@ -285,9 +288,10 @@ class SymbolicQueue(Generic[T]):
             return self
         return SymbolicQueue(self._unknown.part("last")[1])
 
-    def sum_of(self, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""
-        return reduce(plus, map(measure, self._pushed), self._unknown.sum_of(measure, plus, nothing))
+        total = self._unknown.sum_of(measure, plus, nothing, *context)
+        return reduce(plus, [measure(item, *context) for item in self._pushed], total)
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first."""

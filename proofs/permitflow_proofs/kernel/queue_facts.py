@@ -38,7 +38,7 @@ class _Nothing:
     def size(self) -> int:
         return 0
 
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         return nothing
 
 
@@ -48,15 +48,16 @@ class _Some:
     def __init__(self, name: str) -> None:
         self._name = name
         self._size = integer(f"{name}.size")
-        self._sums: dict[Callable[[Any], Any], Any] = {}
+        self._sums: dict[tuple[object, ...], Any] = {}
 
     def size(self) -> int:
         return self._size
 
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        if measure not in self._sums:
-            self._sums[measure] = any_like(nothing, f"{self._name}.{measure.__name__}")
-        value: V = self._sums[measure]
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
+        key = (measure, *map(id, context))
+        if key not in self._sums:
+            self._sums[key] = any_like(nothing, f"{self._name}.{measure.__name__}")
+        value: V = self._sums[key]
         return value
 
 
@@ -70,8 +71,9 @@ class _Both:
     def size(self) -> int:
         return self._left.size() + self._right.size()
 
-    def sum_of(self, measure: Callable[[Any], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        return plus(self._left.sum_of(measure, plus, nothing), self._right.sum_of(measure, plus, nothing))
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
+        left = self._left.sum_of(measure, plus, nothing, *context)
+        return plus(left, self._right.sum_of(measure, plus, nothing, *context))
 
 
 def _never_negative(law: Law, sums: Sums) -> bool:
