@@ -1,4 +1,4 @@
-"""Make a checkout ready to use: a virtual environment in .venv, a Java for TLC and Spark, a browser for its tests.
+"""Make a checkout ready to use: a virtual environment in .venv, Java for TLC and Spark, what tests need to look at pages.
 
 ``setup.py demo`` installs only what ``permitflow demo`` needs, and nothing else by the distribution's package manager
 than a missing Java; ``setup.py`` installs what contributors need.  Java comes first, since without one nothing large is
@@ -48,9 +48,10 @@ JAVA_PACKAGES = {
     "apk": ["openjdk17-jre-headless", "openjdk21-jre-headless"],
 }
 # Ubuntu's chromium-browser does not help: without snap it installs nothing.
-CHROMIUM_PACKAGES = {manager: ["chromium"] for manager in MANAGERS}
 CHROMIUM_NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
-CHROMIUM_TRIED_FILE = VENV / "chromium_tried"
+# What tests need that look at pages: a program by its names, and its package.
+FOR_PAGES = (("Chromium", CHROMIUM_NAMES, "chromium"), ("Graphviz", ("dot",), "graphviz"))
+TRIED_FILE = VENV / "programs_tried"
 JAVA_PLACES = (
     "/usr/lib/jvm/*",
     "/usr/java/*",
@@ -83,7 +84,7 @@ def main() -> None:
         STAMP.write_text(f"{extra} {fingerprint}")
         say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
     if extra == "dev":
-        provide_chromium(fingerprint)
+        provide_programs(fingerprint)
 
 
 def say(message: str) -> None:
@@ -214,18 +215,20 @@ def java_version(home: Path) -> int:
     return int(version.group(1)) if version else 0
 
 
-# Chromium.
+# Chromium and Graphviz.
 
 
-def provide_chromium(fingerprint: str) -> None:
-    """Find Chromium, else try to install it, once: without it, the tests that look at pages are skipped."""
-    was_tried = CHROMIUM_TRIED_FILE.is_file() and CHROMIUM_TRIED_FILE.read_text() == fingerprint
-    if was_tried or any(map(shutil.which, CHROMIUM_NAMES)):
+def provide_programs(fingerprint: str) -> None:
+    """Find the programs, else try to install them, once: without them, the tests that look at pages are skipped."""
+    if TRIED_FILE.is_file() and TRIED_FILE.read_text() == fingerprint:
         return
-    obstacle = install(CHROMIUM_PACKAGES, "Chromium")
-    if not any(map(shutil.which, CHROMIUM_NAMES)):
-        CHROMIUM_TRIED_FILE.write_text(fingerprint)
-        say(f"there is no Chromium, and {obstacle}: the tests that look at pages in a browser will be skipped")
+    for what, names, package in FOR_PAGES:
+        if any(map(shutil.which, names)):
+            continue
+        obstacle = install({manager: [package] for manager in MANAGERS}, what)
+        if not any(map(shutil.which, names)):
+            TRIED_FILE.write_text(fingerprint)
+            say(f"there is no {what}, and {obstacle}: the tests of pages that need it will be skipped")
 
 
 # The distribution.

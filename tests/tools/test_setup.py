@@ -23,7 +23,7 @@ def setup(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
         "STAMP": checkout / ".venv/setup.stamp",
         "CONNECT": checkout / ".venv/connect",
         "JAVA_HOME_FILE": checkout / ".venv/java_home",
-        "CHROMIUM_TRIED_FILE": checkout / ".venv/chromium_tried",
+        "TRIED_FILE": checkout / ".venv/programs_tried",
         "JAVA_PLACES": (str(tmp_path / "jvm/*"),),
         "PIP_PAUSE_SECONDS": 0.0,
     }.items():
@@ -102,7 +102,7 @@ def test_the_demo_installs_its_own_extra_and_no_browser(
     monkeypatch.setattr(sys, "argv", ["setup.py", "demo"])
     setup.main()
     assert ".[demo]" in (tmp_path / "log").read_text()
-    assert not setup.CHROMIUM_TRIED_FILE.exists()
+    assert not setup.TRIED_FILE.exists()
 
 
 def test_what_contributors_need_serves_the_demo_as_well(setup: ModuleType) -> None:

@@ -189,7 +189,10 @@ def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *
     if isinstance(shown, StateGraph):
         verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
         made = ((page, graph_page), (drawing, graph_drawing))
-        contents = {path: make(shown) for path, make in made if path}
+        try:
+            contents = {path: make(shown) for path, make in made if path}
+        except ModuleNotFoundError as error:
+            unusable(f"--svg: {error}; install it, or write a page, which lists the states without it")
     else:
         verdict, sentence = shown.verdict.value, shown.sentence
         contents = {path: make(shown) for path, make in ((page, page_of), (drawing, storyboard)) if path}

@@ -1,12 +1,14 @@
 """All states and steps of a small channel: as a drawing, and as a page that shows a chosen state.
 
-Each depth is a column, in the order in which breadth-first search met the states.  Sorting the columns further (the
-barycentre heuristic of Sugiyama's method) was tried and made some graphs better and others worse: the search's own
-order already keeps siblings together.
+Each depth is a column.  Graphviz lays the drawing out; where it is not installed, a page lists the states.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -19,27 +21,23 @@ from permitflow_tools.explain.look import Document, Look, call
 MOST_STATES = 500
 """A larger picture is unreadable."""
 
-# Measures in pixels.
-_COLUMN = 118
-_LINE = 34
-_RADIUS = 12
-_MARGIN = 40
-_HEAD = 90
-
 MOST_LABELS = 70
-"""With more edges, labels would cover each other; a page shows those of the chosen state."""
-# How much further apart things stand where all edges have labels.
-_SPREAD_FOR_LABELS = 1.6
-_LABEL_SIZE = 11
-# Shares of an edge.  Nearer to the target than to the source: many edges that leave one state part late.
-_LABEL_PLACES = (0.64, 0.52, 0.74, 0.42, 0.32)
+"""With more edges, labels would cover each other; a page tells the steps of the chosen state."""
+
+# Measures of a drawing of its own, in pixels.
+_MARGIN = 28
+_HEAD = 96
+_LEAST_WIDTH = 760.0
+
+_DOT_SECONDS = 120.0
+_DOT_STYLE = (
+    "rankdir=LR; nodesep=0.14; ranksep=0.7; bgcolor=transparent;",
+    'node [shape=circle, style=filled, fixedsize=true, width=0.34, fontsize=11, fontname="sans-serif"];',
+    'edge [fontsize=11, fontname="sans-serif", arrowsize=0.6];',
+)
 
 _SERIES = 6
 """Colours of actions, in the palette."""
-
-Point = tuple[float, float]
-Box = tuple[float, float, float, float]
-"""Its middle, half its width, half its height."""
 
 
 @dataclass(frozen=True)
@@ -107,32 +105,104 @@ def columns_of(graph: StateGraph) -> list[list[int]]:
     return columns
 
 
-@dataclass(frozen=True)
-class _Plan:
-    graph: StateGraph
-    points: dict[int, Point]
-    column: float
-    with_labels: bool
-    width: float
-    height: float
+def graph_drawing(graph: StateGraph) -> str:
+    """The drawing as a file of its own, with a title and the meaning of the colours.
 
-
-def graph_drawing(graph: StateGraph, *, standalone: bool = True) -> str:
-    """The drawing; unless it stands alone, it takes its colours from the page around it."""
-    plan = _plan(graph, top=_HEAD if standalone else 0)
+    Raises:
+        ModuleNotFoundError: Graphviz is not installed.
+    """
+    drawn = _laid_out(graph)
+    if drawn is None:
+        raise ModuleNotFoundError("a drawing of a state graph needs the program `dot` of Graphviz, and there is none")
     title = graph_title(graph)
-    head = [svg.text(_MARGIN - 12, 34, title, class_="title"), *_legend(plan)] if standalone else []
-    sheet = [svg.element("rect", class_="sheet", width=plan.width, height=plan.height, rx=12)] if standalone else []
-    edges = svg.element("g", *_edges(plan), class_="edges")
-    nodes = svg.element("g", *_nodes(plan), class_="nodes")
-    labels = svg.element("g", *_labels(plan), class_="labels")
+    width, height = _size_of(drawn)
+    left, width = (max(width, _LEAST_WIDTH) - width) / 2, max(width, _LEAST_WIDTH)
     return svg.document(
-        [*sheet, *head, edges, nodes, labels],
-        width=plan.width,
-        height=plan.height,
+        [
+            svg.element("rect", class_="sheet", width=width, height=_HEAD + height, rx=12),
+            svg.text(_MARGIN, 34, title, class_="title"),
+            *_legend(graph),
+            drawn.replace("<svg", f'<svg x="{left:.0f}" y="{_HEAD}"', 1),
+        ],
+        width=width,
+        height=_HEAD + height,
         title=title,
-        styles=[asset("palette.css"), asset("graph_drawing.css")] if standalone else [],
+        styles=[asset("palette.css"), asset("graph_drawing.css")],
         class_="graph",
+    )
+
+
+def _laid_out(graph: StateGraph) -> str | None:
+    """The element that Graphviz makes of it; None without Graphviz."""
+    program = shutil.which("dot")
+    if program is None:
+        return None
+    done = subprocess.run(
+        [program, "-Tsvg"], input=dot_of(graph), capture_output=True, text=True, timeout=_DOT_SECONDS, check=True
+    )
+    width, height = _size_of(done.stdout)
+    opening = f'<svg class="graph" role="img" width="{width:g}" height="{height:g}"'
+    return re.sub(r'^.*?<svg width="\S+" height="\S+"', opening, done.stdout, count=1, flags=re.DOTALL)
+
+
+def _size_of(drawn: str) -> tuple[float, float]:
+    box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', drawn)
+    assert box is not None, "dot tells how large its drawing is"
+    return float(box[1]), float(box[2])
+
+
+def dot_of(graph: StateGraph) -> str:
+    """The graph in the language of Graphviz, with a column for each depth; state n is element ``state-n``."""
+    return "\n".join(["digraph {", *_DOT_STYLE, *_nodes(graph), *_edges(graph), "}"])
+
+
+def _nodes(graph: StateGraph) -> Iterator[str]:
+    for number, state in enumerate(graph.states):
+        kinds = ["stuck" if number in graph.stuck else "", "start" if number == 0 else ""]
+        label, share = graph.look.node(number, state, graph.parameters)
+        attributes = {
+            "id": f"state-{number}",
+            "class": " ".join(filter(None, kinds)),
+            "label": label,
+            "tooltip": graph.look.in_brief(state),
+            "fillcolor": f"#000000{round(255 * _opacity(share)):02x}",
+        }
+        yield f"{number} [{_listed(attributes)}]"
+    for states in columns_of(graph):
+        yield f"{{rank=same {' '.join(map(str, states))}}}"
+
+
+def _edges(graph: StateGraph) -> Iterator[str]:
+    are_told = len(graph.edges) <= MOST_LABELS
+    for number, edge in enumerate(graph.edges):
+        attributes = {
+            "id": f"edge-{number}",
+            "class": _edge_class(graph, edge.action),
+            "label": edge.label if are_told else "",
+            "tooltip": edge.label,
+            # Ways back must not move their sources.
+            "constraint": "true" if graph.depths[edge.target] > graph.depths[edge.source] else "false",
+        }
+        yield f"{edge.source} -> {edge.target} [{_listed(attributes)}]"
+
+
+def _listed(attributes: Mapping[str, str]) -> str:
+    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in attributes.items() if value)
+
+
+def _graph_list(graph: StateGraph) -> str:
+    """The states by depth, where there is no Graphviz."""
+    rows = []
+    for depth, states in enumerate(columns_of(graph)):
+        items = "".join(
+            f'<button type="button" id="state-{number}" class="{"stuck" if number in graph.stuck else ""}" '
+            f'title="{escape(graph.look.in_brief(graph.states[number]))}">{number:,}</button>'
+            for number in states
+        )
+        rows.append(f'<tr><th scope="row">{depth:,}</th><td>{items}</td></tr>')
+    return (
+        "<p>The states by the number of steps from the beginning. With the program <code>dot</code> of Graphviz this "
+        f'page has a drawing instead.</p>\n<table class="graph states"><tbody>{"".join(rows)}</tbody></table>'
     )
 
 
@@ -141,37 +211,15 @@ def graph_title(graph: StateGraph) -> str:
     return f"All {len(graph.states):,} states of {graph.look.in_numbers(graph.parameters)}"
 
 
-def _plan(graph: StateGraph, *, top: float) -> _Plan:
-    columns = columns_of(graph)
-    with_labels = len(graph.edges) <= MOST_LABELS
-    spread = _SPREAD_FOR_LABELS if with_labels else 1
-    column, line = _COLUMN * spread, _LINE * spread
-    tallest = max(map(len, columns))
-    middle = top + _MARGIN + (tallest - 1) * line / 2
-    points = {
-        state: (_MARGIN + depth * column, middle + (place - (len(states) - 1) / 2) * line)
-        for depth, states in enumerate(columns)
-        for place, state in enumerate(states)
-    }
-    width = max(2 * _MARGIN + (len(columns) - 1) * column, 760.0)
-    plan = _Plan(graph, points, column, with_labels, width, top + 2 * _MARGIN + (tallest - 1) * line)
-    # Ways back swing out above.
-    curves = (_curve(plan, edge) for edge in graph.edges)
-    highest = min((_along(curve, part / 16, 1) for curve in curves for part in range(17)), default=top)
-    room = max(0.0, top + _MARGIN / 2 - highest)
-    lower = {state: (x, y + room) for state, (x, y) in points.items()}
-    return replace(plan, points=lower, height=plan.height + room)
-
-
-def _legend(plan: _Plan) -> Iterator[str]:
-    x, y = _MARGIN - 12.0, 58.0
-    for content, kind, share in node_legend(plan.graph):
-        yield svg.element("g", *_circle(x + 8, y - 4, 8, share), class_=kind)
+def _legend(graph: StateGraph) -> Iterator[str]:
+    x, y = float(_MARGIN), 58.0
+    for content, kind, share in node_legend(graph):
+        yield svg.element("g", _circle(x + 8, y - 4, 8, share), class_=kind)
         yield svg.text(x + 24, y, content, class_="muted")
         x += 40 + svg.length(content, 13) * 0.9
-    x, y = _MARGIN - 12.0, 84.0
-    for name in actions_of(plan.graph):
-        yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=_edge_class(plan.graph, name))
+    x, y = float(_MARGIN), 84.0
+    for name in actions_of(graph):
+        yield svg.element("g", svg.element("path", d=f"M{x} {y - 4}h16"), class_=f"edge {_edge_class(graph, name)}")
         yield svg.text(x + 24, y, name, class_="muted")
         x += 40 + svg.length(name, 13) * 0.9
 
@@ -179,11 +227,12 @@ def _legend(plan: _Plan) -> Iterator[str]:
 def graph_legend(graph: StateGraph) -> str:
     """The legend of the colours, for a page."""
     samples = [
-        (svg.element("g", *_circle(10, 9, 7.5, share), class_=kind), content)
+        (svg.element("g", _circle(10, 9, 7.5, share), class_=kind), content)
         for content, kind, share in node_legend(graph)
     ]
     samples += [
-        (svg.element("g", svg.element("path", d="M0 9h20"), class_=_edge_class(graph, n)), n) for n in actions_of(graph)
+        (svg.element("g", svg.element("path", d="M0 9h20"), class_=f"edge {_edge_class(graph, n)}"), n)
+        for n in actions_of(graph)
     ]
     items = (
         f'<li><svg class="graph" width="20" height="18" aria-hidden="true">{sample}</svg>{escape(content)}</li>'
@@ -205,90 +254,15 @@ def actions_of(graph: StateGraph) -> list[str]:
 
 def _edge_class(graph: StateGraph, action: str) -> str:
     """By its name, for looks that have a colour for it, and by its number for the others."""
-    return f"edge {action} series-{actions_of(graph).index(action) % _SERIES + 1}"
+    return f"{action} series-{actions_of(graph).index(action) % _SERIES + 1}"
 
 
-def _nodes(plan: _Plan) -> Iterator[str]:
-    graph = plan.graph
-    for number, state in enumerate(graph.states):
-        x, y = plan.points[number]
-        kinds = ["node", "stuck" if number in graph.stuck else "", "start" if number == 0 else ""]
-        label, share = graph.look.node(number, state, graph.parameters)
-        content = [
-            svg.element("title", escape(graph.look.in_brief(state))),
-            *_circle(x, y, _RADIUS, share),
-            svg.text(x, y + 4, label, class_="permits"),
-        ]
-        yield svg.element("g", *content, class_=" ".join(filter(None, kinds)), data_state=number)
+def _circle(x: float, y: float, radius: float, share: float) -> str:
+    return svg.element("ellipse", cx=x, cy=y, rx=radius, ry=radius, fill_opacity=_opacity(share))
 
 
-def _circle(x: float, y: float, radius: float, share: float) -> Iterator[str]:
-    yield svg.element("circle", class_="back", cx=x, cy=y, r=radius)
-    yield svg.element("circle", class_="fill", cx=x, cy=y, r=radius, fill_opacity=0.1 + 0.9 * share)
-
-
-def _edges(plan: _Plan) -> Iterator[str]:
-    for number, edge in enumerate(plan.graph.edges):
-        start, first, second, end = map(_at, _curve(plan, edge))
-        content = [
-            svg.element("title", escape(edge.label)),
-            svg.element("path", d=f"M{start}C{first} {second} {end}"),
-            _arrow_head(plan, edge),
-        ]
-        yield svg.element("g", *content, class_=_edge_class(plan.graph, edge.action), data_edge=number)
-
-
-def _labels(plan: _Plan) -> Iterator[str]:
-    taken: list[Box] = [(x, y, _RADIUS, _RADIUS) for x, y in plan.points.values()]
-    for number, edge in enumerate(plan.graph.edges):
-        x, y = _label_place(_curve(plan, edge), edge.label, taken)
-        kind = "label" if plan.with_labels else "label hidden"
-        yield svg.text(x, y, edge.label, class_=kind, data_label=number)
-
-
-def _curve(plan: _Plan, edge: Edge) -> tuple[Point, Point, Point, Point]:
-    """A Bezier curve from rim to rim.  Ways back swing out, so that they do not hide the others."""
-    (x1, y1), (x2, y2) = plan.points[edge.source], plan.points[edge.target]
-    is_forward = x2 > x1
-    away = plan.column * (0.4 if is_forward else -0.28)
-    start, end = (x1 + _signed(is_forward), y1), (x2 - _signed(is_forward), y2)
-    swing = 0.0 if is_forward else 0.14 * (x1 - x2) + 16
-    return start, (start[0] + away, y1 - swing), (end[0] - away, y2 - swing), end
-
-
-def _label_place(curve: Sequence[Point], label: str, taken: list[Box]) -> Point:
-    """A free point on the curve."""
-    width, height = svg.length(label, _LABEL_SIZE) / 2, _LABEL_SIZE / 2
-    points = [(_along(curve, share, 0), _along(curve, share, 1) - _LABEL_SIZE / 2) for share in _LABEL_PLACES]
-    free = (
-        (x, y)
-        for x, y in points
-        if all(abs(x - at_x) > width + w or abs(y - at_y) > height + h for at_x, at_y, w, h in taken)
-    )
-    x, y = next(free, points[0])
-    taken.append((x, y, width, height))
-    return x, y + 3
-
-
-def _along(curve: Sequence[Point], share: float, axis: int) -> float:
-    start, first, second, end = (point[axis] for point in curve)
-    rest = 1 - share
-    return rest**3 * start + 3 * rest**2 * share * first + 3 * rest * share**2 * second + share**3 * end
-
-
-def _arrow_head(plan: _Plan, edge: Edge) -> str:
-    (x1, _), (x2, y2) = plan.points[edge.source], plan.points[edge.target]
-    towards = 1 if x2 > x1 else -1
-    tip = x2 - _signed(x2 > x1)
-    return svg.element("path", class_="tip", d=f"M{tip:.1f} {y2:.1f}l{-7 * towards} -3.5v7z")
-
-
-def _signed(is_forward: bool) -> int:
-    return _RADIUS if is_forward else -_RADIUS
-
-
-def _at(point: Point) -> str:
-    return f"{point[0]:.1f} {point[1]:.1f}"
+def _opacity(share: float) -> float:
+    return 0.1 + 0.9 * share
 
 
 _STYLES = ("palette.css", "page.css", "graph_drawing.css", "graph_page.css")
@@ -312,7 +286,7 @@ def graph_page(graph: StateGraph) -> str:
         {
             "facts": facts_list(graph.look.facts(graph.parameters)),
             "legend": graph_legend(graph),
-            "drawing": graph_drawing(graph, standalone=False),
+            "drawing": _laid_out(graph) or _graph_list(graph),
         },
         scripts=_SCRIPTS,
         document=graph_document(graph),

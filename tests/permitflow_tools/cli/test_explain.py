@@ -69,13 +69,24 @@ def test_a_live_channel_is_shown_by_a_run_that_fills_and_drains(report: Report, 
 
 def test_a_state_graph_is_written(report: Report, folder: Path) -> None:
     small = ("--graph", "--row-permits", "3", "--permit-batch", "2", "--max-chunk-cost", "3")
-    code, said = report("explain", *small, "-o", "graph.html", "--svg", "graph.svg")
+    code, said = report("explain", *small, "-o", "graph.html")
     assert (code, said["verdict"]) == (0, "stuck")
     assert said["sentence"].startswith("132 states and 272 steps: 1 state is stuck")
     assert len(embedded(folder / "graph.html")["states"]) == 132
-    assert "data-state" in (folder / "graph.svg").read_text()
-    assert said["files"] == ["graph.html", "graph.svg"]
+    assert said["files"] == ["graph.html"]
     assert report("explain", *STUCK, "--svg", "run.svg")[1]["files"] == ["run.svg"], "no page beside it"
+
+
+def test_a_state_graph_is_listed_without_graphviz_and_not_drawn(
+    command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    tiny = ("--graph", "--row-permits", "2", "--permit-batch", "2", "--max-chunk-cost", "2")
+    assert command("explain", *tiny, "-o", "graph.html")[0] == 0
+    assert (folder / "graph.html").read_text().count('<button type="button" id="state-') == 36
+    code, _, problem = command("explain", *tiny, "--svg", "graph.svg")
+    assert code == 2
+    assert "needs the program `dot` of Graphviz" in problem
 
 
 # Traces.

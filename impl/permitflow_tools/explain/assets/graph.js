@@ -9,9 +9,9 @@ class GraphPage {
     this.svg = document.querySelector(".graph-scroll .graph");
     this.scroller = document.querySelector(".graph-scroll");
     this.panel = document.getElementById("state");
-    this.nodes = [...this.svg.querySelectorAll("[data-state]")];
-    this.lines = [...this.svg.querySelectorAll("[data-edge]")];
-    this.labels = [...this.svg.querySelectorAll("[data-label]")];
+    this.isDrawn = this.svg instanceof SVGElement; // else it is a list, without steps
+    this.nodes = this.states.map((_, index) => document.getElementById(`state-${index}`));
+    this.lines = this.isDrawn ? this.edges.map((_, index) => document.getElementById(`edge-${index}`)) : [];
     this.out = this.states.map(() => []);
     this.edges.forEach(([source], index) => this.out[source].push(index));
     this.zoom = 1;
@@ -19,7 +19,7 @@ class GraphPage {
   }
 
   #listen() {
-    for (const node of this.nodes) node.addEventListener("click", () => this.choose(Number(node.dataset.state)));
+    this.nodes.forEach((node, index) => node.addEventListener("click", () => this.choose(index)));
     document.getElementById("larger").addEventListener("click", () => this.resize(this.zoom * 1.25));
     document.getElementById("smaller").addEventListener("click", () => this.resize(this.zoom / 1.25));
     document.getElementById("fit").addEventListener("click", () => this.fit());
@@ -81,7 +81,6 @@ class GraphPage {
     this.lines.forEach((line, index) => {
       line.classList.toggle("way", way.has(index));
       line.classList.toggle("out", out.has(index));
-      this.labels[index].classList.toggle("told", way.has(index) || out.has(index));
     });
     this.#tell(state);
     this.#bringIntoView(this.nodes[state]);
@@ -142,6 +141,7 @@ class GraphPage {
   }
 
   resize(zoom) {
+    if (!this.isDrawn) return;
     this.zoom = Math.min(4, Math.max(0.02, zoom));
     this.svg.style.width = `${this.width * this.zoom}px`;
     if (this.chosen !== undefined) this.#bringIntoView(this.nodes[this.chosen]);
@@ -149,6 +149,7 @@ class GraphPage {
 
   /** As large as fits, but not larger than drawn. */
   fit(least = 0) {
+    if (!this.isDrawn) return;
     const { width, height } = this.svg.viewBox.baseVal;
     const share = Math.min(this.scroller.clientWidth / width, this.scroller.clientHeight / height);
     this.resize(Math.min(1, Math.max(least, share)));
@@ -158,7 +159,8 @@ class GraphPage {
     document.documentElement.classList.remove("no-script");
     document.querySelector(".graph-tools").hidden = false;
     this.panel.hidden = false;
-    this.width = this.svg.viewBox.baseVal.width;
+    if (this.isDrawn) this.width = this.svg.viewBox.baseVal.width;
+    for (const id of ["smaller", "larger", "fit"]) document.getElementById(id).hidden = !this.isDrawn;
     this.fit(READABLE);
     if (!this.#goToAddress()) this.choose(this.stuck[0] ?? 0);
   }
