@@ -1,4 +1,4 @@
-"""Make a checkout ready to use: a virtual environment in .venv, Java for TLC and Spark, what tests need to look at pages.
+"""Make a checkout ready to use: a virtual environment in .venv, Java for TLC and Spark, programs for tests of pages.
 
 ``setup.py demo`` installs only what ``permitflow demo`` needs, and nothing else by the distribution's package manager
 than a missing Java; ``setup.py`` installs what contributors need.  Java comes first, since without one nothing large is
