@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # TLC and Spark start the Java that set-up found.
 WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
+# Tests start a thousand processes; none of them shall compile the library again.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test test-all spec proofs theorems proto docs bench release clean
