@@ -59,12 +59,12 @@ def test_it_finds_what_the_explorer_finds_on_both_sides_of_the_threshold() -> No
 
 
 def some_sizes() -> Iterator[tuple[int, int, tuple[int, ...]]]:
-    for row_permits in range(2, 5):
+    for row_permits in (2, 4):
         for permit_batch in range(2, row_permits + 1):
             for count in (1, 2):
                 for sizes in combinations(range(row_permits + 2), count):
-                    # Size 0 costs what size 1 does: only small channels try it.
-                    if min(sizes) > 0 or row_permits < 4:
+                    # Size 0 costs what size 1 does: only the small channel tries it.
+                    if min(sizes) > 0 or row_permits == 2:
                         yield row_permits, permit_batch, sizes
 
 
@@ -82,7 +82,7 @@ def test_it_finds_what_the_explorer_finds_for_sets_of_sizes() -> None:
 
 
 def test_it_finds_what_the_explorer_finds_for_batches_that_differ() -> None:
-    for row_permits in range(2, 5):
+    for row_permits in (2, 3):
         for permit_batch_up in range(row_permits):
             for permit_batch in range(1, row_permits + 1):
                 max_chunk_cost = row_permits - permit_batch_up

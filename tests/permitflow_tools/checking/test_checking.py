@@ -17,7 +17,7 @@ from permitflow_tools.checking.permits import most_states
 from permitflow_tools.simulation.chunk_sizes import WeightedSizes
 from permitflow_tools.simulation.setting import Axis, Setting
 
-ALL = {"row_permits": range(1, 6), "permit_batch": range(1, 7), "max_chunk_cost": range(1, 7)}
+ALL = {"row_permits": range(1, 5), "permit_batch": range(1, 6), "max_chunk_cost": range(1, 6)}
 
 
 def findings(check: Check, grid: Grid, *, max_states: int = 100_000) -> list[Finding]:
@@ -32,7 +32,7 @@ def one(check: Check, varied: Mapping[str, Iterable[int]], *, max_states: int = 
 @pytest.mark.parametrize("flush_idle", [False, True])
 def test_exploration_agrees_with_the_proved_line_everywhere(flush_idle: bool) -> None:
     found = findings(Check.EXPLORE, grid_of(ALL, flush_idle=flush_idle))
-    assert len(found) == 180
+    assert len(found) == 100
     for each in found:
         proved = safe_max_chunk_cost(each.values["row_permits"], each.values["permit_batch"], flush_idle=flush_idle)
         assert each.holds == (each.values["max_chunk_cost"] <= proved), each
@@ -110,7 +110,7 @@ WITH_ONES = [
         sizes=tuple(range(1, largest + 1)),
         flush_idle=flush_idle,
     )
-    for rows in (1, 3, 5)
+    for rows in (1, 4)
     for permit_batch in (1, 2, 4, 7)
     for largest in (1, rows + 1, rows + 2)
     for flush_idle in (False, True)
