@@ -1,28 +1,154 @@
-"""The looks of systems by their TLA+ modules."""
+"""The looks of systems by their TLA+ modules: words for false guards, and how the values of some are shown."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
+from itertools import groupby
+from typing import Any
 
+from permitflow_model import demand, grpc_call, input_gate, spark_micro_batch, squelch
 from permitflow_model.registry import systems
 from permitflow_tools.explain.look import Look
 
+Words = Mapping[str, Callable[..., str]]
 
-def _demand() -> Look:
-    from permitflow_tools.explain.looks.demand import LOOK
+_DEMAND: Words = {
+    "state.credit > 0": lambda _credit, _none: "no message is requested",
+    "state.withheld > 0": lambda _withheld, _none: "nothing is withheld",
+    "count <= state.requests": lambda _count, requests: f"requests for {requests:,} messages are on their way",
+}
 
-    return LOOK
+_GRPC_CALL: Words = {
+    "state.producer == 'open'": lambda producer, _open: f"the producer has ended: {producer}",
+    "state.asked > 0": lambda _asked, _none: "the producer is not asked: the stage holds a message",
+    "parameters.breaks": lambda: "this call is not broken off",
+    "state.consumer == 'open'": lambda consumer, _open: f"the consumer has ended: {consumer}",
+    "not state.wanted": lambda: "the consumer asks already",
+    "not state.edge": lambda: "the stage will be told already",
+    "state.edge": lambda: "the call has not become ready",
+    "state.looking != 'nobody'": lambda _looking, _nobody: "nobody has looked without acting",
+    "not state.local.is_empty()": lambda: "the local queue is empty",
+    "fits(state.local.head(), state, parameters)": lambda: "the window has no room for the next message",
+    "state.consumer == 'cancelled'": lambda _consumer, _cancelled: "the consumer has not cancelled",
+    "state.producer == 'open' or state.producer == 'completed'": lambda: "the producer knows of the end",
+    "not state.wire.is_empty()": lambda: "the window is empty",
+    "state.requested > 0": lambda _requested, _none: "the receiver has requested no more",
+    "state.wanted": lambda: "the consumer does not ask",
+    "not state.inbox.is_empty()": lambda: "nothing was handed over",
+    "state.closed": lambda: "the call is not half-closed",
+    "state.producer == 'completed'": lambda _producer, _completed: "the producer has not completed",
+    "state.producer == 'failed'": lambda _producer, _failed: "the producer has not failed",
+    "state.local.is_empty()": lambda: "messages wait in the local queue",
+    "state.wire.is_empty()": lambda: "messages are in the window",
+    "state.inbox.is_empty()": lambda: "messages were handed over and not taken",
+}
+
+_SQUELCH: Words = {
+    "state.waiting < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
+    "state.waiting > 0": lambda _waiting, _none: "nothing waits",
+    "state.heard == ON": lambda _heard, _on: "the sender has heard that it must stop",
+    "state.sent < parameters.rate": lambda _sent, rate: f"{rate:,} have left in this tick, and more may not",
+    "not is_late(state, parameters)": lambda: "something is late, and arrives before anything else happens",
+    "not is_off_due(state, parameters)": lambda: "the receiver tells first that the sender must stop",
+    "not is_on_due(state, parameters)": lambda: "the receiver tells first that the sender may go on",
+    "state.lost < parameters.losses": lambda _lost, most: f"{most:,} signals were lost, and more may not be",
+    "not state.signals.is_empty()": lambda: "no signal is in flight",
+    "state.wire > 0": lambda _wire, _none: "nothing is on the wire",
+    "state.inbox > 0": lambda _inbox, _none: "the inbox is empty",
+    "is_off_due(state, parameters)": lambda: "the inbox is not above its watermark, or the sender was told",
+    "is_on_due(state, parameters)": lambda: "the sender was not told to stop, or the inbox is above the low watermark",
+    "parameters.reminders": lambda: "this receiver reminds nobody",
+    "state.told == ON": lambda _told, _on: "the receiver has told the sender to stop",
+    "state.heard == OFF": lambda _heard, _off: "the sender knows that it may go on",
+    "state.wire == 0": lambda wire, _none: f"{wire:,} on the wire: the time-out is not over",
+    "state.signals.is_empty()": lambda: "a signal is in flight: the time-out is not over",
+}
 
 
-def _grpc_call() -> Look:
-    from permitflow_tools.explain.looks.grpc_call import LOOK
+class _GrpcCallLook(Look):
+    """Its variables; a message of one byte is its number."""
 
-    return LOOK
+    def value(self, value: Any) -> str:
+        """A message as ``#number``, with its bytes if it has more than one."""
+        if isinstance(value, grpc_call.Message):
+            return f"#{value.number}" if value.size == 1 else f"#{value.number} ({value.size:,} B)"
+        return super().value(value).strip('"')
+
+    def row(self, state: Any) -> dict[str, str]:
+        """The same variables in a table, but for the numbers that come next."""
+        return {name: text for name, text in self.variables(state).items() if name not in ("offered", "consumed")}
 
 
-def _input_gate() -> Look:
-    from permitflow_tools.explain.looks.input_gate import LOOK
+_GRANTS = {input_gate.RESUME: "resume", input_gate.REVOKE: "resume without credit"}
 
-    return LOOK
+
+def _items(items: Any) -> str:
+    """Runs of one kind together: 3 data, barrier, data."""
+    told = ((item, len([*same])) for item, same in groupby(map(_item, items)))
+    return ", ".join(item if count == 1 else f"{count:,} {item}" for item, count in told)
+
+
+def _item(item: input_gate.Item) -> str:
+    return f"backlog {item.backlog:,}" if item.kind == "backlog" else item.kind
+
+
+def _credit(channel: input_gate.Channel) -> str:
+    """Where it is, and the words behind which it travels."""
+    coming = sum(grant for grant in channel.grants if grant > 0)
+    here = f"{channel.credit:,} at the sender" if channel.credit else ""
+    on_its_way = f"{coming:,} on its way" if coming else ""
+    void = "void" if channel.released and (here or on_its_way) else ""
+    return ", ".join(part for part in (here, on_its_way, void) if part)
+
+
+def _channel(channel: input_gate.Channel, awaited: str) -> str:
+    """In the order of the way that data takes, and back; ``awaited`` are the inputs for which the blocked ones wait."""
+    parts = {
+        "waiting": _items(channel.waiting),
+        "ends": channel.closed and not channel.over,
+        "credit": _credit(channel),
+        "stopped": channel.stopped,
+        "wire": _items(channel.wire),
+        "inbox": _items(channel.inbox),
+        "blocked": channel.blocked and (f"by {awaited}" if awaited else True),
+        "floating": channel.borrowed,
+        "free": channel.free,
+        "told to": ", ".join(_GRANTS[grant] for grant in channel.grants if grant in _GRANTS),
+        "over": channel.over,
+    }
+    return "; ".join(name if value is True else f"{name} {value}" for name, value in parts.items() if value)
+
+
+class _InputGateLook(Look):
+    """The gate, input by input: waiting, travelling and stored messages, and grants; empty parts are left out."""
+
+    def row(self, state: Any) -> dict[str, str]:
+        """The pool, what is there of each input, and who blocks it."""
+        awaited = [f"input {name}" for name, each in enumerate(state.channels) if not (each.blocked or each.over)]
+        by = ", ".join(awaited)
+        inputs = {f"input {name}": _channel(channel, by) for name, channel in enumerate(state.channels)}
+        return {"pool": f"{state.pool:,}" + ("; the gate has failed" if state.failed else ""), **inputs}
+
+    def variables(self, state: Any) -> dict[str, str]:
+        """As in the specification, but for the channels: they are told as in a row."""
+        _, *inputs = self.row(state).items()
+        told = " | ".join(f"{name}: {parts or 'nothing'}" for name, parts in inputs)
+        return {**super().variables(state), "channels": told}
+
+
+class _QueryLook(Look):
+    """Shows waiting, kept and published rows, and the last batch."""
+
+    def row(self, state: spark_micro_batch.State) -> dict[str, str]:
+        """kept: rows that the exchange keeps; batch: the last one's in the offset log; table: those in the sink's."""
+        return {
+            "driver": state.phase,
+            "waiting": f"{state.waiting:,}" if state.waiting else "",
+            "kept": f"{state.produced - state.acknowledged:,}",
+            "acknowledged": f"{state.acknowledged:,}",
+            "batch": f"[{state.start:,}, {state.end:,})" if state.end else "",
+            "commit log": ("has it" if state.committed else "not yet") if state.end else "",
+            "table": f"{state.output:,}",
+        }
 
 
 def _permit_channel() -> Look:
@@ -31,27 +157,32 @@ def _permit_channel() -> Look:
     return LOOK
 
 
-def _spark_micro_batch() -> Look:
-    from permitflow_tools.explain.looks.spark_micro_batch import LOOK
-
-    return LOOK
-
-
-def _squelch() -> Look:
-    from permitflow_tools.explain.looks.squelch import LOOK
-
-    return LOOK
-
-
-LOOKS: Mapping[str, Callable[[], Look]] = {
-    "Demand": _demand,
-    "GrpcCall": _grpc_call,
-    "InputGate": _input_gate,
+_NOTHING_OFFERED = "The beginning: nothing has been offered"
+_LOOKS: Mapping[str, Callable[[], Look]] = {
+    "Demand": lambda: Look(
+        demand.SYSTEM, words=_DEMAND, beginning=f"{_NOTHING_OFFERED}.", at_rest="everything has been consumed"
+    ),
+    "GrpcCall": lambda: _GrpcCallLook(
+        grpc_call.SYSTEM,
+        words=_GRPC_CALL,
+        beginning="The beginning: the producer is asked for its first message.",
+        at_rest="everything has been consumed, and the producer is asked for more",
+    ),
+    "InputGate": lambda: _InputGateLook(
+        input_gate.SYSTEM,
+        beginning=f"{_NOTHING_OFFERED}.",
+        at_rest="everything that may be consumed has been consumed",
+    ),
     "PermitChannel": _permit_channel,
-    "SparkMicroBatch": _spark_micro_batch,
-    "Squelch": _squelch,
+    "SparkMicroBatch": lambda: _QueryLook(spark_micro_batch.SYSTEM),
+    "Squelch": lambda: Look(
+        squelch.SYSTEM,
+        words=_SQUELCH,
+        beginning=f"{_NOTHING_OFFERED}, and the sender may send.",
+        at_rest="everything has been consumed, and the sender may send",
+    ),
 }
-"""Systems with a look of their own; it is imported on first use."""
+"""Systems with a look of their own."""
 
 
 @cache
@@ -61,4 +192,4 @@ def look_of(module: str) -> Look:
     Raises:
         KeyError: there is no such system.
     """
-    return LOOKS[module]() if module in LOOKS else Look(systems()[module].system)
+    return _LOOKS[module]() if module in _LOOKS else Look(systems()[module].system)
