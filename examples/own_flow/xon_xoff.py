@@ -36,12 +36,6 @@ class XonXoff(seam.Parameters):
         require_whole(self, {"high_rows": 1})
 
 
-class Wishes(NamedTuple):
-    """Parameters as one end states them; None: it takes what the other end has."""
-
-    high_rows: int | None = None
-
-
 class Switch(NamedTuple):
     """May the sender send?"""
 
@@ -113,7 +107,6 @@ class Receiver(Inbound[T]):
 class XonXoffFlow(Flow):
     """The flow of ``XonXoff``.  Its agreement is the inherited one: the smaller number wins, for both ends."""
 
-    wishes: ClassVar[type[tuple[Any, ...]]] = Wishes
     feedback: ClassVar[type[tuple[Any, ...]]] = Switch
     table: ClassVar[ActionTable] = ActionTable(
         "xon-xoff", {"sender": {}, "receiver": {}}, {"sender": (), "receiver": ()}

@@ -17,7 +17,8 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.exchange import Exchange, ExchangeServer
-from permitflow.flows.demand.core import DEMAND, DemandReceiver, Request, StatedDemand
+from permitflow.flows.demand.core import DEMAND, DemandReceiver, Request
+from permitflow.flows.seam import Wishes
 from permitflow.tracing import MemoryTrace
 
 Ends = tuple[LocalSender[list[str]], LocalReceiver[list[str]]]
@@ -189,16 +190,16 @@ def test_the_defaults_are_those_of_akka_streams() -> None:
 @pytest.mark.parametrize(
     ("wanted", "agreed"),
     [
-        (StatedDemand(), Demand(size=8, batch=4, initial=8)),
-        (StatedDemand(size=4), Demand(size=4, batch=2, initial=4)),
-        (StatedDemand(size=99), Demand(size=8, batch=4, initial=8)),
-        (StatedDemand(batch=1), Demand(size=8, batch=1, initial=8)),
-        (StatedDemand(initial=0), Demand(size=8, batch=4, initial=0)),
-        (StatedDemand(size=4, batch=4, initial=0), Demand(size=4, batch=4, initial=0)),
+        (DEMAND.wishes(), Demand(size=8, batch=4, initial=8)),
+        (DEMAND.wishes(size=4), Demand(size=4, batch=2, initial=4)),
+        (DEMAND.wishes(size=99), Demand(size=8, batch=4, initial=8)),
+        (DEMAND.wishes(batch=1), Demand(size=8, batch=1, initial=8)),
+        (DEMAND.wishes(initial=0), Demand(size=8, batch=4, initial=0)),
+        (DEMAND.wishes(size=4, batch=4, initial=0), Demand(size=4, batch=4, initial=0)),
     ],
     ids=str,
 )
-def test_the_smaller_number_wins(wanted: StatedDemand, agreed: Demand) -> None:
+def test_the_smaller_number_wins(wanted: Wishes, agreed: Demand) -> None:
     own = Demand(size=8)
     assert DEMAND.agree(own, wanted) == agreed
     assert DEMAND.verify(DEMAND.state(agreed), wanted) == agreed
@@ -207,13 +208,13 @@ def test_the_smaller_number_wins(wanted: StatedDemand, agreed: Demand) -> None:
 @pytest.mark.parametrize(
     ("agreed", "rule"),
     [
-        (StatedDemand(4, 2, 5), "initial must be in 0 .. size = 4"),
-        (StatedDemand(4, 0, 4), "batch must be at least 1"),
-        (StatedDemand(4, 2, -1), "initial must be at least 0"),
-        (StatedDemand(4, None, 4), "batch must be stated in the agreement"),
-        (StatedDemand(8, 2, 4), "size must not exceed the wish"),
+        (DEMAND.wishes(4, 2, 5), "initial must be in 0 .. size = 4"),
+        (DEMAND.wishes(4, 0, 4), "batch must be at least 1"),
+        (DEMAND.wishes(4, 2, -1), "initial must be at least 0"),
+        (DEMAND.wishes(4, None, 4), "batch must be stated in the agreement"),
+        (DEMAND.wishes(8, 2, 4), "size must not exceed the wish"),
     ],
 )
-def test_an_agreement_that_cannot_be_is_refused(agreed: StatedDemand, rule: str) -> None:
+def test_an_agreement_that_cannot_be_is_refused(agreed: Wishes, rule: str) -> None:
     with pytest.raises(ParameterMismatchError, match=rule):
-        DEMAND.verify(agreed, StatedDemand(size=4))
+        DEMAND.verify(agreed, DEMAND.wishes(size=4))

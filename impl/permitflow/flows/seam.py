@@ -17,8 +17,10 @@ before any change, and only the flow changes its counts.
 """
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from functools import cache
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -48,6 +50,7 @@ __all__ = [
     "register",
     "registered",
     "require_whole",
+    "wishes_of",
 ]
 
 T = TypeVar("T")
@@ -62,7 +65,7 @@ AnyAnnouncement: TypeAlias = Any
 tuple that the flow defines."""
 
 Wishes: TypeAlias = Any
-"""Parameters of a flow as one end states them: a named tuple that the flow defines; None: the end states nothing."""
+"""Parameters of a flow as one end states them, unchecked: the named tuple of ``wishes_of``."""
 
 
 class Totals(NamedTuple):
@@ -137,7 +140,6 @@ class Group:
 class Flow(ABC):
     """One protocol: its name, its parameters and its two ends."""
 
-    wishes: ClassVar[type[tuple[Any, ...]]]
     feedback: ClassVar[type[tuple[Any, ...]]]
     announcement: ClassVar[type[tuple[Any, ...]] | None] = None
     """None: the sender tells nothing beside its data."""
@@ -151,6 +153,8 @@ class Flow(ABC):
     """What each gauge of its ends means."""
     parameters: type[Any]
     """The class of its parameters: set by ``register``."""
+    wishes: Any
+    """``wishes_of`` these parameters: set by ``register``."""
     as_wished: ClassVar[Collection[str]] = ()
     """Parameters that the server has to take over from the client's wishes; the others it may make smaller."""
     assumed: ClassVar[Collection[str]] = ()
@@ -192,7 +196,7 @@ class Flow(ABC):
         Raises:
             InvalidParametersError: a name is unknown, or a number is out of its range.
         """
-        known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
+        known = self.wishes._fields
         for name, value in stated.items():
             if name not in known:
                 rule = f"must be a parameter of flow {self.name}, which has {', '.join(known) or 'none'}"
@@ -201,8 +205,7 @@ class Flow(ABC):
 
     def state(self, parameters: Any) -> Wishes:
         """All parameters, to be sent to the other end."""
-        known: tuple[str, ...] = self.wishes._fields  # type: ignore[attr-defined]  # a named tuple
-        return self.wishes(*(getattr(parameters, name) for name in known))
+        return self.wishes(*(getattr(parameters, name) for name in self.wishes._fields))
 
     def stated(self, parameters: Any) -> Mapping[str, ParameterValue]:
         """All parameters by their names, as ``parse`` takes them."""
@@ -270,6 +273,16 @@ class Flow(ABC):
             if rule:
                 raise ParameterMismatchError(name=name, ours=ours, theirs=theirs, rule=rule)
         return parameters
+
+
+@cache
+def wishes_of(parameters: type[Parameters]) -> Any:
+    """A class of named tuples with a field for each field of this dataclass; None, the default: nothing is stated.
+
+    To be pickled, it has to be found beside the parameters, as ``StatedParameters``.
+    """
+    names = [field.name for field in fields(parameters)]  # type: ignore[arg-type]  # a dataclass
+    return namedtuple("StatedParameters", names, defaults=[None] * len(names), module=parameters.__module__)
 
 
 def given(wishes: Wishes) -> dict[str, Any]:
@@ -1110,7 +1123,7 @@ def register(flow: Flow, parameters: type[Parameters]) -> None:
     """
     if type(_FLOWS.setdefault(flow.name, flow)) is not type(flow):
         raise InvalidParametersError(name="flow", value=flow.name, rule="is the name of another flow")
-    parameters.flow, flow.parameters = flow, parameters
+    parameters.flow, flow.parameters, flow.wishes = flow, parameters, wishes_of(parameters)
 
 
 def registered() -> Mapping[str, Flow]:

@@ -9,6 +9,7 @@ from typing import Any
 
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
+from permitflow.flows.seam import Wishes
 from permitflow_tools.parameters.quantities import duration, rate, shown, values, whole
 from permitflow_tools.parameters.sections import OLD_NAMES, Section, nearest, read_sections
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
@@ -104,7 +105,7 @@ def _unquoted(given: object) -> object:
     return given
 
 
-def _stated(section: Section) -> StatedParameters:
+def _stated(section: Section) -> Wishes:
     numbers = {
         name: section.read(name, partial(_whole, least=0 if name == "initial_permits" else 1))
         for name in KEYS

@@ -10,6 +10,7 @@ from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
+from permitflow.flows.seam import Wishes
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 
 
@@ -36,7 +37,7 @@ class EndParameters(ChannelParameters):
         self._check_initial_permits()
 
     @classmethod
-    def of(cls, stated: StatedParameters) -> "EndParameters":
+    def of(cls, stated: Wishes) -> "EndParameters":
         """Complete the stated numbers."""
         given = {name: value for name, value in stated._asdict().items() if value is not None}
         return cls(**given | {"oversize": Oversize(given.get("oversize", Oversize.SPLIT))})
@@ -50,11 +51,11 @@ class Setting:
         InvalidParametersError: a number is out of its range.
     """
 
-    upstream: StatedParameters
+    upstream: Wishes
     """The sender's configuration; ``row_permits`` must be stated."""
     chunks: ChunkSizes
     """The sizes of the producer's chunks."""
-    downstream: StatedParameters = NOTHING_STATED
+    downstream: Wishes = NOTHING_STATED
     """The receiver's configuration; the upstream's numbers are its defaults."""
     flush_idle: bool = False
     """Does an idle receiver return less than a batch?  permitflow's does, the published protocol's does not."""
@@ -234,7 +235,7 @@ def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
     """
     # All at once: one number alone may not fit the others as they were.
     numbers = {name: int(values[name]) for name in _NUMBERS if name in values}
-    upstream = setting.upstream._replace(**numbers)  # type: ignore[arg-type]  # whole numbers
+    upstream = setting.upstream._replace(**numbers)
     downstream = setting.downstream._replace(**dict.fromkeys(numbers))
     window = upstream.row_permits
     changes: dict[str, Any] = {name: values[name] for name in _RATES if name in values}
@@ -252,7 +253,7 @@ def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
     )
 
 
-def _within(window: int | None, end: StatedParameters) -> StatedParameters:
+def _within(window: int | None, end: Wishes) -> Wishes:
     if window is None or end.initial_permits is None:
         return end
     return end._replace(initial_permits=min(window, end.initial_permits))

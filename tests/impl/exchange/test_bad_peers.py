@@ -84,7 +84,7 @@ OF_120_COLUMNS = BatchCodec(
 
 
 def wishes(**stated: int | str) -> dict[str, Any]:
-    return {"flow": PERMITS.name, "wanted": StatedParameters(**stated)}  # type: ignore[arg-type]  # as they are named
+    return {"flow": PERMITS.name, "wanted": StatedParameters(**stated)}
 
 
 def get_bytes(**stated: Any) -> bytes:

@@ -18,7 +18,8 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.flows.gate.core import GATE, Backlog, Gate, GateReceiver, GateSender, Grant, StatedGate
+from permitflow.flows.gate.core import GATE, Backlog, Gate, GateReceiver, GateSender, Grant
+from permitflow.flows.seam import Wishes
 
 
 def inputs(count: int, exclusive: int, floating: int) -> list[GateReceiver[object]]:
@@ -344,18 +345,16 @@ OWN = GateParameters(inputs=2, exclusive=100, floating=50, max_chunk_cost=20)
 @pytest.mark.parametrize(
     ("wanted", "agreed"),
     [
-        (StatedGate(), OWN),
-        (StatedGate(inputs=3), replace(OWN, inputs=3)),
-        (StatedGate(exclusive=10), replace(OWN, exclusive=10, max_chunk_cost=5)),
-        (StatedGate(exclusive=200, floating=900), OWN),
-        (StatedGate(floating=9), replace(OWN, floating=9)),
-        (StatedGate(exclusive=0), replace(OWN, exclusive=0, max_chunk_cost=20)),
-        (StatedGate(3, 0, 4, 2), GateParameters(inputs=3, exclusive=0, floating=4, max_chunk_cost=2)),
+        (GATE.wishes(), OWN),
+        (GATE.wishes(inputs=3), replace(OWN, inputs=3)),
+        (GATE.wishes(exclusive=10), replace(OWN, exclusive=10, max_chunk_cost=5)),
+        (GATE.wishes(exclusive=200, floating=900), OWN),
+        (GATE.wishes(floating=9), replace(OWN, floating=9)),
+        (GATE.wishes(exclusive=0), replace(OWN, exclusive=0, max_chunk_cost=20)),
+        (GATE.wishes(3, 0, 4, 2), GateParameters(inputs=3, exclusive=0, floating=4, max_chunk_cost=2)),
     ],
 )
-def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_inputs(
-    wanted: StatedGate, agreed: GateParameters
-) -> None:
+def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_inputs(wanted: Wishes, agreed: GateParameters) -> None:
     result = GATE.agree(OWN, wanted)
     assert result == agreed
     assert GATE.verify(GATE.state(result), wanted) == agreed

@@ -6,7 +6,8 @@ import pytest
 
 from permitflow import Kind, Message, SquelchParameters, open_channel
 from permitflow.errors import InboxOverflowError, InvalidParametersError, LocalProtocolError, ParameterMismatchError
-from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchReceiver, StatedSquelch
+from permitflow.flows.seam import Wishes
+from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchReceiver
 
 PARAMETERS = SquelchParameters(high=8, low=2, rate=3, signal_delay=2, data_delay=4)
 
@@ -49,23 +50,23 @@ def test_numbers_that_cannot_work_are_refused_with_the_number_that_is_needed(
 
 def test_both_ends_assume_the_worse_and_use_the_smaller_capacity() -> None:
     own = SquelchParameters(high=100, low=50, capacity=400, rate=10, signal_delay=5, data_delay=5)
-    agreed = SQUELCH.agree(own, StatedSquelch(capacity=300, rate=20, signal_delay=1))
+    agreed = SQUELCH.agree(own, SQUELCH.wishes(capacity=300, rate=20, signal_delay=1))
     assert (agreed.rate, agreed.signal_delay, agreed.data_delay, agreed.capacity) == (20, 5, 5, 300)
     assert (agreed.high, agreed.low, agreed.repeat) == (100, 50, 200)
-    tight = SQUELCH.agree(own, StatedSquelch(capacity=220, rate=20, signal_delay=1))
+    tight = SQUELCH.agree(own, SQUELCH.wishes(capacity=220, rate=20, signal_delay=1))
     assert (tight.high, tight.low, tight.headroom) == (20, 20, 200)
-    assert SQUELCH.verify(SQUELCH.state(tight), StatedSquelch(rate=20)) == tight
+    assert SQUELCH.verify(SQUELCH.state(tight), SQUELCH.wishes(rate=20)) == tight
 
 
 def test_a_wish_of_a_low_mark_above_the_high_one_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="low must be at most high = 2, not 9"):
-        SQUELCH.agree(PARAMETERS, StatedSquelch(high=2, low=9))
-    assert SQUELCH.agree(PARAMETERS, StatedSquelch(high=2, low=-1)).low == 1, "half of it, as everywhere"
+        SQUELCH.agree(PARAMETERS, SQUELCH.wishes(high=2, low=9))
+    assert SQUELCH.agree(PARAMETERS, SQUELCH.wishes(high=2, low=-1)).low == 1, "half of it, as everywhere"
 
 
 def test_a_capacity_that_is_too_small_for_the_peer_is_refused_with_the_number_that_is_needed() -> None:
     with pytest.raises(ParameterMismatchError, match=r"= 180; this end has 26, the peer None") as caught:
-        SQUELCH.agree(PARAMETERS, StatedSquelch(rate=30))
+        SQUELCH.agree(PARAMETERS, SQUELCH.wishes(rate=30))
     assert caught.value.name == "capacity"
 
 
@@ -73,15 +74,15 @@ def test_a_capacity_that_is_too_small_for_the_peer_is_refused_with_the_number_th
     ("change", "wanted", "rule"),
     [
         ({"rate": None}, None, "must be stated in the agreement"),
-        ({}, StatedSquelch(rate=4), "must not be less than what was assumed"),
-        ({}, StatedSquelch(capacity=25), "must not exceed the wish"),
+        ({}, SQUELCH.wishes(rate=4), "must not be less than what was assumed"),
+        ({}, SQUELCH.wishes(capacity=25), "must not exceed the wish"),
         ({"capacity": 25}, None, r"must be at least high .* = 26"),
     ],
 )
 def test_an_agreement_that_is_wrong_is_not_believed(
-    change: dict[str, int | None], wanted: StatedSquelch | None, rule: str
+    change: dict[str, int | None], wanted: Wishes | None, rule: str
 ) -> None:
-    agreed = StatedSquelch(*SQUELCH.state(PARAMETERS))._replace(**change)
+    agreed = SQUELCH.wishes(*SQUELCH.state(PARAMETERS))._replace(**change)
     with pytest.raises(ParameterMismatchError, match=rule):
         SQUELCH.verify(agreed, wanted)
 

@@ -9,6 +9,7 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError, Ve
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.parameters import StatedParameters
+from permitflow.flows.seam import Wishes
 from permitflow.stream.frames import Agreement, Get
 from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
 from permitflow.stream.session import UpstreamSession
@@ -74,7 +75,7 @@ def test_a_window_without_batch_brings_a_batch_of_its_own() -> None:
         (StatedParameters(initial_permits=-1), "initial_permits"),
     ],
 )
-def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedParameters, name: str) -> None:
+def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: Wishes, name: str) -> None:
     with pytest.raises(InvalidParametersError) as caught:
         PERMITS.agree(ChannelParameters(), wanted)
     assert caught.value.name == name
@@ -95,7 +96,7 @@ def test_wishes_that_cannot_work_are_refused_by_name_and_value(wanted: StatedPar
     ids=str,
 )
 def test_the_smaller_number_of_initial_permits_wins(
-    own: ChannelParameters, wanted: StatedParameters, initial_permits: int
+    own: ChannelParameters, wanted: Wishes, initial_permits: int
 ) -> None:
     agreed = PERMITS.agree(own, wanted)
     assert agreed.initial_permits == initial_permits
@@ -143,5 +144,5 @@ def test_a_lying_acceptor_is_found_out(lie: dict[str, int | str | None], name: s
     request = Get(PROTOCOL_VERSION, "orders/0", "permits", HONEST)
     verify(Agreement(PROTOCOL_VERSION, "permits", HONEST, b""), request)
     with pytest.raises(ParameterMismatchError) as caught:
-        verify(Agreement(PROTOCOL_VERSION, "permits", HONEST._replace(**lie), b""), request)  # type: ignore[arg-type]  # lies
+        verify(Agreement(PROTOCOL_VERSION, "permits", HONEST._replace(**lie), b""), request)
     assert caught.value.name == name

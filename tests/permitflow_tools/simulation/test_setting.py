@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.permits.parameters import StatedParameters
+from permitflow.flows.seam import Wishes
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import (
     Axis,
@@ -63,7 +64,7 @@ def test_impossible_distributions_are_refused(make: type[ChunkSizes], complaint:
         make()
 
 
-def ends(chunks: ChunkSizes, up: StatedParameters, down: StatedParameters | None = None) -> Setting:
+def ends(chunks: ChunkSizes, up: Wishes, down: Wishes | None = None) -> Setting:
     return Setting(upstream=up, downstream=down or StatedParameters(), chunks=chunks)
 
 

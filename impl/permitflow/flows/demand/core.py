@@ -21,7 +21,7 @@ from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound, require_whole
 
-__all__ = ["DEMAND", "Demand", "DemandFlow", "DemandReceiver", "DemandSender", "Request", "StatedDemand"]
+__all__ = ["DEMAND", "Demand", "DemandFlow", "DemandReceiver", "DemandSender", "Request"]
 
 T = TypeVar("T")
 
@@ -63,14 +63,6 @@ class Demand(seam.Parameters):
                 if name == "batch":
                     rule += ", else no batch is ever complete"
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule=rule)
-
-
-class StatedDemand(NamedTuple):
-    """Parameters as one end states them: unchecked; None: the end states nothing."""
-
-    size: int | None = None
-    batch: int | None = None
-    initial: int | None = None
 
 
 class Request(NamedTuple):
@@ -219,7 +211,6 @@ class DemandReceiver(MessageReceiver[T]):
 class DemandFlow(Flow):
     """The flow of ``Demand``: both ends count with the smaller numbers."""
 
-    wishes: ClassVar[type[tuple[Any, ...]]] = StatedDemand
     feedback: ClassVar[type[tuple[Any, ...]]] = Request
     table: ClassVar[ActionTable] = ActionTable(
         "demand",

@@ -26,7 +26,7 @@ from permitflow.errors import (
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
-from permitflow.flows.seam import Entries, Flow, Group, Haste, Inbound, Outbound, given, require_whole
+from permitflow.flows.seam import Entries, Flow, Group, Haste, Inbound, Outbound, Wishes, given, require_whole
 
 __all__ = [
     "GATE",
@@ -38,7 +38,6 @@ __all__ = [
     "GateReceiver",
     "GateSender",
     "Grant",
-    "StatedGate",
 ]
 
 T = TypeVar("T")
@@ -102,15 +101,6 @@ def _most_cost(exclusive: int, floating: int, inputs: int) -> int:
     Without exclusive credit, an input is stuck with at most ``cost - 1`` of it.  If all are, the pool has one left.
     """
     return exclusive or 1 + (floating - 1) // inputs
-
-
-class StatedGate(NamedTuple):
-    """Parameters as one end states them: unchecked; None: the end states nothing."""
-
-    inputs: int | None = None
-    exclusive: int | None = None
-    floating: int | None = None
-    max_chunk_cost: int | None = None
 
 
 class Grant(NamedTuple):
@@ -975,13 +965,12 @@ GAUGE_HELP: Mapping[str, str] = {
 class GateFlow(Flow):
     """The flow of ``GateParameters``: both ends count with the smaller numbers; the client says how many inputs."""
 
-    wishes: ClassVar[type[tuple[Any, ...]]] = StatedGate
     feedback: ClassVar[type[tuple[Any, ...]]] = Grant
     announcement: ClassVar[type[tuple[Any, ...]] | None] = Backlog
     table: ClassVar[ActionTable] = GATE_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
     as_wished: ClassVar[Collection[str]] = ("inputs",)
-    leading: ClassVar[Collection[str]] = StatedGate._fields
+    leading: ClassVar[Collection[str]] = ("inputs", "exclusive", "floating", "max_chunk_cost")
     following: ClassVar[Collection[str]] = ("max_chunk_cost",)
     outbound: ClassVar[type[Outbound[Any]]] = GateSender
     inbound: ClassVar[type[Inbound[Any]]] = GateReceiver
@@ -993,7 +982,7 @@ class GateFlow(Flow):
 
         return gate_pb2
 
-    def agree(self, own: GateParameters, wanted: StatedGate) -> GateParameters:
+    def agree(self, own: GateParameters, wanted: Wishes) -> GateParameters:
         """The smaller number wins, but for the inputs of a client's gate.
 
         A gate whose pool is larger lends an input no more than was agreed for it.

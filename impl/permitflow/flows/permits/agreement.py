@@ -6,10 +6,10 @@ from typing import Any, ClassVar
 from permitflow.errors import ParameterMismatchError
 from permitflow.flows import seam
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
-from permitflow.flows.permits.parameters import ChannelParameters, Permits, StatedParameters
+from permitflow.flows.permits.parameters import ChannelParameters, Permits
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ActionTable
-from permitflow.flows.seam import Flow, Inbound, Outbound
+from permitflow.flows.seam import Flow, Inbound, Outbound, Wishes
 
 GAUGE_HELP: Mapping[str, str] = {
     "row_permits_here": "Row permits at the sender, unspent; while the channel is idle, all that are not withheld.",
@@ -26,7 +26,6 @@ class PermitFlow(Flow):
     the agreed numbers; an upstream with one configuration and a downstream with another could deadlock.
     """
 
-    wishes: ClassVar[type[tuple[Any, ...]]] = StatedParameters
     feedback: ClassVar[type[tuple[Any, ...]]] = Permits
     table: ClassVar[ActionTable] = PERMIT_ACTIONS
     gauge_help: ClassVar[Mapping[str, str]] = GAUGE_HELP
@@ -44,7 +43,7 @@ class PermitFlow(Flow):
 
         return permits_pb2
 
-    def agree(self, own: ChannelParameters, wanted: StatedParameters) -> ChannelParameters:
+    def agree(self, own: ChannelParameters, wanted: Wishes) -> ChannelParameters:
         """Reconcile the peer's wishes with the parameters of this end: the smaller number wins.
 
         Raises:
@@ -59,7 +58,7 @@ class PermitFlow(Flow):
             )
         return agreed
 
-    def verify(self, agreed: StatedParameters, wanted: StatedParameters | None) -> ChannelParameters:
+    def verify(self, agreed: Wishes, wanted: Wishes | None) -> ChannelParameters:
         """As for every flow; an agreement that says nothing of ``initial_permits`` withholds none."""
         if agreed.initial_permits is None:
             agreed = agreed._replace(initial_permits=agreed.row_permits)

@@ -8,7 +8,7 @@ from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import InvalidParametersError
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.seam import require_whole
+from permitflow.flows.seam import Wishes, require_whole, wishes_of
 
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 
@@ -143,18 +143,10 @@ def _oversize(value: object) -> Oversize:
         raise InvalidParametersError(name="oversize", value=value, rule=f"must be {names}") from None
 
 
-class StatedParameters(NamedTuple):
-    """Parameters as one end states them: unchecked; None: the end states nothing."""
+StatedParameters: Any = wishes_of(ChannelParameters)
+"""Parameters as one end states them: unchecked; None: the end states nothing."""
 
-    row_permits: int | None = None
-    permit_batch: int | None = None
-    max_chunk_cost: int | None = None
-    barrier_permits: int | None = None
-    oversize: str | None = None
-    initial_permits: int | None = None
-
-
-NOTHING_STATED = StatedParameters()
+NOTHING_STATED: Wishes = StatedParameters()
 
 
 class Permits(NamedTuple):

@@ -29,6 +29,7 @@ from permitflow.flows.seam import (
     MessageReceiver,
     MessageSender,
     Outbound,
+    Wishes,
     given,
     require_whole,
 )
@@ -41,7 +42,6 @@ __all__ = [
     "SquelchParameters",
     "SquelchReceiver",
     "SquelchSender",
-    "StatedSquelch",
 ]
 
 T = TypeVar("T")
@@ -123,19 +123,6 @@ _AT_LEAST = {
     **{"high": 0, "low": -1, "capacity": 0, "rate": 1},
     **{"signal_delay": 0, "data_delay": 1, "repeat": 0, "losses": 0},
 }
-
-
-class StatedSquelch(NamedTuple):
-    """Parameters as one end states them; None is no wish."""
-
-    high: int | None = None
-    low: int | None = None
-    capacity: int | None = None
-    rate: int | None = None
-    signal_delay: int | None = None
-    data_delay: int | None = None
-    repeat: int | None = None
-    losses: int | None = None
 
 
 class Signal(NamedTuple):
@@ -315,7 +302,6 @@ class SquelchReceiver(MessageReceiver[T]):
 class SquelchFlow(Flow):
     """The flow of ``SquelchParameters``: both ends assume the worse of the two, and the smaller capacity."""
 
-    wishes: ClassVar[type[tuple[Any, ...]]] = StatedSquelch
     feedback: ClassVar[type[tuple[Any, ...]]] = Signal
     table: ClassVar[ActionTable] = SQUELCH_ACTIONS
     assumed: ClassVar[Collection[str]] = ("rate", "signal_delay", "data_delay", "repeat", "losses")
@@ -329,7 +315,7 @@ class SquelchFlow(Flow):
 
         return squelch_pb2
 
-    def agree(self, own: SquelchParameters, wanted: StatedSquelch) -> SquelchParameters:
+    def agree(self, own: SquelchParameters, wanted: Wishes) -> SquelchParameters:
         """The larger rate, delays and losses, and the smaller capacity; the watermarks follow.
 
         Raises:
@@ -338,13 +324,13 @@ class SquelchFlow(Flow):
         """
         if not (stated := given(wanted)):
             return own
-        ours, theirs = self.state(own), StatedSquelch(*self.state(own))._replace(**stated)
+        ours, theirs = self.state(own), self.state(own)._replace(**stated)
         require_whole(theirs, _AT_LEAST)
         if wanted.low is not None and wanted.high is not None and wanted.low > wanted.high:
             raise InvalidParametersError(name="low", value=wanted.low, rule=f"must be at most high = {wanted.high}")
         both = {
             name: (max if name in self.assumed else min)(getattr(ours, name), getattr(theirs, name))
-            for name in StatedSquelch._fields
+            for name in ours._fields
         }
         trip = both["rate"] * (both["signal_delay"] + both["data_delay"])
         both["repeat"] = max(both["repeat"], trip)
