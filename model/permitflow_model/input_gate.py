@@ -235,9 +235,14 @@ def span_in(messages: Any) -> Span:
     return span
 
 
-def _counted(epochs: int, parameters: Parameters) -> int:
-    """The epoch after so many."""
-    return epochs if parameters.epochs == 0 else epochs % parameters.epochs
+def _epoch_after(epoch: int, parameters: Parameters) -> int:
+    """The epoch that a barrier of this one begins: it counts round, unless ``epochs`` is 0."""
+    return 0 if epoch + 1 == parameters.epochs else epoch + 1
+
+
+def _is_number(number: int, parameters: Parameters) -> bool:
+    """May a barrier have this number?  Where barriers are compared, their numbers do not begin anew."""
+    return parameters.skip == 0 or number + 1 != parameters.epochs
 
 
 def _is_epoch(epoch: int, parameters: Parameters) -> bool:
@@ -315,9 +320,8 @@ def offer_newer_barrier(state: State, parameters: Parameters, name: int, skipped
 def _numbered(state: State, parameters: Parameters, name: int, number: int) -> State:
     channel = state.channels.get(name)
     require(_has_room(channel, parameters))
-    # Where barriers are compared, their numbers do not begin anew.
-    require(parameters.skip == 0 or parameters.epochs == 0 or number + 1 < parameters.epochs)
-    epoch = _counted(number + 1, parameters)
+    require(parameters.epochs == 0 or parameters.skip == 0 or number + 1 < parameters.epochs)
+    epoch = _epoch_after(number, parameters)
     return _with(state, name, waiting=channel.waiting.push(Item("barrier", number, 0)), epoch=epoch)
 
 
@@ -353,7 +357,7 @@ def send_barrier(state: State, parameters: Parameters, name: int) -> State:
         waiting=channel.waiting.without_head(),
         stopped=parameters.stop,
         told=0,
-        sent=_counted(channel.waiting.head().epoch + 1, parameters),
+        sent=_epoch_after(channel.waiting.head().epoch, parameters),
         credit=0 if parameters.revoke and not parameters.stop else channel.credit,
         wire=channel.wire.push(Item("barrier", channel.waiting.head().epoch, 0)),
     )
@@ -470,7 +474,7 @@ def lose(state: State, parameters: Parameters, name: int) -> State:
     require(parameters.losses)
     channel = state.channels.get(name)
     require(not channel.over)
-    epoch = _counted(state.epoch + 1, parameters) if is_pending(state) else state.epoch
+    epoch = _epoch_after(state.epoch, parameters) if is_pending(state) else state.epoch
     lost = opened(0)._replace(closed=True, over=True)
     channels = state.channels.map(freed, parameters).put(name, lost)
     return State(channels=channels, pool=state.pool + channel.borrowed, epoch=epoch, failed=True)
@@ -535,7 +539,7 @@ def freed(channel: Channel, parameters: Parameters) -> Channel:
 def align(state: State, parameters: Parameters) -> State:
     """All barriers have arrived, but for inputs that have ended: the next epoch begins, and each sender is told."""
     require(is_joined(state))
-    return state._replace(channels=state.channels.map(freed, parameters), epoch=_counted(state.epoch + 1, parameters))
+    return state._replace(channels=state.channels.map(freed, parameters), epoch=_epoch_after(state.epoch, parameters))
 
 
 def is_over(channel: Channel) -> bool:
@@ -650,7 +654,9 @@ def due_after(due: int, item: Item, parameters: Parameters) -> int:
     is_newer = parameters.skip > 0 and item.kind == "barrier" and item.epoch > due > OUT_OF_ORDER
     if item.epoch != due and not is_newer:
         return OUT_OF_ORDER
-    return _counted(item.epoch + 1, parameters) if item.kind == "barrier" else due
+    if item.kind != "barrier":
+        return due
+    return _epoch_after(item.epoch, parameters) if _is_number(item.epoch, parameters) else OUT_OF_ORDER
 
 
 def _is_of(item: Item, epoch: int) -> bool:
@@ -665,8 +671,8 @@ def _channel_in_epoch(channel: Channel, parameters: Parameters, epoch: int, fail
     if parameters.skip > 0:
         in_time = _in_time(channel, epoch, barriers)
     else:
-        due = _counted(epoch + barriers + _one(channel.blocked), parameters)
-        in_time = wire and inbox and channel.sent == due
+        has_begun = barriers > 0 or channel.blocked
+        in_time = wire and inbox and channel.sent == (_epoch_after(epoch, parameters) if has_begun else epoch)
     return failed or channel.over or (in_order and in_time)
 
 

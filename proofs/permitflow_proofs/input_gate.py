@@ -157,8 +157,8 @@ _SKIPPED = {"OfferNewerBarrier": _any_skip}
 SUBJECT = Subject(SYSTEM, any_parameters, any_state, _SKIPPED)
 """The gate whose senders stop, with any other parameters."""
 
-EPOCHS = Subject(SYSTEM, partial(any_parameters, epochs=0), partial(_any_lawful_state, EPOCHS_INVARIANT), _SKIPPED)
-"""The same, with the order of epochs, which are counted without end."""
+EPOCHS = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, EPOCHS_INVARIANT), _SKIPPED)
+"""The same, with the order of epochs: any number of them, or without end."""
 
 STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT), _SKIPPED)
 """The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
@@ -468,7 +468,7 @@ def _aligns_all(before: State, after: State, parameters: Parameters) -> bool:
 
 
 def _next_epoch(state: State, parameters: Parameters) -> int:
-    return state.epoch + 1 if parameters.epochs == 0 else (state.epoch + 1) % parameters.epochs
+    return 0 if state.epoch + 1 == parameters.epochs else state.epoch + 1
 
 
 # Guards.

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from types import MappingProxyType
-from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from permitflow_model.kernel.family import Family
 from permitflow_model.kernel.queue import Queue
@@ -12,7 +12,7 @@ from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.symbols import assuming, choice, integer, suppose, truth
+from permitflow_proofs.kernel.symbols import choice, integer, suppose, truth
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -31,18 +31,40 @@ def arbitrary(kind: Callable[..., T], prefix: str = "", special: Mapping[str, ob
     Raises:
         TypeError: a field is of another type, or there is no field of that name.
     """
+    return kind(**_values_of(kind, prefix, special))
+
+
+def _values_of(kind: Callable[..., object], prefix: str, special: Mapping[str, object]) -> dict[str, object]:
     values = {name: make(f"{prefix}{name}") for name, make in _makers(kind) if name not in special}
-    return kind(**values, **special)
+    return {**values, **special}
 
 
-def any_parameters_of(kind: Callable[..., T], **special: object) -> T:
-    """Any parameters that the model accepts, some of them fixed; the premise is the model's own refusal of bad ones."""
+def any_parameters_of(kind: type[T], **special: object) -> T:
+    """Any parameters that the model accepts, some of them fixed; the premise is the model's own refusal of bad ones.
+
+    Args:
+        kind: a dataclass, which refuses them by a ``ValueError``.
+        special: the values of some fields, instead of symbols.
+    """
 
     def make() -> T:
-        with assuming(ValueError):
-            return arbitrary(kind, special=special)
+        values = _values_of(kind, "", special)
+        suppose(partial(_is_accepted, kind, values))
+        # Not looked at again: each question that the refusal asks would fork, and all that follows is walked once for
+        # each answer.
+        made: Any = object.__new__(kind)
+        vars(made).update(values)
+        return cast(T, made)
 
     return current_explorer().about(make)
+
+
+def _is_accepted(kind: type[T], values: Mapping[str, object]) -> bool:
+    try:
+        kind(**values)
+    except ValueError:
+        return False
+    return True
 
 
 def any_value(kind: Any) -> Callable[[str], Any]:
@@ -71,7 +93,7 @@ def any_value(kind: Any) -> Callable[[str], Any]:
 def subject_of(
     system: System[S, P],
     invariant: Mapping[str, Clause[S, P]],
-    parameters: Callable[..., P],
+    parameters: type[P],
     state: Callable[..., S],
     *,
     arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = MappingProxyType({}),
