@@ -7,11 +7,10 @@ loop to loop, from the sink back to the source: if one has no room, there is a l
 from functools import partial
 from typing import cast
 
-from permitflow_model.kernel.family import Members
 from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
-from permitflow_proofs.kernel.frame import Change, Frame, guard_obligation
+from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, merged, natural
@@ -104,46 +103,88 @@ def _falls(action: str, least: int) -> bool:
 # Frames.
 
 
-def _requests_or_collects(name: int, before: State, after: State, _parameters: Parameters) -> bool:
-    one, other = before.loops.get(name), after.loops.get(name)
+def _requests_or_collects(before: State, after: State, _parameters: Parameters) -> bool:
+    one, other = before.loops.get(_ACTING), after.loops.get(_ACTING)
     return other.unrequested + other.requests == one.unrequested + one.requests + 1
 
 
-def _consumed_in(name: int) -> dict[str, Change]:
-    return {f"loops.{name}.inbox": -1, f"loops.{name}.unrequested": None, f"loops.{name}.requests": None}
+def _is_first(_parameters: Parameters) -> bool:
+    return equal(_ACTING, 0)
 
 
-FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Offer", {"waiting": +1}),
-    Frame("Send", {"waiting": -1, "loops.0.credit": -1, "loops.0.wire": +1}),
-    Frame("Deliver", {"loops.0.wire": -1, "loops.0.inbox": +1}),
-    Frame(
-        "HandOn",
-        {**_consumed_in(0), "loops.1.credit": -1, "loops.1.wire": +1},
-        partial(_requests_or_collects, 0),
-        "unrequested and requests together +1",
-    ),
-    Frame("Consume", _consumed_in(1), partial(_requests_or_collects, 1), "likewise"),
-    Frame("Request", {"loops.0.requests": -1, "loops.0.credit": +1}),
-)
-"""What each action changes in a chain of two loops."""
+def _is_last(parameters: Parameters) -> bool:
+    return equal(_ACTING, parameters.loops - 1)
 
 
-def _any_two(_parameters: Parameters) -> State:
-    return State(natural("waiting"), Members((arbitrary(Loop, "first."), arbitrary(Loop, "second."))))
+# Guards.
 
 
-ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters, loops=2), _any_two)
-"""Two neighbours in any state at all."""
+def _may_send(state: State, _parameters: Parameters) -> bool:
+    return state.waiting > 0 and state.loops.get(_ACTING).credit > 0
 
 
 def _may_hand_on(state: State, parameters: Parameters, name: int) -> bool:
-    if name >= parameters.loops - 1:
-        return False
-    return state.loops.get(name).inbox > 0 and state.loops.get(name + 1).credit > 0
+    return name < parameters.loops - 1 and state.loops.get(name).inbox > 0 and state.loops.get(name + 1).credit > 0
 
 
-_HANDED_ON: Frame[State, Parameters] = Frame("HandOn", when=_may_hand_on)
+_CONSUMED: dict[str, Change] = {"loops.0.inbox": -1, "loops.0.unrequested": None, "loops.0.requests": None}
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Offer",
+        {"waiting": +1},
+        when=lambda state, parameters: state.waiting < parameters.waiters,
+        possible="up to Waiters",
+    ),
+    Frame(
+        "Send",
+        {"waiting": -1, "loops.0.credit": -1, "loops.0.wire": +1},
+        words="the first loop acts",
+        when=_may_send,
+        possible="where a message waits, and the loop has credit",
+        acts=_is_first,
+    ),
+    Frame(
+        "Deliver",
+        {"loops.0.wire": -1, "loops.0.inbox": +1},
+        when=lambda state, _, name: state.loops.get(name).wire > 0,
+        possible="where one is on its way",
+    ),
+    Frame(
+        "HandOn",
+        {**_CONSUMED, "loops.1.credit": -1, "loops.1.wire": +1},
+        _requests_or_collects,
+        "unrequested and requests together +1; 1 is the next loop",
+        when=_may_hand_on,
+        possible="in each loop but the last, where it has a message, and the next loop has credit",
+    ),
+    Frame(
+        "Consume",
+        _CONSUMED,
+        _requests_or_collects,
+        "likewise; the last loop acts",
+        when=lambda state, _: state.loops.get(_ACTING).inbox > 0,
+        possible="where it has a message",
+        acts=_is_last,
+    ),
+    Frame(
+        "Request",
+        {"loops.0.requests": -1, "loops.0.credit": +1},
+        when=lambda state, _, name: state.loops.get(name).requests > 0,
+        possible="where one is on its way",
+    ),
+)
+"""What each action changes in the loop that acts and the next one."""
+
+
+def _any_neighbours(parameters: Parameters) -> State:
+    assume(all_of((_ACTING >= 0, parameters.loops > _ACTING)))
+    focus = {"0": _ACTING, "1": _ACTING + 1}
+    return State(natural("waiting"), Indexed.any_family(member_by_name(Loop, "loop."), parameters.loops, focus=focus))
+
+
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_neighbours, acting=_ACTING)
+"""Two neighbours in a chain of any number of loops, in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -187,10 +228,4 @@ def theorems() -> tuple[Theorem, ...]:
             *(claim(action, partial(_falls, action), "it falls by two") for action in SUBJECT.protocol_actions()),
         ),
         _CHAPTER.framed(FRAMES, ANY),
-        _CHAPTER.theorem(
-            "hands-on",
-            "HandOn",
-            "A stage hands a message on exactly where it has one, is not the last, and the next loop has credit.",
-            guard_obligation(SUBJECT, _HANDED_ON),
-        ),
     )

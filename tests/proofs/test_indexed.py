@@ -169,3 +169,23 @@ def test_names_cannot_be_listed_and_members_are_numbers_and_truth_values() -> No
         decide(lists)
     with pytest.raises(TypeError, match="text is neither a number nor a truth value"):
         member_by_name(Words)
+
+
+def test_a_frame_tells_apart_what_is_in_focus_and_any_other_member() -> None:
+    def parts() -> bool:
+        one = integer("one")
+        bins = Indexed.any_family(member_by_name(Bin, "bin."), natural("size", 1), focus={"0": one})
+        emptied_one = bins.put(one, Bin(0, False))
+        words = [word for word, _ in bins.parts()]
+        (_, after), (_, other_after) = emptied_one.parts()
+        (_, other_before) = bins.parts()[1]
+        return words == ["0", "others"] and all_of((after.items == 0, other_after.items == other_before.items))
+
+    assert decide(parts).outcome == "proved"
+
+    def none_in_focus() -> bool:
+        bins, _, _ = any_bins()
+        return bool(bins.parts())
+
+    with pytest.raises(TypeError, match="no member is in focus"):
+        decide(none_in_focus)

@@ -13,10 +13,11 @@ from typing import Any, Generic, TypeVar, cast
 
 from permitflow_model.kernel.queue import Fifo
 from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.indexed import Indexed
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.symbols import Choice, Shape, Truth, all_of, equal, implies
+from permitflow_proofs.kernel.symbols import Choice, Shape, Truth, all_of, assume, equal, implies
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -47,6 +48,9 @@ class Frame(Generic[S, P]):
 
     possible: str = ""
     """The same for readers: where."""
+
+    acts: Callable[[P], bool] | None = None
+    """Which member acts, if that is no matter of choice: the one in focus as 0 is it; None: any."""
 
     @property
     def call(self) -> str:
@@ -95,6 +99,8 @@ def guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObli
 def has_guard(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
     """Is the action possible exactly where the frame says so?  (To be called in a claim.)"""
     before, arguments, parameters = subject.any_call(frame.action, frame.arguments)
+    if frame.acts is not None:
+        assume(frame.acts(parameters))
     is_possible = subject.system.is_enabled(frame.action, before, parameters, *arguments)
     return frame.when is None or bool(frame.when(before, parameters, *arguments)) == is_possible
 
@@ -104,9 +110,7 @@ def _obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligatio
         change, twin = "it changes something", lambda: implies(keeps_frame(subject, frame), False)
     else:
         first, *others = frame.changes
-        fewer: Frame[S, P] = Frame(
-            frame.action, {path: frame.changes[path] for path in others}, arguments=frame.arguments
-        )
+        fewer: Frame[S, P] = replace(frame, changes={path: frame.changes[path] for path in others}, so=None, when=None)
         change, twin = f"it leaves {first} as it is", lambda: keeps_frame(subject, fewer)
     return SymbolicObligation(frame.call, lambda: keeps_frame(subject, frame), twin, change)
 
@@ -121,7 +125,9 @@ def keeps_frame(subject: Subject[S, P], frame: Frame[S, P]) -> bool:
         before, after, parameters = subject.any_step(frame.action)
     else:
         before, parameters = subject.any_case()
-        after = subject.system.perform(frame.action, before, parameters, *frame.arguments)
+        after = subject.system.perform(frame.action, before, parameters, *subject.named(frame.arguments))
+    if frame.acts is not None:
+        assume(frame.acts(parameters))
     met: set[str] = set()
     conditions = list(_compared("", before, after, frame.changes, met))
     if unknown := set(frame.changes) - met:
@@ -151,6 +157,8 @@ def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change],
 
 def _parts(value: Any) -> list[tuple[str, Any]] | None:
     """Those of a named tuple, or the members of a family; None for a value by itself."""
+    if isinstance(value, Indexed):
+        return value.parts()
     if isinstance(value, SymbolicFamily):
         members = [(str(name), value.get(name)) for name in value.names()]
         return [*members, ("others", value.others)]

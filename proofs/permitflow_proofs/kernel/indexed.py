@@ -14,8 +14,9 @@ one is looked at: if its name may be the same, the path forks.
 ``kernel/family_facts.py`` proves this for all finite families; here a family has at least one member.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
+from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast, get_type_hints
 
 from permitflow_model.kernel.queue import Queue, larger
@@ -81,6 +82,7 @@ class _Book:
 
     def __init__(self, size: int) -> None:
         self.size = size
+        self.focus: Mapping[str, int] = {}
         self._names: Notes[int, int] = Notes()
         self._facts: Notes[int, _Fact] = Notes()
 
@@ -150,12 +152,25 @@ class Indexed(Generic[M]):
         self._sums: Notes[tuple[object, ...], tuple[tuple[object, ...], int]] = Notes()
 
     @classmethod
-    def any_family(cls, member: Callable[[int], M], size: int, *names: int) -> "Indexed[M]":
-        """Any family of so many members, of which these names will be looked at, besides witnesses."""
+    def any_family(
+        cls,
+        member: Callable[[int], M],
+        size: int,
+        *names: int,
+        focus: Mapping[str, int] = MappingProxyType({}),
+    ) -> "Indexed[M]":
+        """Any family of so many members, of which these names will be looked at, besides witnesses.
+
+        ``focus``: names that differ, by the words for them in frames; "others" is any other name.
+        """
         limit(size >= 1)
         family = cls(member, _Book(size))
-        for name in names:
+        for name in (*names, *focus.values()):
             family.know(name)
+        if focus:
+            others = integer("others")
+            limit(all_of(implies(equal(others, name), False) for name in focus.values()))
+            family._book.focus = {**focus, "others": others}
         return family
 
     def know(self, name: int) -> None:
@@ -173,6 +188,16 @@ class Indexed(Generic[M]):
             TypeError: always.
         """
         raise TypeError("members are looked at by symbolic names, which cannot be listed; ask for every member")
+
+    def parts(self) -> list[tuple[str, M]]:
+        """The members in focus, and any other one.
+
+        Raises:
+            TypeError: none is in focus.
+        """
+        if not self._book.focus:
+            raise TypeError("no member is in focus; give any_family the names that a frame tells apart")
+        return [(word, self._at(name)) for word, name in self._book.focus.items()]
 
     def get(self, name: int) -> M:
         """The member of this name."""

@@ -41,6 +41,9 @@ class Subject(Generic[S, P]):
     acting: int = 0
     """The name of the member that acts: in focus, as 0, or a symbol for any one."""
 
+    names: tuple[int, ...] = ()
+    """What the numbers stand for with which a frame performs an action; empty: for themselves."""
+
     def protocol_actions(self) -> tuple[str, ...]:
         """The actions of the protocol, without the application's."""
         return tuple(action.name for action in self.system.actions if not action.is_environment)
@@ -157,9 +160,13 @@ class Subject(Generic[S, P]):
         """Any state, perhaps one where the action is not possible, arguments of it, and the parameters."""
         if arguments is not None:
             before, parameters = self.any_case()
-            return before, arguments, parameters
+            return before, self.named(arguments), parameters
         call: tuple[S, tuple[int, ...], P] = _beginning(self._make_call, action)()
         return call
+
+    def named(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
+        """The names for which numbers stand."""
+        return tuple(self.names[number] for number in numbers) if self.names else numbers
 
     def _make_call(self, action: str) -> tuple[S, tuple[int, ...], P]:
         before, parameters = self.any_case()
