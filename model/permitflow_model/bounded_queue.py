@@ -78,7 +78,7 @@ def initial(_parameters: Parameters) -> State:
     return State(Fifo(), Fifo())
 
 
-def ask(state: State, parameters: Parameters, number: int, cost: int) -> State:
+def offer(state: State, parameters: Parameters, number: int, cost: int) -> State:
     """The user wants to put a chunk in."""
     require(state.asked.size() < parameters.line)
     require(number in parameters.ids)
@@ -86,7 +86,7 @@ def ask(state: State, parameters: Parameters, number: int, cost: int) -> State:
     return state._replace(asked=state.asked.push(Chunk(number, cost)))
 
 
-def give_up(state: State, _parameters: Parameters) -> State:
+def withdraw(state: State, _parameters: Parameters) -> State:
     """The user gives up: the newest waiting chunk is not put in."""
     require(not state.asked.is_empty())
     return state._replace(asked=state.asked.without_last())
@@ -128,12 +128,12 @@ SYSTEM: System[State, Parameters] = System(
     initial=initial,
     actions=(
         Action(
-            "Ask",
-            ask,
+            "Offer",
+            offer,
             lambda parameters: product(parameters.ids, parameters.costs),
             is_environment=True,
         ),
-        Action("GiveUp", give_up, is_environment=True),
+        Action("Withdraw", withdraw, is_environment=True),
         Action("Put", put),
         Action("Get", get),
     ),

@@ -93,7 +93,7 @@ def complete(state: State, _parameters: Parameters) -> State:
     return state._replace(completed=True)
 
 
-def end(state: State, _parameters: Parameters) -> State:
+def on_complete(state: State, _parameters: Parameters) -> State:
     """The consumer is told that nothing more comes, once nothing is held."""
     require(state.completed)
     require(not state.ended)
@@ -101,7 +101,7 @@ def end(state: State, _parameters: Parameters) -> State:
     return state._replace(ended=True, asked=False)
 
 
-def begin(state: State, parameters: Parameters) -> State:
+def open_stream(state: State, parameters: Parameters) -> State:
     """Another stream."""
     require(state.ended)
     return initial(parameters)
@@ -145,8 +145,8 @@ SYSTEM: System[State, Parameters] = System(
         Action("Push", push, _sizes, is_environment=True),
         Action("Pull", pull, is_environment=True),
         Action("Complete", complete, is_environment=True),
-        Action("Begin", begin, is_environment=True),
-        Action("End", end),
+        Action("OpenStream", open_stream, is_environment=True),
+        Action("OnComplete", on_complete),
     ),
     invariants={
         "TypeOK": type_ok,

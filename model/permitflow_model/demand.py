@@ -105,7 +105,7 @@ def consume(state: State, parameters: Parameters) -> State:
     )
 
 
-def ask(state: State, _parameters: Parameters) -> State:
+def request_withheld(state: State, _parameters: Parameters) -> State:
     """The application asks for a message for the first time: what was withheld is requested."""
     require(state.withheld > 0)
     return state._replace(requests=state.requests + state.withheld, withheld=0)
@@ -166,7 +166,7 @@ SYSTEM: System[State, Parameters] = System(
         Action("Send", send, end="sender"),
         Action("Deliver", deliver, is_arrival=True, end="receiver"),
         Action("Consume", consume, end="receiver"),
-        Action("Ask", ask, end="receiver"),
+        Action("RequestWithheld", request_withheld, end="receiver"),
         Action("Request", request, _counts, is_arrival=True, end="sender"),
     ),
     invariants={

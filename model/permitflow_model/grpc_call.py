@@ -163,7 +163,7 @@ def fail(state: State, parameters: Parameters) -> State:
     return state._replace(producer="failed", hand=Fifo(), local=Fifo(), looking="nobody")
 
 
-def ask(state: State, _parameters: Parameters) -> State:
+def pull(state: State, _parameters: Parameters) -> State:
     """The consumer asks for a message."""
     require(state.consumer == "open")
     require(not state.wanted)
@@ -177,7 +177,7 @@ def cancel(state: State, parameters: Parameters) -> State:
     return state._replace(consumer="cancelled", wire=Fifo(), inbox=Fifo(), wanted=False)
 
 
-def spurious(state: State, _parameters: Parameters) -> State:
+def spurious_ready(state: State, _parameters: Parameters) -> State:
     """A call may say that it is ready although it did not become so."""
     require(not state.edge)
     return state._replace(edge=True)
@@ -226,7 +226,7 @@ def transmit(state: State, parameters: Parameters) -> State:
     return after._replace(edge=state.edge or has_become_ready)
 
 
-def hear_cancel(state: State, _parameters: Parameters) -> State:
+def on_cancel(state: State, _parameters: Parameters) -> State:
     """The sender hears that the call was cancelled: what waits is dropped."""
     require(state.consumer == "cancelled")
     require(state.producer == "open" or state.producer == "completed")
@@ -259,7 +259,7 @@ def emit(state: State, parameters: Parameters) -> State:
     )
 
 
-def hear_end(state: State, _parameters: Parameters) -> State:
+def on_complete(state: State, _parameters: Parameters) -> State:
     """The half-close arrives, behind all messages."""
     require(state.consumer == "open")
     require(state.closed)
@@ -270,7 +270,7 @@ def hear_end(state: State, _parameters: Parameters) -> State:
     return state._replace(consumer="completed", wanted=False)
 
 
-def hear_failure(state: State, _parameters: Parameters) -> State:
+def on_error(state: State, _parameters: Parameters) -> State:
     """The failure arrives, behind the messages that were handed over; others are dropped."""
     require(state.consumer == "open")
     require(state.producer == "failed")
@@ -419,17 +419,17 @@ SYSTEM: System[State, Parameters] = System(
         Action("Push", push, _sizes, is_environment=True),
         Action("Complete", complete, is_environment=True),
         Action("Fail", fail, is_environment=True),
-        Action("Ask", ask, is_environment=True),
+        Action("Pull", pull, is_environment=True),
         Action("Cancel", cancel, is_environment=True),
-        Action("Spurious", spurious, is_environment=True),
+        Action("SpuriousReady", spurious_ready, is_environment=True),
         Action("OnReady", on_ready),
         Action("ActLate", act_late),
         Action("Transmit", transmit),
-        Action("HearCancel", hear_cancel),
+        Action("OnCancel", on_cancel),
         Action("Deliver", deliver),
         Action("Emit", emit),
-        Action("HearEnd", hear_end),
-        Action("HearFailure", hear_failure),
+        Action("OnComplete", on_complete),
+        Action("OnError", on_error),
     ),
     invariants={
         "TypeOK": type_ok,

@@ -96,13 +96,13 @@ class Channel(NamedTuple):
     """Of what is sent next."""
     waiting: Queue[Item]
     stopped: bool
-    told: int
+    announced: int
     credit: int
     wire: Queue[Item]
     inbox: Queue[Item]
     blocked: bool
     released: bool
-    wanted: int
+    required: int
     free: int
     borrowed: int
     grants: Queue[int]
@@ -268,13 +268,13 @@ def opened(credit: int) -> Channel:
         sent=0,
         waiting=Fifo(),
         stopped=False,
-        told=0,
+        announced=0,
         credit=credit,
         wire=Fifo(),
         inbox=Fifo(),
         blocked=False,
         released=False,
-        wanted=0,
+        required=0,
         free=0,
         borrowed=0,
         grants=Fifo(),
@@ -343,7 +343,9 @@ def send_data(state: State, _parameters: Parameters, name: int) -> State:
     require(channel.credit > 0)
     left = content_in(channel.waiting).data - 1
     wire = channel.wire.push(Item("data", channel.waiting.head().epoch, left))
-    return _with(state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, told=left, wire=wire)
+    return _with(
+        state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, announced=left, wire=wire
+    )
 
 
 def send_barrier(state: State, parameters: Parameters, name: int) -> State:
@@ -356,7 +358,7 @@ def send_barrier(state: State, parameters: Parameters, name: int) -> State:
         name,
         waiting=channel.waiting.without_head(),
         stopped=parameters.stop,
-        told=0,
+        announced=0,
         sent=_epoch_after(channel.waiting.head().epoch, parameters),
         credit=0 if parameters.revoke and not parameters.stop else channel.credit,
         wire=channel.wire.push(Item("barrier", channel.waiting.head().epoch, 0)),
@@ -370,19 +372,27 @@ def announce_backlog(state: State, parameters: Parameters, name: int) -> State:
     require(not channel.stopped)
     require(channel.credit == 0)
     backlog = content_in(channel.waiting).data
-    require(channel.told < backlog)
+    require(channel.announced < backlog)
     wire = channel.wire.push(Item("backlog", channel.sent, backlog))
-    return _with(state, name, told=backlog, wire=wire)
+    return _with(state, name, announced=backlog, wire=wire)
 
 
-def hear(state: State, _parameters: Parameters, name: int) -> State:
-    """Credit, or a word, arrives at the sender."""
+def add_credit(state: State, _parameters: Parameters, name: int) -> State:
+    """Credit arrives at the sender."""
     channel = state.channels.get(name)
     require(not channel.grants.is_empty())
     grant, grants = channel.grants.head(), channel.grants.without_head()
-    if grant > 0:
-        return _with(state, name, grants=grants, credit=channel.credit + grant)
-    return _with(state, name, grants=grants, stopped=False, credit=0 if grant == REVOKE else channel.credit)
+    require(grant > 0)
+    return _with(state, name, grants=grants, credit=channel.credit + grant)
+
+
+def resume_consumption(state: State, _parameters: Parameters, name: int) -> State:
+    """The sender is told to go on; all credit that it has may be void."""
+    channel = state.channels.get(name)
+    require(not channel.grants.is_empty())
+    word, grants = channel.grants.head(), channel.grants.without_head()
+    require(word <= RESUME)
+    return _with(state, name, grants=grants, stopped=False, credit=0 if word == REVOKE else channel.credit)
 
 
 def deliver(state: State, parameters: Parameters, name: int) -> State:
@@ -391,17 +401,17 @@ def deliver(state: State, parameters: Parameters, name: int) -> State:
     require(not channel.wire.is_empty())
     message, wire = channel.wire.head(), channel.wire.without_head()
     if message.kind == "backlog":
-        return _with(state, name, wire=wire, wanted=message.backlog)
+        return _with(state, name, wire=wire, required=message.backlog)
     inbox = channel.inbox.push(message)
     if message.kind == "barrier" and takes_back(parameters):
         data = content_in(channel.inbox).data
         kept = min(channel.borrowed, data)
         free = parameters.exclusive + kept - data
         changed = _with(
-            state, name, wire=wire, wanted=message.backlog, inbox=inbox, released=True, free=free, borrowed=kept
+            state, name, wire=wire, required=message.backlog, inbox=inbox, released=True, free=free, borrowed=kept
         )
         return changed._replace(pool=state.pool + channel.borrowed - kept)
-    return _with(state, name, wire=wire, wanted=message.backlog, inbox=inbox)
+    return _with(state, name, wire=wire, required=message.backlog, inbox=inbox)
 
 
 def consume_data(state: State, _parameters: Parameters, name: int) -> State:
@@ -469,7 +479,7 @@ def consume_end(state: State, _parameters: Parameters, name: int) -> State:
     return over._replace(pool=state.pool + channel.borrowed)
 
 
-def lose(state: State, parameters: Parameters, name: int) -> State:
+def lose_input(state: State, parameters: Parameters, name: int) -> State:
     """An input is lost with all that it has; the gate fails, consumes nothing more, and gives up what is pending."""
     require(parameters.losses)
     channel = state.channels.get(name)
@@ -486,7 +496,7 @@ def borrow(state: State, _parameters: Parameters, name: int) -> State:
     require(state.pool > 0)
     require(not channel.released)
     require(not channel.over)
-    require(channel.borrowed - content_in(channel.inbox).data < channel.wanted)
+    require(channel.borrowed - content_in(channel.inbox).data < channel.required)
     return _with(state, name, borrowed=channel.borrowed + 1, free=channel.free + 1)._replace(pool=state.pool - 1)
 
 
@@ -606,9 +616,9 @@ def _channel_type_ok(channel: Channel, parameters: Parameters, _epoch: int, _fai
         and all(messages)
         and _is_epoch(channel.epoch, parameters)
         and _is_epoch(channel.sent, parameters)
-        and channel.told >= 0
+        and channel.announced >= 0
         and channel.credit >= 0
-        and channel.wanted >= 0
+        and channel.required >= 0
         and channel.free >= 0
         and channel.borrowed >= 0
     )
@@ -702,9 +712,9 @@ def _channel_backlog_known(channel: Channel, _parameters: Parameters, _epoch: in
     """The gate will know what its sender has told, and no more than waits or travels."""
     waiting, promise = content_in(channel.waiting).data, promise_in(channel.wire)
     return (
-        channel.told <= waiting
-        and channel.told == (promise.last if promise.last >= 0 else channel.wanted)
-        and channel.wanted <= waiting + promise.data
+        channel.announced <= waiting
+        and channel.announced == (promise.last if promise.last >= 0 else channel.required)
+        and channel.required <= waiting + promise.data
         and promise.most <= waiting
     )
 
@@ -834,12 +844,13 @@ SYSTEM: System[State, Parameters] = System(
         _of_channel("OfferBarrier", offer_barrier, "sender", is_environment=True),
         _of_channel("OfferNewerBarrier", offer_newer_barrier, "sender", _names_and_skipped, is_environment=True),
         _of_channel("OfferEnd", offer_end, "sender", is_environment=True),
-        _of_channel("Lose", lose, "receiver", is_environment=True),
+        _of_channel("LoseInput", lose_input, "receiver", is_environment=True),
         Action("Done", done, is_environment=True),
         _of_channel("SendData", send_data, "sender"),
         _of_channel("SendBarrier", send_barrier, "sender"),
         _of_channel("AnnounceBacklog", announce_backlog, "sender"),
-        _of_channel("Hear", hear, "sender", is_arrival=True),
+        _of_channel("AddCredit", add_credit, "sender", is_arrival=True),
+        _of_channel("ResumeConsumption", resume_consumption, "sender", is_arrival=True),
         _of_channel("Deliver", deliver, "receiver", is_arrival=True),
         _of_channel("ConsumeData", consume_data, "receiver"),
         _of_channel("ConsumeBarrier", consume_barrier, "receiver"),

@@ -251,7 +251,7 @@ def holds_nothing(mutes: int) -> bool:
     return mutes == 0
 
 
-def _told(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
+def _forwarded(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
     """A node tells all nodes upstream."""
     return state._replace(signals=state.signals.map_by_name(_told_to, state, parameters, down, signal))
 
@@ -278,18 +278,18 @@ def _signal_of(muter: int, epoch: int) -> Signal | None:
     return Signal(muter + 1, epoch) if epoch > 0 else None
 
 
-def _tell(state: State, parameters: Parameters, sink: int) -> State:
+def _begin_epoch(state: State, parameters: Parameters, sink: int) -> State:
     """A sink begins an epoch."""
     epoch = heard_by(state, sink, sink) + 1
-    return _told(_with_heard(state, sink, sink, epoch), parameters, sink, Signal(sink, epoch))
+    return _forwarded(_with_heard(state, sink, sink, epoch), parameters, sink, Signal(sink, epoch))
 
 
 def _evaluate(state: State, parameters: Parameters, name: int) -> State:
     """A sink mutes or unmutes, if its marks say so."""
     sink = state.sinks.get(name - 1)
     if is_mute(heard_by(state, name, name)):
-        return _tell(state, parameters, name) if sink.inbox <= parameters.low else state
-    return _tell(state, parameters, name) if sink.inbox > parameters.high else state
+        return _begin_epoch(state, parameters, name) if sink.inbox <= parameters.low else state
+    return _begin_epoch(state, parameters, name) if sink.inbox > parameters.high else state
 
 
 def _held(holds: int, parameters: Parameters, epoch: int, is_news: bool) -> int:
@@ -361,7 +361,7 @@ def dispose(state: State, parameters: Parameters, name: int) -> State:
     require(not state.sinks.get(name - 1).gone)
     state = state._replace(sinks=state.sinks.put(name - 1, Sink(gone=True, wire=0, inbox=0)))
     if is_mute(heard_by(state, name, name)) and parameters.dispose_unmutes:
-        return _tell(state, parameters, name)
+        return _begin_epoch(state, parameters, name)
     return state
 
 
@@ -374,7 +374,7 @@ def clear(state: State, parameters: Parameters, name: int) -> State:
     return _evaluate(state, parameters, name) if parameters.reevaluates else state
 
 
-def lose(state: State, parameters: Parameters, up: int, down: int) -> State:
+def reconnect(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A connection is made anew: what was in flight is lost."""
     require(state.remade < parameters.remakes)
     require(not in_flight(state, up, down).is_empty())
@@ -382,7 +382,7 @@ def lose(state: State, parameters: Parameters, up: int, down: int) -> State:
     return _with_signals(state, up, down, signals)._replace(remade=state.remade + 1)
 
 
-def repeat(state: State, parameters: Parameters, up: int, down: int) -> State:
+def duplicate_signal(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A connection is made anew: a signal of the old one will come once more, behind newer ones."""
     require(state.remade < parameters.remakes)
     signals = in_flight(state, up, down)
@@ -420,7 +420,7 @@ def consume(state: State, parameters: Parameters, name: int) -> State:
     return _evaluate(state._replace(sinks=sinks), parameters, name)
 
 
-def hear(state: State, parameters: Parameters, up: int, down: int) -> State:
+def receive_signal(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A signal arrives at a node; a relay hands on what is news to it."""
     signals = in_flight(state, up, down)
     require(not signals.is_empty())
@@ -433,7 +433,7 @@ def hear(state: State, parameters: Parameters, up: int, down: int) -> State:
         source = source_at(state, parameters, up)
         holds = _held(source.holds.get(signal.muter - 1), parameters, signal.epoch, is_news)
         return _with_source(state, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, holds)))
-    return _told(state, parameters, up, signal) if is_news or parameters.memory != "epoch" else state
+    return _forwarded(state, parameters, up, signal) if is_news or parameters.memory != "epoch" else state
 
 
 # Invariants.
@@ -611,12 +611,12 @@ SYSTEM: System[State, Parameters] = System(
         Action("Join", join, _names, is_environment=True),
         Action("Dispose", dispose, _muters, is_environment=True),
         Action("Clear", clear, _muters, is_environment=True),
-        Action("Lose", lose, _pairs, is_environment=True),
-        Action("Repeat", repeat, _pairs, is_environment=True),
+        Action("Reconnect", reconnect, _pairs, is_environment=True),
+        Action("DuplicateSignal", duplicate_signal, _pairs, is_environment=True),
         Action("Send", send, _ways),
         Action("Deliver", deliver, _muters),
         Action("Consume", consume, _muters),
-        Action("Hear", hear, _pairs),
+        Action("ReceiveSignal", receive_signal, _pairs),
     ),
     invariants={
         "TypeOK": type_ok,

@@ -132,7 +132,7 @@ def is_in_time(source: Source) -> bool:
     return not source.late
 
 
-def told(source: Source) -> Source:
+def signalled(source: Source) -> Source:
     """The newest signal begins its way."""
     return source._replace(ahead=source.reach, late=False)
 
@@ -145,8 +145,12 @@ def later(source: Source) -> Source:
 def _evaluate(state: State, parameters: Parameters) -> State:
     """The sink mutes or unmutes, if its marks say so."""
     if state.mutes:
-        return state._replace(mutes=False, sources=state.sources.map(told)) if state.inbox <= parameters.low else state
-    return state._replace(mutes=True, sources=state.sources.map(told)) if state.inbox > parameters.high else state
+        return (
+            state._replace(mutes=False, sources=state.sources.map(signalled))
+            if state.inbox <= parameters.low
+            else state
+        )
+    return state._replace(mutes=True, sources=state.sources.map(signalled)) if state.inbox > parameters.high else state
 
 
 def tick(state: State, parameters: Parameters) -> State:
@@ -155,7 +159,7 @@ def tick(state: State, parameters: Parameters) -> State:
     return state._replace(sources=state.sources.map(later))
 
 
-def lose(state: State, _parameters: Parameters, name: int) -> State:
+def lose_signal(state: State, _parameters: Parameters, name: int) -> State:
     """A signal is lost with its connection, and is told again."""
     source = state.sources.get(name)
     require(is_coming(source))
@@ -164,7 +168,7 @@ def lose(state: State, _parameters: Parameters, name: int) -> State:
     return state._replace(sources=state.sources.put(name, after))
 
 
-def hear_old(state: State, _parameters: Parameters, name: int) -> State:
+def receive_old_signal(state: State, _parameters: Parameters, name: int) -> State:
     """An older signal arrives."""
     source = state.sources.get(name)
     require(is_coming(source))
@@ -232,13 +236,13 @@ def marks(state: State, parameters: Parameters) -> bool:
     return state.inbox <= parameters.high
 
 
-def _does_as_told(source: Source, mutes: bool) -> bool:
+def _obeys(source: Source, mutes: bool) -> bool:
     return is_coming(source) or source.muted == mutes
 
 
-def heard(state: State, _parameters: Parameters) -> bool:
+def newest_obeyed(state: State, _parameters: Parameters) -> bool:
     """A source that has heard the newest signal does what it says."""
-    return state.sources.every(_does_as_told, state.mutes)
+    return state.sources.every(_obeys, state.mutes)
 
 
 def _waits_for_late(source: Source) -> bool:
@@ -267,14 +271,20 @@ SYSTEM: System[State, Parameters] = System(
     initial=initial,
     actions=(
         Action("Tick", tick, is_environment=True),
-        Action("Lose", lose, _names, is_environment=True, members=_sources),
-        Action("HearOld", hear_old, _names, is_environment=True, members=_sources),
+        Action("LoseSignal", lose_signal, _names, is_environment=True, members=_sources),
+        Action("ReceiveOldSignal", receive_old_signal, _names, is_environment=True, members=_sources),
         Action("Send", send, _names, members=_sources),
         Action("Deliver", deliver, _names, members=_sources),
         Action("Consume", consume),
         Action("Hop", hop, _names, members=_sources),
     ),
-    invariants={"TypeOK": type_ok, "Bounded": bounded, "Marks": marks, "Heard": heard, "InTime": in_time},
+    invariants={
+        "TypeOK": type_ok,
+        "Bounded": bounded,
+        "Marks": marks,
+        "NewestObeyed": newest_obeyed,
+        "InTime": in_time,
+    },
     probes={"OneWayProbe": _one_way},
 )
 

@@ -139,7 +139,7 @@ def post(state: State, parameters: Parameters, name: int) -> State:
     return _changed(state, name, actor._replace(mailbox=actor.mailbox + 1))
 
 
-def press(state: State, parameters: Parameters, name: int) -> State:
+def apply_pressure(state: State, parameters: Parameters, name: int) -> State:
     """An actor is put under pressure."""
     actor = state.actors.get(name)
     require(parameters.pressures)
@@ -147,7 +147,7 @@ def press(state: State, parameters: Parameters, name: int) -> State:
     return _changed(state, name, actor._replace(pressed=True))
 
 
-def release(state: State, parameters: Parameters, name: int) -> State:
+def release_pressure(state: State, parameters: Parameters, name: int) -> State:
     """An actor is no longer under pressure."""
     actor = state.actors.get(name)
     require(actor.pressed)
@@ -168,7 +168,7 @@ def send(state: State, parameters: Parameters, name: int, to: int) -> State:
     return _changed(state, to, receiver._replace(mailbox=receiver.mailbox + 1))
 
 
-def begin(state: State, _parameters: Parameters, name: int) -> State:
+def begin_behaviour(state: State, _parameters: Parameters, name: int) -> State:
     """An actor takes a message."""
     actor = state.actors.get(name)
     require(not actor.inside)
@@ -177,7 +177,7 @@ def begin(state: State, _parameters: Parameters, name: int) -> State:
     return _changed(state, name, actor._replace(inside=True, mailbox=actor.mailbox - 1))
 
 
-def end(state: State, parameters: Parameters, name: int) -> State:
+def end_behaviour(state: State, parameters: Parameters, name: int) -> State:
     """A behaviour ends: the actor is muted, or overloaded, or can keep up, or goes on with its batch."""
     actor = state.actors.get(name)
     require(actor.inside)
@@ -193,7 +193,7 @@ def end(state: State, parameters: Parameters, name: int) -> State:
     return _changed(state, name, ended._replace(overloaded=False, done=0, muted=False))
 
 
-def rest(state: State, parameters: Parameters, name: int) -> State:
+def unset_overloaded(state: State, parameters: Parameters, name: int) -> State:
     """An overloaded actor without messages can keep up."""
     actor = state.actors.get(name)
     require(actor.overloaded)
@@ -205,7 +205,7 @@ def rest(state: State, parameters: Parameters, name: int) -> State:
     return _changed(state, name, actor._replace(overloaded=False, done=0))
 
 
-def hear(state: State, parameters: Parameters, name: int, muter: int) -> State:
+def unmute_sender(state: State, parameters: Parameters, name: int, muter: int) -> State:
     """A scheduler hears that a muter can keep up; an actor that nobody mutes any more frees its own senders.
 
     It does so even if it is under pressure, as in Pony: they are muted again if they send to it again.
@@ -323,13 +323,13 @@ SYSTEM: System[State, Parameters] = System(
     initial=initial,
     actions=(
         Action("Post", post, _names, is_environment=True),
-        Action("Press", press, _names, is_environment=True),
-        Action("Release", release, _names, is_environment=True),
+        Action("ApplyPressure", apply_pressure, _names, is_environment=True),
+        Action("ReleasePressure", release_pressure, _names, is_environment=True),
         Action("Send", send, _pairs, is_environment=True),
-        Action("Begin", begin, _names),
-        Action("End", end, _names),
-        Action("Rest", rest, _names),
-        Action("Hear", hear, _pairs),
+        Action("BeginBehaviour", begin_behaviour, _names),
+        Action("EndBehaviour", end_behaviour, _names),
+        Action("UnsetOverloaded", unset_overloaded, _names),
+        Action("UnmuteSender", unmute_sender, _pairs),
     ),
     invariants={
         "TypeOK": type_ok,

@@ -54,9 +54,9 @@ def queue_move(
     match action:
         case "OfferChunk":
             (rows,) = arguments
-            return "Ask", (before.offered, cost_of(rows, parameters))
+            return "Offer", (before.offered, cost_of(rows, parameters))
         case "WithdrawChunk":
-            return "GiveUp", ()
+            return "Withdraw", ()
         case "SendChunk":
             return "Put", ()
         case "Consume" if before.inbox.head().kind == "chunk":

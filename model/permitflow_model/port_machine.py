@@ -96,7 +96,7 @@ def fail(state: State, parameters: Parameters) -> State:
     return _close_outlet(state, "failed" if state.inlet == "open" else "completed")
 
 
-def step(state: State, _parameters: Parameters) -> State:
+def process_event(state: State, _parameters: Parameters) -> State:
     """The island runs the next event."""
     require(state.events > 0)
     after = state._replace(events=state.events - 1)
@@ -118,7 +118,7 @@ def step(state: State, _parameters: Parameters) -> State:
     return after._replace(inlet="completed", heard="end")
 
 
-def begin(state: State, parameters: Parameters) -> State:
+def open_connection(state: State, parameters: Parameters) -> State:
     """Another connection."""
     require(state.inlet != "open")
     require(state.outlet != "open")
@@ -156,7 +156,7 @@ def not_overtaken(state: State, _parameters: Parameters) -> bool:
     return not has_heard or state.token != "Pushing"
 
 
-def told(state: State, _parameters: Parameters) -> bool:
+def close_reported(state: State, _parameters: Parameters) -> bool:
     """Where one end has closed and the other does not know, the island will tell it."""
     return (state.inlet == "open") == (state.outlet == "open") or state.events == 1
 
@@ -186,8 +186,8 @@ SYSTEM: System[State, Parameters] = System(
         Action("Push", push, is_environment=True),
         Action("Complete", complete, is_environment=True),
         Action("Fail", fail, is_environment=True),
-        Action("Begin", begin, is_environment=True),
-        Action("Step", step),
+        Action("OpenConnection", open_connection, is_environment=True),
+        Action("ProcessEvent", process_event),
     ),
     invariants={
         "TypeOK": type_ok,
@@ -195,7 +195,7 @@ SYSTEM: System[State, Parameters] = System(
         "NothingLost": nothing_lost,
         "Quiet": quiet,
         "NotOvertaken": not_overtaken,
-        "Told": told,
+        "CloseReported": close_reported,
         "EndsMatch": ends_match,
     },
     probes={

@@ -197,7 +197,7 @@ def tick(state: State, parameters: Parameters) -> State:
     return state._replace(recent=recent, sent=0, age=0 if state.signals.is_empty() else state.age + 1)
 
 
-def lose(state: State, parameters: Parameters) -> State:
+def lose_signal(state: State, parameters: Parameters) -> State:
     """A signal is lost."""
     require(state.lost < parameters.losses)
     require(not state.signals.is_empty())
@@ -226,26 +226,26 @@ def consume(state: State, _parameters: Parameters) -> State:
     return state._replace(inbox=state.inbox - 1)
 
 
-def tell_off(state: State, parameters: Parameters) -> State:
+def send_xoff(state: State, parameters: Parameters) -> State:
     """The receiver tells the sender to stop: for the first time, or again because messages keep coming."""
     require(is_off_due(state, parameters))
     since = state.since - parameters.repeat if state.told == OFF else state.inbox - parameters.high - 1
     return told_now(state, OFF)._replace(since=since)
 
 
-def tell_on(state: State, parameters: Parameters) -> State:
+def send_xon(state: State, parameters: Parameters) -> State:
     """The receiver tells the sender to go on."""
     require(is_on_due(state, parameters))
     return told_now(state, ON)._replace(since=0)
 
 
-def hear(state: State, _parameters: Parameters) -> State:
+def receive_signal(state: State, _parameters: Parameters) -> State:
     """A signal arrives at the sender."""
     require(not state.signals.is_empty())
     return without_oldest(state)._replace(heard=state.signals.head().word)
 
 
-def remind(state: State, parameters: Parameters) -> State:
+def resend_xon(state: State, parameters: Parameters) -> State:
     """After a time-out, with nothing in flight, the receiver tells again that the sender may go on."""
     require(parameters.reminders)
     require(state.told == ON)
@@ -327,14 +327,14 @@ SYSTEM: System[State, Parameters] = System(
         Action("Offer", offer, is_environment=True, end="sender"),
         Action("Withdraw", withdraw, is_environment=True, end="sender"),
         Action("Tick", tick, is_environment=True),
-        Action("Lose", lose, is_environment=True),
+        Action("LoseSignal", lose_signal, is_environment=True),
         Action("Send", send, end="sender"),
         Action("Deliver", deliver, is_arrival=True, end="receiver"),
         Action("Consume", consume, end="receiver"),
-        Action("TellOff", tell_off, end="receiver"),
-        Action("TellOn", tell_on, end="receiver"),
-        Action("Hear", hear, is_arrival=True, end="sender"),
-        Action("Remind", remind, end="receiver"),
+        Action("SendXoff", send_xoff, end="receiver"),
+        Action("SendXon", send_xon, end="receiver"),
+        Action("ReceiveSignal", receive_signal, is_arrival=True, end="sender"),
+        Action("ResendXon", resend_xon, end="receiver"),
     ),
     invariants={"TypeOK": type_ok, "Bounded": bounded, "LastWord": last_word, "NeverStuck": never_stuck},
     probes={

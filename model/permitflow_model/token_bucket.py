@@ -76,7 +76,7 @@ def let_pass(state: State, cost: int) -> State:
     return state._replace(pending=0, queue=state.queue + cost, passed=state.passed + cost)
 
 
-def ask(state: State, _parameters: Parameters, cost: int) -> State:
+def take_tokens(state: State, _parameters: Parameters, cost: int) -> State:
     """An element comes: it takes its tokens, and waits for those that are missing."""
     require(state.pending == 0)
     after = state._replace(level=state.level - cost)
@@ -145,7 +145,7 @@ SYSTEM: System[State, Parameters] = System(
     module="TokenBucket",
     initial=initial,
     actions=(
-        Action("Ask", ask, _costs, is_environment=True),
+        Action("TakeTokens", take_tokens, _costs, is_environment=True),
         Action("OpenWindow", open_window, is_environment=True),
         Action("SlowDown", slow_down, is_environment=True),
         Action("Tick", tick),

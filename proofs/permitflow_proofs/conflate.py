@@ -92,9 +92,12 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame("Complete", {"completed": True}),
     Frame(
-        "End", {"ended": True, "asked": False}, when=_may_end, possible="once, after completion, where nothing is held"
+        "OnComplete",
+        {"ended": True, "asked": False},
+        when=_may_end,
+        possible="once, after completion, where nothing is held",
     ),
-    Frame("Begin", dict.fromkeys(State._fields), _has_ended, "after the end only"),
+    Frame("OpenStream", dict.fromkeys(State._fields), _has_ended, "after the end only"),
 )
 """What each action changes."""
 
@@ -149,7 +152,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.theorem(
             "ends",
-            "End",
+            "OnComplete",
             "A completed stream ends as soon as the held elements were asked for.",
             follows("in every state", _ends, _ends_though_something_is_held, "asked for or not"),
         ),

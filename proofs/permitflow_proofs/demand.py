@@ -163,7 +163,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _counts_one,
         "unrequested and requests together +1",
     ),
-    Frame("Ask", {"requests": None, "withheld": None}, _requests_all, "all that is withheld is requested"),
+    Frame("RequestWithheld", {"requests": None, "withheld": None}, _requests_all, "all that is withheld is requested"),
     Frame("Request", {"requests": None, "credit": None}, _adds_what_arrives, "together unchanged, credit grows"),
 )
 """What each action changes."""

@@ -216,7 +216,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame("Complete", {"producer": "completed", "closed": None}, _closes_if_empty, "closed if nothing is held"),
     Frame("Fail", {"producer": "failed", "hand": None, "local": None}, _breaks_off, "both become empty"),
-    Frame("Ask", {"wanted": True}),
+    Frame("Pull", {"wanted": True}),
     Frame(
         "Cancel",
         {"consumer": "cancelled", "wire": None, "inbox": None, "wanted": False},
@@ -225,7 +225,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         when=_may_cancel,
         possible="with Breaks, while the consumer is open",
     ),
-    Frame("Spurious", {"edge": True}),
+    Frame("SpuriousReady", {"edge": True}),
     Frame(
         "OnReady",
         {"edge": False, "hand": None, "local": None, "asked": None, "closed": None},
@@ -241,7 +241,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="for an open consumer, where the window is empty or has room for the message",
     ),
     Frame(
-        "HearCancel", {"producer": "cancelled", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"
+        "OnCancel", {"producer": "cancelled", "hand": None, "local": None}, _drops_at_the_sender, "both become empty"
     ),
     Frame("Deliver", {"wire": -1, "inbox": +1, "requested": -1}),
     Frame(
@@ -252,9 +252,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         when=_may_emit,
         possible="where one is wanted and one is here",
     ),
-    Frame("HearEnd", {"consumer": "completed", "wanted": False}),
+    Frame("OnComplete", {"consumer": "completed", "wanted": False}),
     Frame(
-        "HearFailure",
+        "OnError",
         {"consumer": "failed", "wire": None, "wanted": False},
         _drops_in_the_window,
         "wire becomes empty",
@@ -408,7 +408,7 @@ def theorems() -> tuple[Theorem, ...]:
             "Complete",
             "Completing a stream drops nothing, whatever the stage holds; nor does any step of the call until its end.",
             *SUBJECT.step_obligations(
-                ["Complete", "OnReady", "Transmit", "Deliver", "HearEnd"],
+                ["Complete", "OnReady", "Transmit", "Deliver", "OnComplete"],
                 partial(_nothing_dropped, fewer=0),
                 partial(_nothing_dropped, fewer=1),
                 "one is dropped",

@@ -12,6 +12,7 @@ from permitflow_model.input_gate import (
     CHANNEL_CLAUSES,
     GATE_CLAUSES,
     OUT_OF_ORDER,
+    RESUME,
     REVOKE,
     SYSTEM,
     Channel,
@@ -258,7 +259,7 @@ def _data_left(channel: Channel) -> int:
     waiting, wire, inbox = (content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox))
     sent = 6 * wire.data + 5 * inbox.data + wire.items - wire.data - wire.barriers
     credit = channel.credit + 2 * _granted_in(channel.grants) + 3 * channel.free
-    return 7 * waiting.data + 2 * (waiting.data - channel.told) + sent + credit
+    return 7 * waiting.data + 2 * (waiting.data - channel.announced) + sent + credit
 
 
 def _barrier_rank(state: State) -> int:
@@ -289,7 +290,7 @@ _TOLD: tuple[Move, ...] = (
     *(("AnnounceBacklog", (name,)) for name in (0, 1)),
     *(("Deliver", (name,)) for name in (0, 1)),
 )
-_LENT: tuple[Move, ...] = (("Borrow", (1,)), ("Grant", (1,)), ("Hear", (1,)))
+_LENT: tuple[Move, ...] = (("Borrow", (1,)), ("Grant", (1,)), ("AddCredit", (1,)))
 _BARRIER: tuple[Move, ...] = (("SendBarrier", (1,)), ("Deliver", (1,)), ("ConsumeBarrier", (1,)))
 
 # Channel 1 has the only floating buffer, as credit behind a barrier.
@@ -308,12 +309,12 @@ _VOID_CREDIT: tuple[Move, ...] = (
     ("OfferBarrier", (0,)),
     ("OfferData", (0,)),
     ("AnnounceBacklog", (0,)),
-    *((action, (0,)) for action in ("Deliver", "Borrow", "Grant", "Hear", "SendBarrier", "SendData", "Deliver")),
+    *((action, (0,)) for action in ("Deliver", "Borrow", "Grant", "AddCredit", "SendBarrier", "SendData", "Deliver")),
 )
 # Credit on its way crosses the barrier, and is granted once more after it.
 _CROSSING_CREDIT: tuple[Move, ...] = (
     *((action, (0,)) for action in ("OfferData", "SendData", "Deliver", "ConsumeData", "Grant")),
-    *((action, (0,)) for action in ("OfferBarrier", "OfferData", "SendBarrier", "Hear", "SendData")),
+    *((action, (0,)) for action in ("OfferBarrier", "OfferData", "SendBarrier", "AddCredit", "SendData")),
     *((action, (0,)) for action in ("Deliver", "Deliver")),
 )
 
@@ -375,7 +376,7 @@ def _at(state: State, name: int = 0) -> Channel:
 def _tells_its_backlog(before: State, after: State, _parameters: Parameters) -> bool:
     """What leaves is what has waited longest, and tells how much data waits behind it."""
     message, waits = _at(after).wire.last(), content_in(_at(after).waiting).data
-    return message.kind == "data" and message.backlog == waits and _at(after).told == waits
+    return message.kind == "data" and message.backlog == waits and _at(after).announced == waits
 
 
 def _sends_a_barrier(before: State, after: State, parameters: Parameters) -> bool:
@@ -384,7 +385,7 @@ def _sends_a_barrier(before: State, after: State, parameters: Parameters) -> boo
         (
             message.kind == "barrier",
             message.epoch == head.epoch,
-            _at(after).told == 0,
+            _at(after).announced == 0,
             _at(after).stopped == parameters.stop,
             _at(after).credit == (0 if parameters.revoke and not parameters.stop else _at(before).credit),
         )
@@ -393,14 +394,15 @@ def _sends_a_barrier(before: State, after: State, parameters: Parameters) -> boo
 
 def _announces(_before: State, after: State, _parameters: Parameters) -> bool:
     message, waits = _at(after).wire.last(), content_in(_at(after).waiting).data
-    return message.kind == "backlog" and message.backlog == waits and _at(after).told == waits
+    return message.kind == "backlog" and message.backlog == waits and _at(after).announced == waits
 
 
-def _hears(before: State, after: State, _parameters: Parameters) -> bool:
-    grant = _at(before).grants.head()
-    if grant > 0:
-        return _at(after).credit == _at(before).credit + grant and _at(after).stopped == _at(before).stopped
-    return not _at(after).stopped and _at(after).credit == (0 if grant == REVOKE else _at(before).credit)
+def _adds_the_oldest_grant(before: State, after: State, _parameters: Parameters) -> bool:
+    return _at(after).credit == _at(before).credit + _at(before).grants.head()
+
+
+def _keeps_or_voids_its_credit(before: State, after: State, _parameters: Parameters) -> bool:
+    return _at(after).credit == (0 if _at(before).grants.head() == REVOKE else _at(before).credit)
 
 
 def _loses_nothing(before: State, after: State, _parameters: Parameters) -> bool:
@@ -408,7 +410,7 @@ def _loses_nothing(before: State, after: State, _parameters: Parameters) -> bool
     message = _at(before).wire.head()
     arrived = content_in(_at(after).inbox).items - content_in(_at(before).inbox).items
     buffers = after.pool + _at(after).borrowed == before.pool + _at(before).borrowed
-    return buffers and _at(after).wanted == message.backlog and arrived == (0 if message.kind == "backlog" else 1)
+    return buffers and _at(after).required == message.backlog and arrived == (0 if message.kind == "backlog" else 1)
 
 
 def _frees_one(before: State, after: State, _parameters: Parameters) -> bool:
@@ -508,7 +510,7 @@ def _may_send_barrier(state: State, _parameters: Parameters, _name: int) -> bool
 
 def _may_announce(state: State, parameters: Parameters, _name: int) -> bool:
     needs_some = parameters.announce and parameters.exclusive == 0 and _at(state).credit == 0
-    return needs_some and not _at(state).stopped and _at(state).told < content_in(_at(state).waiting).data
+    return needs_some and not _at(state).stopped and _at(state).announced < content_in(_at(state).waiting).data
 
 
 def _may_consume(kind: str, state: State) -> bool:
@@ -556,7 +558,7 @@ def _may_borrow(state: State, _parameters: Parameters, _name: int) -> bool:
     one = _at(state)
     if state.pool <= 0 or one.released or one.over:
         return False
-    return one.borrowed - content_in(one.inbox).data < one.wanted
+    return one.borrowed - content_in(one.inbox).data < one.required
 
 
 def _may_grant(state: State, _parameters: Parameters, _name: int) -> bool:
@@ -597,7 +599,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="with Ends, once",
     ),
     Frame(
-        "Lose",
+        "LoseInput",
         {"channels.0": None, "pool": None, "epoch": None, "failed": True, **_FREED},
         _is_lost,
         "it is over and has nothing, its loans go home, the pending alignment is given up, and who is blocked goes on",
@@ -607,7 +609,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame("Done"),
     Frame(
         "SendData",
-        {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.told": None, "channels.0.wire": +1},
+        {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.announced": None, "channels.0.wire": +1},
         _tells_its_backlog,
         "it tells how much data waits",
         when=_may_send_data,
@@ -615,7 +617,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "SendBarrier",
-        {"channels.0.waiting": -1, "channels.0.wire": +1, **_parts("stopped", "told", "sent", "credit")},
+        {"channels.0.waiting": -1, "channels.0.wire": +1, **_parts("stopped", "announced", "sent", "credit")},
         _sends_a_barrier,
         "the sender stops where Stop; credit is void where Revoke and not Stop",
         when=_may_send_barrier,
@@ -623,23 +625,31 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "AnnounceBacklog",
-        {"channels.0.told": None, "channels.0.wire": +1},
+        {"channels.0.announced": None, "channels.0.wire": +1},
         _announces,
         "it tells how much data waits",
         when=_may_announce,
         possible="with Announce and no exclusive buffers; no credit, not stopped, more data waits than was told",
     ),
     Frame(
-        "Hear",
-        {"channels.0.grants": -1, **_parts("stopped", "credit")},
-        _hears,
-        "as the oldest grant says",
-        when=lambda state, _, _name: not _at(state).grants.is_empty(),
-        possible="where one is on its way",
+        "AddCredit",
+        {"channels.0.grants": -1, "channels.0.credit": None},
+        _adds_the_oldest_grant,
+        "by as much as the oldest grant",
+        when=lambda state, _, _name: not _at(state).grants.is_empty() and _at(state).grants.head() > RESUME,
+        possible="where credit is the oldest on its way back",
+    ),
+    Frame(
+        "ResumeConsumption",
+        {"channels.0.grants": -1, "channels.0.stopped": False, "channels.0.credit": None},
+        _keeps_or_voids_its_credit,
+        "0 if all credit was taken back, else as before",
+        when=lambda state, _, _name: not _at(state).grants.is_empty() and _at(state).grants.head() <= RESUME,
+        possible="where the word to resume is the oldest on its way back",
     ),
     Frame(
         "Deliver",
-        {"channels.0.wire": -1, **_parts("wanted", "inbox", "released", "free", "borrowed"), "pool": None},
+        {"channels.0.wire": -1, **_parts("required", "inbox", "released", "free", "borrowed"), "pool": None},
         _loses_nothing,
         "data and barriers are in the inbox then; pool and loans together unchanged",
         when=lambda state, _, _name: not _at(state).wire.is_empty(),
@@ -728,7 +738,7 @@ def _conservation_of_messages() -> tuple[SymbolicObligation, ...]:
     return tuple(
         obligation
         for action in SYSTEM.actions
-        if action.name != "Lose"
+        if action.name != "LoseInput"
         for by in [changes.get(action.name, 0)]
         for obligation in ANY.step_obligations(
             [action.name], partial(_grow, by), partial(_grow, by + 1), "one is doubled"
@@ -842,7 +852,7 @@ def _clauses() -> tuple[Theorem, ...]:
             "backlog",
             "BacklogKnown",
             "The gate learns each backlog that was told, and never expects more than waits or travels.",
-            _first_changed(lambda channel, _: channel._replace(told=channel.told + 1)),
+            _first_changed(lambda channel, _: channel._replace(announced=channel.announced + 1)),
             "after the step a sender believes to have told more",
         ),
         kept(

@@ -244,7 +244,7 @@ SUBJECT = Subject(
     any_parameters,
     any_state,
     {
-        **dict.fromkeys(("Lose", "Repeat", "Hear"), _any_hop),
+        **dict.fromkeys(("Reconnect", "DuplicateSignal", "ReceiveSignal"), _any_hop),
         **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (_DOWN,)),
         "Join": lambda _: (_UP,),
         "Send": lambda _: (_UP, _DOWN),
@@ -468,7 +468,7 @@ def _frame_of_hearing(up: int, down: int) -> Frame[State, Parameters]:
         **done,
     }
     words = "newer epochs only; a source does as they say" if up == 4 else "newer epochs only; they are handed on"
-    return Frame("Hear", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight")
+    return Frame("ReceiveSignal", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight")
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
@@ -505,7 +505,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     *(
         Frame(
-            "Lose",
+            "Reconnect",
             {f"signals.{up - 1}.{down - 1}": None, "remade": +1},
             partial(_tells_all_again, up, down),
             "the newest epochs of all muters are told again",
@@ -517,7 +517,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     *(
         Frame(
-            "Repeat",
+            "DuplicateSignal",
             {f"signals.{up - 1}.{down - 1}": +1, "remade": +1},
             arguments=(up, down),
             when=_may_remake,
@@ -655,7 +655,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.theorem(
             "forward",
-            "Hear",
+            "ReceiveSignal",
             "No node goes back to an older epoch: the last word is the one with the highest number.",
             *SUBJECT.step_obligations(
                 [action.name for action in SYSTEM.actions],
@@ -678,7 +678,7 @@ def theorems() -> tuple[Theorem, ...]:
             "A node hears only of muters to which it leads.",
             _one_unled,
             "after the step a node has heard of any muter",
-            about="Hear",
+            about="ReceiveSignal",
         ),
         _CHAPTER.theorem(
             "settled",

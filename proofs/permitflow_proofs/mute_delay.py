@@ -45,7 +45,7 @@ def coming(state: State, parameters: Parameters) -> bool:
 
 
 INVARIANT = {
-    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Marks", "Heard", "InTime")},
+    **{name: SYSTEM.invariants[name] for name in ("TypeOK", "Marks", "NewestObeyed", "InTime")},
     "Rates": rates,
     "Coming": coming,
 }
@@ -178,14 +178,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="where no signal is late",
     ),
     Frame(
-        "Lose",
+        "LoseSignal",
         {"sources.0.spare": None, "sources.0.late": False},
         _goes_it_again,
         "one hop's worth is spent",
         when=_may_be_lost,
         possible="where one has a hop to go, and a hop's worth is to spare",
     ),
-    Frame("HearOld", {"sources.0.muted": None}, _says_the_opposite, "it says the opposite"),
+    Frame("ReceiveOldSignal", {"sources.0.muted": None}, _says_the_opposite, "it says the opposite"),
     Frame("Send", {"sources.0.sent": +1, "sources.0.wire": +1}),
     Frame(
         "Deliver",
@@ -232,7 +232,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.kept(
             "heard",
-            "Heard",
+            "NewestObeyed",
             "A source that the newest signal has reached does what it says, whatever older ones come, and by whichever "
             "path.",
             lambda state, _: state._replace(sources=state.sources.put(0, _deaf(state.sources.get(0), state.mutes))),

@@ -128,8 +128,11 @@ SUBJECT = Subject(
     any_parameters,
     any_state,
     {
-        **dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (_ACTOR,)),
-        **dict.fromkeys(("Send", "Hear"), lambda _: (_ACTOR, _OTHER)),
+        **dict.fromkeys(
+            ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
+            lambda _: (_ACTOR,),
+        ),
+        **dict.fromkeys(("Send", "UnmuteSender"), lambda _: (_ACTOR, _OTHER)),
     },
 )
 """Any number of actors."""
@@ -320,9 +323,14 @@ _SENDS = "in a behaviour, where mailboxes have room"
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame("Post", {"actors.0.mailbox": None}, _is_refused_at_the_limit, "+1, or refused where mailboxes are full"),
-    Frame("Press", {"actors.0.pressed": True}, when=_may_be_pressed, possible="with Pressures, if it is under none"),
     Frame(
-        "Release",
+        "ApplyPressure",
+        {"actors.0.pressed": True},
+        when=_may_be_pressed,
+        possible="with Pressures, if it is under none",
+    ),
+    Frame(
+        "ReleasePressure",
         {"actors.0.pressed": False, **_FREED},
         _is_relieved,
         "frees all that wait for it, unless it is overloaded or muted",
@@ -340,13 +348,13 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame("Send", {"actors.0.mailbox": +1}, when=_may_send, possible=_SENDS, arguments=(0, 0)),
     Frame(
-        "Begin",
+        "BeginBehaviour",
         {"actors.0.inside": True, "actors.0.mailbox": -1},
         when=_may_begin,
         possible="in no behaviour, not muted, with a message",
     ),
     Frame(
-        "End",
+        "EndBehaviour",
         {
             "actors.0.inside": False,
             "actors.0.done": None,
@@ -361,7 +369,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="in a behaviour",
     ),
     Frame(
-        "Rest",
+        "UnsetOverloaded",
         {"actors.0.overloaded": False, "actors.0.done": None, **_FREED},
         _rests,
         "frees all that wait for it, unless it is under pressure",
@@ -369,7 +377,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="overloaded, in no behaviour, not muted, without a message",
     ),
     Frame(
-        "Hear",
+        "UnmuteSender",
         {"waits.0.1": False, "freed.0.1": False, "actors.0.muted": None, **_OTHERS_FREED},
         _runs_if_nobody_mutes,
         "when nobody mutes it any more, it runs, and frees all that wait for it",
@@ -393,7 +401,11 @@ ANY = Subject(
     SYSTEM,
     partial(any_parameters_of, Parameters, actors=3),
     _any_three,
-    dict.fromkeys(("Post", "Press", "Release", "Begin", "End", "Rest"), lambda _: (0,)) | {"Hear": lambda _: (0, 1)},
+    dict.fromkeys(
+        ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
+        lambda _: (0,),
+    )
+    | {"UnmuteSender": lambda _: (0, 1)},
 )
 """Three actors in any state at all, whatever the rules."""
 

@@ -144,13 +144,13 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "an open outlet fails, unless nobody would hear of it",
     ),
     Frame(
-        "Step",
+        "ProcessEvent",
         {"token": None, "inlet": None, "outlet": None, "events": None, "heard": None},
         _hears_what_happened,
         "the end that is told hears what happened, and nothing else",
     ),
     Frame(
-        "Begin",
+        "OpenConnection",
         {"token": "InReady", "inlet": "open", "outlet": "open", "demand": None, "heard": "nothing"},
         _is_closed_on_both_sides,
         "where both ends are closed",
@@ -203,7 +203,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.kept(
             "told",
-            "Told",
+            "CloseReported",
             "Where one end has closed and the other does not know, the island will tell it.",
             lambda state, _: state._replace(inlet="open", outlet="completed", events=0),
             "after the step nobody will tell the inlet",
@@ -231,10 +231,10 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.theorem(
             "element-first",
-            "Step",
+            "ProcessEvent",
             "The next thing that the inlet hears is that element.",
             *SUBJECT.step_obligations(
-                ["Step"],
+                ["ProcessEvent"],
                 partial(_element_before_end, word="element"),
                 partial(_element_before_end, word="end"),
                 "the end first",
@@ -242,14 +242,16 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.theorem(
             "rest",
-            "Step",
+            "ProcessEvent",
             "Every event that is run leaves one less, and there are never more than two: any calls come to rest.",
-            *SUBJECT.step_obligations(["Step"], partial(_is_nearer, steps=1), partial(_is_nearer, steps=2), "two less"),
+            *SUBJECT.step_obligations(
+                ["ProcessEvent"], partial(_is_nearer, steps=1), partial(_is_nearer, steps=2), "two less"
+            ),
             follows("two at most", partial(_at_most_two, most=2), partial(_at_most_two, most=1), "one at most"),
         ),
         _CHAPTER.theorem(
             "ends",
-            "Told",
+            "CloseReported",
             "Where the island is at rest, both ends are open, or both are closed: no stage is left behind.",
             follows("in every state", _ends, _ends_at_once, "at once"),
         ),

@@ -170,11 +170,11 @@ def _last_moment(state: State, parameters: Parameters) -> str:
     if state.waiting == 0:
         return "Offer"
     if is_off_due(state, parameters):
-        return "TellOff"
+        return "SendXoff"
     if state.wire > sent_lately(state):
         return "Deliver"
     may = partial(SYSTEM.is_enabled, state=state, parameters=parameters)
-    return next(action for action in ("Send", "Tick", "Lose", "Hear") if may(action))
+    return next(action for action in ("Send", "Tick", "LoseSignal", "ReceiveSignal") if may(action))
 
 
 # Theorems.
@@ -386,7 +386,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="where nothing is late, and no signal is due",
     ),
     Frame(
-        "Lose",
+        "LoseSignal",
         {"signals": -1, "age": None, "lost": +1},
         _loses_the_oldest,
         "the oldest",
@@ -409,7 +409,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame("Consume", {"inbox": -1}, when=lambda state, _: state.inbox > 0, possible="where one is here"),
     Frame(
-        "TellOff",
+        "SendXoff",
         {"told": None, "since": None, "signals": +1, "age": None},
         _tells_to_stop,
         "to stop; since: messages above High, or after the last time",
@@ -417,7 +417,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="above High; above Low again, when Repeat messages came since",
     ),
     Frame(
-        "TellOn",
+        "SendXon",
         {"told": None, "since": None, "signals": +1, "age": None},
         _tells_to_go_on,
         "to go on",
@@ -425,7 +425,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="up to Low, after it was told to stop",
     ),
     Frame(
-        "Hear",
+        "ReceiveSignal",
         {"signals": -1, "heard": None, "age": None},
         _hears_the_oldest,
         "the oldest word is heard",
@@ -433,7 +433,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="where one is in flight",
     ),
     Frame(
-        "Remind",
+        "ResendXon",
         {"signals": +1, "age": None},
         partial(_tells, ON),
         "to go on",
@@ -515,7 +515,7 @@ def theorems() -> tuple[Theorem, ...]:
                 told=OFF, inbox=parameters.high + 2 + state.since + state.lost * parameters.repeat
             ),
             "after the step the sender was told, and one more is there",
-            about="TellOff",
+            about="SendXoff",
         ),
         _CHAPTER.kept(
             "still-to-come",
@@ -524,7 +524,7 @@ def theorems() -> tuple[Theorem, ...]:
             "signal is lost.",
             lambda state, parameters: state._replace(told=OFF, since=parameters.repeat + round_trip(parameters)),
             "after the step the sender was told, and more have come",
-            about="TellOff",
+            about="SendXoff",
         ),
         _CHAPTER.theorem(
             "bounded",
@@ -578,7 +578,7 @@ def theorems() -> tuple[Theorem, ...]:
         ),
         _CHAPTER.theorem(
             "no-storm",
-            "TellOn",
+            "SendXon",
             "Between two signals that say different things, High + 1 - Low messages come or are consumed.",
             *SUBJECT.step_obligations(
                 steps, partial(_is_no_storm, short=0), partial(_is_no_storm, short=2), "two more"

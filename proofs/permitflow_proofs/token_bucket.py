@@ -42,7 +42,7 @@ def _any_cost(parameters: Parameters) -> tuple[int]:
     return (cost,)
 
 
-SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"Ask": _any_cost})
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State, arguments={"TakeTokens": _any_cost})
 """A token bucket with any parameters."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "token-bucket-", promises=frozenset({"fits", "window"}))
@@ -116,7 +116,7 @@ def _keeps_what_waits(before: State, after: State, _parameters: Parameters) -> b
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
-        "Ask",
+        "TakeTokens",
         {"level": None, "pending": None, "queue": None, "passed": None},
         _pays,
         "its tokens are taken, and it passes or waits",
@@ -137,7 +137,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 )
 """What each action changes."""
 
-ANY = subject_of(SYSTEM, {}, Parameters, State, arguments={"Ask": _any_cost})
+ANY = subject_of(SYSTEM, {}, Parameters, State, arguments={"TakeTokens": _any_cost})
 """A bucket in any state at all."""
 
 
@@ -176,7 +176,7 @@ def theorems() -> tuple[Theorem, ...]:
                 passed=state.passed + largest_burst(parameters) + state.earned + 1 - state.level
             ),
             "after the step more has passed",
-            about="Ask",
+            about="TakeTokens",
         ),
         _CHAPTER.kept(
             "served",

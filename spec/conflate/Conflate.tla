@@ -66,21 +66,21 @@ Complete ==
     /\ UNCHANGED <<came, held, given, asked, ended>>
 
 \* The consumer is told that nothing more comes, once nothing is held.
-End ==
+OnComplete ==
     /\ completed /\ ~ended /\ held.number = 0
     /\ ended' = TRUE
     /\ asked' = FALSE
     /\ UNCHANGED <<came, held, given, completed>>
 
 \* Another stream.
-Begin ==
+OpenStream ==
     /\ ended
     /\ came' = Nothing /\ held' = Nothing /\ given' = Nothing
     /\ asked' = FALSE /\ completed' = FALSE /\ ended' = FALSE
 
-Environment == (\E size \in Sizes : Push(size)) \/ Pull \/ Complete \/ Begin
+Environment == (\E size \in Sizes : Push(size)) \/ Pull \/ Complete \/ OpenStream
 
-Protocol == End
+Protocol == OnComplete
 
 Next == Environment \/ Protocol
 

@@ -1,11 +1,11 @@
 ------------------------------- MODULE Demand -------------------------------
 (***************************************************************************)
-(* The receiver asks for messages, and the sender sends what was asked for. *)
+(* The receiver asks for messages, and the sender sends what was asked for.*)
 (*                                                                         *)
 (*      sender                                         receiver            *)
 (*    waiting ----Send----> wire ---Deliver---> inbox ---Consume--> (done) *)
 (*    credit <----Request----- requests <-------------- unrequested        *)
-(*                                                   `-- Ask -- withheld   *)
+(*                                     `-- RequestWithheld -- withheld     *)
 (*                                                                         *)
 (* Size messages may be out at once.  The receiver counts what it has      *)
 (* consumed and requests Batch more at a time.  One rule, many schedules:  *)
@@ -40,7 +40,7 @@ ASSUME Assumption ==
     /\ Waiters \in Nat \ {0} /\ Withdrawals \in BOOLEAN
     \* So many messages are in the line and in the channel at most.
     /\ Tags = 1 \/ (Tags \in Nat /\ Tags > Waiters + Size)
-    /\ Fair \subseteq {"Send", "Deliver", "Consume", "Ask", "Request"}
+    /\ Fair \subseteq {"Send", "Deliver", "Consume", "RequestWithheld", "Request"}
 
 VARIABLES
     offered,      \* number of the next message to be offered, modulo Tags
@@ -105,7 +105,7 @@ Consume ==
     /\ UNCHANGED <<offered, waiting, credit, wire, withheld>>
 
 \* The application asks for a message for the first time: what was withheld is requested.
-Ask ==
+RequestWithheld ==
     /\ withheld > 0
     /\ requests' = requests + withheld
     /\ withheld' = 0
@@ -122,7 +122,7 @@ Sizes == 1 .. Size
 
 Environment == Offer \/ Withdraw
 
-Protocol == Send \/ Deliver \/ Consume \/ Ask \/ \E count \in Sizes : Request(count)
+Protocol == Send \/ Deliver \/ Consume \/ RequestWithheld \/ \E count \in Sizes : Request(count)
 
 Next == Environment \/ Protocol
 
@@ -130,7 +130,7 @@ Fairness ==
     /\ "Send" \in Fair => WF_vars(Send)
     /\ "Deliver" \in Fair => WF_vars(Deliver)
     /\ "Consume" \in Fair => WF_vars(Consume)
-    /\ "Ask" \in Fair => WF_vars(Ask)
+    /\ "RequestWithheld" \in Fair => WF_vars(RequestWithheld)
     /\ "Request" \in Fair => WF_vars(\E count \in Sizes : Request(count))
 
 Spec == Init /\ [][Next]_vars /\ Fairness

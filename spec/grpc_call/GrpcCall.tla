@@ -8,7 +8,7 @@
 (*      `------asked-------'      edge <-----'               Deliver       *)
 (*                                                              v          *)
 (*   consumer <---------------------Emit---------------------- inbox       *)
-(*      `---Ask---> wanted       requested <--- unrequested <---'          *)
+(*      `--Pull---> wanted       requested <--- unrequested <---'          *)
 (*                                                                         *)
 (* The sender's stage asks its producer for one element at a time, and     *)
 (* gives it to the call if the call is ready: if fewer than Threshold      *)
@@ -46,7 +46,7 @@ ASSUME Assumption ==
     \* So many messages are between the producer and the consumer at most.
     /\ Tags = 1 \/ (Tags \in Nat /\ Tags > 1 + Threshold + Window + Prefetch)
     /\ Defect \in {"none", "keeps", "closes", "looks", "threads"}
-    /\ Fair \subseteq {"Ask", "OnReady", "Transmit", "Deliver", "Emit", "HearEnd", "HearFailure", "HearCancel"}
+    /\ Fair \subseteq {"Pull", "OnReady", "Transmit", "Deliver", "Emit", "OnComplete", "OnError", "OnCancel"}
 
 VARIABLES
     offered,      \* number of the producer's next message, modulo Tags
@@ -119,7 +119,7 @@ Fail ==
     /\ UNCHANGED <<offered, asked, closed, edge, wire, receiverVars>>
 
 \* The consumer asks for a message.
-Ask ==
+Pull ==
     /\ consumer = "open" /\ ~wanted
     /\ wanted' = TRUE
     /\ UNCHANGED <<stageVars, local, edge, wire, consumed, requested, inbox, unrequested, consumer>>
@@ -132,7 +132,7 @@ Cancel ==
     /\ UNCHANGED <<stageVars, local, edge, consumed, requested, unrequested>>
 
 \* A call may say that it is ready although it did not become so.
-Spurious ==
+SpuriousReady ==
     /\ ~edge
     /\ edge' = TRUE
     /\ UNCHANGED <<stageVars, local, wire, receiverVars>>
@@ -176,7 +176,7 @@ Transmit ==
     /\ UNCHANGED <<stageVars, receiverVars>>
 
 \* The sender hears that the call was cancelled: what waits is dropped.
-HearCancel ==
+OnCancel ==
     /\ consumer = "cancelled" /\ producer \in {"open", "completed"}
     /\ producer' = "cancelled"
     /\ hand' = <<>> /\ local' = <<>> /\ looking' = "nobody"
@@ -205,7 +205,7 @@ Emit ==
     /\ UNCHANGED <<stageVars, local, edge, wire, consumer>>
 
 \* The half-close arrives, behind all messages.
-HearEnd ==
+OnComplete ==
     /\ consumer = "open" /\ closed /\ producer = "completed"
     /\ local = <<>> /\ wire = <<>> /\ inbox = <<>>
     /\ consumer' = "completed"
@@ -213,7 +213,7 @@ HearEnd ==
     /\ UNCHANGED <<stageVars, local, edge, wire, consumed, requested, inbox, unrequested>>
 
 \* The failure arrives, behind the messages that were handed over; others are dropped.
-HearFailure ==
+OnError ==
     /\ consumer = "open" /\ producer = "failed" /\ inbox = <<>>
     /\ consumer' = "failed"
     /\ wire' = <<>> /\ wanted' = FALSE
@@ -221,21 +221,21 @@ HearFailure ==
 
 Sizes == 1 .. MaxSize
 
-Environment == (\E size \in Sizes : Push(size)) \/ Complete \/ Fail \/ Ask \/ Cancel \/ Spurious
+Environment == (\E size \in Sizes : Push(size)) \/ Complete \/ Fail \/ Pull \/ Cancel \/ SpuriousReady
 
-Protocol == OnReady \/ ActLate \/ Transmit \/ HearCancel \/ Deliver \/ Emit \/ HearEnd \/ HearFailure
+Protocol == OnReady \/ ActLate \/ Transmit \/ OnCancel \/ Deliver \/ Emit \/ OnComplete \/ OnError
 
 Next == Environment \/ Protocol
 
 Fairness ==
-    /\ "Ask" \in Fair => WF_vars(Ask)
+    /\ "Pull" \in Fair => WF_vars(Pull)
     /\ "OnReady" \in Fair => WF_vars(OnReady)
     /\ "Transmit" \in Fair => WF_vars(Transmit)
     /\ "Deliver" \in Fair => WF_vars(Deliver)
     /\ "Emit" \in Fair => WF_vars(Emit)
-    /\ "HearEnd" \in Fair => WF_vars(HearEnd)
-    /\ "HearFailure" \in Fair => WF_vars(HearFailure)
-    /\ "HearCancel" \in Fair => WF_vars(HearCancel)
+    /\ "OnComplete" \in Fair => WF_vars(OnComplete)
+    /\ "OnError" \in Fair => WF_vars(OnError)
+    /\ "OnCancel" \in Fair => WF_vars(OnCancel)
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

@@ -8,8 +8,8 @@
 (*      sender c                                            gate           *)
 (*    waiting --Send--> wire ----Deliver----> inbox ---Consume--> (done)   *)
 (*      |  AnnounceBacklog ^         |                     |               *)
-(*    credit <--Hear-- grants <--Grant-- free <--Borrow-- pool             *)
-(*                        ^-- Align: RESUME or REVOKE                      *)
+(*    credit <--AddCredit-- grants <--Grant-- free <--Borrow-- pool        *)
+(*    stopped <--ResumeConsumption--' ^-- Align: RESUME or REVOKE          *)
 (*                                                                         *)
 (* A credit is a buffer at the gate.  Each channel has exclusive buffers;  *)
 (* floating ones are lent from the gate's pool, as many as the backlog     *)
@@ -47,8 +47,8 @@ ASSUME Assumption ==
     /\ Epochs \in {0, 1} \/ (Epochs \in Nat /\ Epochs > Backlog + 1)
     /\ {Stop, Revoke, Release, Announce, Ends, Losses} \subseteq BOOLEAN
     /\ Skip \in Nat /\ (Skip > 0 => Epochs # 1)
-    /\ Fair \subseteq {"SendData", "SendBarrier", "AnnounceBacklog", "Hear", "Deliver", "ConsumeData",
-                       "ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd",
+    /\ Fair \subseteq {"SendData", "SendBarrier", "AnnounceBacklog", "AddCredit", "ResumeConsumption", "Deliver",
+                       "ConsumeData", "ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd",
                        "Borrow", "BorrowInTurn", "Grant", "Align"}
 
 VARIABLES
@@ -66,13 +66,13 @@ Opened ==
      sent     |-> 0,          \* of the next sent item
      waiting  |-> <<>>,       \* data and barriers that wait at the sender
      stopped  |-> FALSE,      \* the sender has sent a barrier and waits to be resumed
-     told     |-> 0,          \* the backlog that the sender has told last, less what it has sent since
+     announced |-> 0,         \* the backlog that the sender has announced last, less what it has sent since
      credit   |-> Exclusive,  \* at the sender
      wire     |-> <<>>,       \* messages in flight
      inbox    |-> <<>>,       \* data and barriers at the gate, not yet consumed
      blocked  |-> FALSE,      \* its barrier was consumed; others are awaited
      released |-> FALSE,      \* its credit was taken back; the sender has not been told yet
-     wanted   |-> 0,          \* the backlog that the gate knows of
+     required |-> 0,          \* the backlog that the gate knows of
      free     |-> 0,          \* buffers of the channel that hold nothing, not granted yet
      borrowed |-> 0,          \* floating buffers that the channel has
      grants   |-> <<>>,       \* in flight back: so many credits, or one of these words
@@ -149,7 +149,7 @@ OfferEnd(c) ==
 SendData(c) ==
     LET channel == channels[c]  left == DataIn(channel.waiting) - 1 IN
     /\ Starts(channel.waiting, "data") /\ ~channel.stopped /\ channel.credit > 0
-    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].credit = @ - 1, ![c].told = left,
+    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].credit = @ - 1, ![c].announced = left,
                                     ![c].wire = Append(@, Item("data", Head(channel.waiting).epoch, left))]
     /\ UNCHANGED <<pool, epoch, failed>>
 
@@ -158,7 +158,7 @@ SendData(c) ==
 SendBarrier(c) ==
     LET channel == channels[c] IN
     /\ Starts(channel.waiting, "barrier") /\ ~channel.stopped
-    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].stopped = Stop, ![c].told = 0,
+    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].stopped = Stop, ![c].announced = 0,
                                     ![c].sent = Counted(Head(channel.waiting).epoch + 1),
                                     ![c].credit = IF Revoke /\ ~Stop THEN 0 ELSE @,
                                     ![c].wire = Append(@, Item("barrier", Head(channel.waiting).epoch, 0))]
@@ -167,18 +167,25 @@ SendBarrier(c) ==
 \* A sender without any credit says that it has data; with exclusive buffers the next data says so.
 AnnounceBacklog(c) ==
     LET channel == channels[c]  backlog == DataIn(channel.waiting) IN
-    /\ Announce /\ Exclusive = 0 /\ ~channel.stopped /\ channel.credit = 0 /\ channel.told < backlog
-    /\ channels' = [channels EXCEPT ![c].told = backlog,
+    /\ Announce /\ Exclusive = 0 /\ ~channel.stopped /\ channel.credit = 0 /\ channel.announced < backlog
+    /\ channels' = [channels EXCEPT ![c].announced = backlog,
                                     ![c].wire = Append(@, Item("backlog", channel.sent, backlog))]
     /\ UNCHANGED <<pool, epoch, failed>>
 
-\* Credit, or a word, arrives at the sender.
-Hear(c) ==
-    LET channel == channels[c]  grant == Head(channel.grants) IN
-    /\ channel.grants # <<>>
+\* Credit arrives at the sender.
+AddCredit(c) ==
+    LET channel == channels[c] IN
+    /\ channel.grants # <<>> /\ Head(channel.grants) > 0
+    /\ channels' = [channels EXCEPT ![c].grants = Tail(@), ![c].credit = @ + Head(channel.grants)]
+    /\ UNCHANGED <<pool, epoch, failed>>
+
+\* The sender is told to go on; all credit that it has may be void.
+ResumeConsumption(c) ==
+    LET channel == channels[c] IN
+    /\ channel.grants # <<>> /\ Head(channel.grants) <= RESUME
     /\ channels' = [channels EXCEPT ![c].grants = Tail(@),
-                                    ![c].stopped = @ /\ grant > 0,
-                                    ![c].credit = IF grant = REVOKE THEN 0 ELSE @ + grant]
+                                    ![c].stopped = FALSE,
+                                    ![c].credit = IF Head(channel.grants) = REVOKE THEN 0 ELSE @]
     /\ UNCHANGED <<pool, epoch, failed>>
 
 \* A message arrives at the gate.  A barrier may take back all buffers of the channel that hold no data.
@@ -191,7 +198,7 @@ Deliver(c) ==
     IN
     /\ channel.wire # <<>>
     /\ pool' = pool + channel.borrowed - kept
-    /\ channels' = [channels EXCEPT ![c].wire = Tail(@), ![c].wanted = message.backlog,
+    /\ channels' = [channels EXCEPT ![c].wire = Tail(@), ![c].required = message.backlog,
                                     ![c].inbox = IF message.kind = "backlog" THEN @ ELSE Append(@, message),
                                     ![c].released = @ \/ takes,
                                     ![c].free = IF takes THEN Exclusive + kept - data ELSE @,
@@ -255,7 +262,7 @@ ConsumeEnd(c) ==
     /\ UNCHANGED <<epoch, failed>>
 
 \* An input is lost with all that it has, and the gate fails: it consumes nothing more, and gives up what is pending.
-Lose(c) ==
+LoseInput(c) ==
     /\ Losses /\ ~channels[c].over
     /\ pool' = pool + channels[c].borrowed
     /\ channels' = [d \in Names |-> IF d = c THEN [Opened EXCEPT !.credit = 0, !.closed = TRUE, !.over = TRUE]
@@ -266,7 +273,7 @@ Lose(c) ==
 \* The backlog needs one more buffer than the channel has, and the pool has one.
 Borrow(c) ==
     LET channel == channels[c] IN
-    /\ pool > 0 /\ ~channel.released /\ ~channel.over /\ channel.borrowed - DataIn(channel.inbox) < channel.wanted
+    /\ pool > 0 /\ ~channel.released /\ ~channel.over /\ channel.borrowed - DataIn(channel.inbox) < channel.required
     /\ pool' = pool - 1
     /\ channels' = [channels EXCEPT ![c].borrowed = @ + 1, ![c].free = @ + 1]
     /\ UNCHANGED <<epoch, failed>>
@@ -294,14 +301,15 @@ Environment ==
     \/ \E c \in Names : OfferBarrier(c)
     \/ \E c \in Names : OfferNewerBarrier(c)
     \/ \E c \in Names : OfferEnd(c)
-    \/ \E c \in Names : Lose(c)
+    \/ \E c \in Names : LoseInput(c)
     \/ Done
 
 Protocol ==
     \/ \E c \in Names : SendData(c)
     \/ \E c \in Names : SendBarrier(c)
     \/ \E c \in Names : AnnounceBacklog(c)
-    \/ \E c \in Names : Hear(c)
+    \/ \E c \in Names : AddCredit(c)
+    \/ \E c \in Names : ResumeConsumption(c)
     \/ \E c \in Names : Deliver(c)
     \/ \E c \in Names : ConsumeData(c)
     \/ \E c \in Names : ConsumeBarrier(c)
@@ -319,7 +327,8 @@ Fairness ==
         /\ "SendData" \in Fair => WF_vars(SendData(c))
         /\ "SendBarrier" \in Fair => WF_vars(SendBarrier(c))
         /\ "AnnounceBacklog" \in Fair => WF_vars(AnnounceBacklog(c))
-        /\ "Hear" \in Fair => WF_vars(Hear(c))
+        /\ "AddCredit" \in Fair => WF_vars(AddCredit(c))
+        /\ "ResumeConsumption" \in Fair => WF_vars(ResumeConsumption(c))
         /\ "Deliver" \in Fair => WF_vars(Deliver(c))
         /\ "ConsumeData" \in Fair => WF_vars(ConsumeData(c))
         /\ "ConsumeBarrier" \in Fair => WF_vars(ConsumeBarrier(c))
@@ -340,7 +349,7 @@ RECURSIVE Sum(_)
 Sum(numbers) == IF numbers = <<>> THEN 0 ELSE Head(numbers) + Sum(Tail(numbers))
 
 RECURSIVE After(_, _)
-\* The credit of a sender when it has heard all of this.
+\* The credit of a sender when all of this has arrived.
 After(credit, grants) ==
     IF grants = <<>> THEN credit
     ELSE After(IF Head(grants) = REVOKE THEN 0 ELSE credit + Head(grants), Tail(grants))
@@ -367,7 +376,7 @@ TypeOK ==
     /\ DOMAIN channels = Names /\ pool \in Nat /\ IsEpoch(epoch) /\ failed \in BOOLEAN
     /\ \A c \in Names : LET channel == channels[c] IN
         /\ IsEpoch(channel.epoch) /\ IsEpoch(channel.sent)
-        /\ {channel.told, channel.credit, channel.wanted} \subseteq Nat
+        /\ {channel.announced, channel.credit, channel.required} \subseteq Nat
         /\ {channel.free, channel.borrowed} \subseteq Nat
         /\ \A i \in DOMAIN Pipe(channel) : IsItem(Pipe(channel)[i])
         /\ \A i \in DOMAIN channel.waiting : channel.waiting[i].kind # "backlog"
@@ -430,9 +439,9 @@ ReleasedByBarrier ==
 \* The gate will know the backlog that the sender has told, and no more than waits or travels.
 BacklogKnown ==
     \A c \in Names : LET channel == channels[c] IN
-        /\ channel.told <= DataIn(channel.waiting)
-        /\ channel.told = IF channel.wire = <<>> THEN channel.wanted ELSE channel.wire[Len(channel.wire)].backlog
-        /\ channel.wanted <= DataIn(channel.waiting) + DataIn(channel.wire)
+        /\ channel.announced <= DataIn(channel.waiting)
+        /\ channel.announced = IF channel.wire = <<>> THEN channel.required ELSE channel.wire[Len(channel.wire)].backlog
+        /\ channel.required <= DataIn(channel.waiting) + DataIn(channel.wire)
         /\ \A i \in DOMAIN channel.wire :
             channel.wire[i].backlog <= DataIn(channel.waiting) + DataIn(SubSeq(channel.wire, i + 1, Len(channel.wire)))
 

@@ -4,7 +4,7 @@
 (* sources that lead to it, through the relays in between.                 *)
 (*                                                                         *)
 (*    source --Send------------- wire ------------Deliver--> queue of a    *)
-(*      |    <--Hear-- relay <--Hear-- relay <--Hear-- tells | sink        *)
+(*      |    <-- relay <---ReceiveSignal--- relay <------- tells | sink    *)
 (*      reads                                                Consume       *)
 (*                                                                         *)
 (* With more than High messages in its queue a sink mutes, with no more    *)
@@ -59,7 +59,7 @@ ASSUME Assumption ==
     /\ Newcomers <= Sources
     /\ \A hop \in Hops : \E up, down \in Names : hop = {up, down} /\ down < up /\ ~IsSink(up) /\ ~IsSource(down)
     /\ \A n \in Names : Reached[n] # {}
-    /\ Fair \subseteq {"Send", "Deliver", "Consume", "Hear"}
+    /\ Fair \subseteq {"Send", "Deliver", "Consume", "ReceiveSignal"}
     /\ Low \in Nat /\ High \in Nat /\ High >= Low
     /\ Memory \in {"epoch", "set", "counter"}
     /\ {Disposals, Clears, MutesNewcomers, DisposeUnmutes, TellsAgain, Reevaluates} \subseteq BOOLEAN
@@ -93,8 +93,8 @@ IsHere(n) == IsSource(n) => sources[At(n)].here
 \* Is the source at this node muted?
 IsMuted(n) == \E m \in 1 .. Sinks : sources[At(n)].holds[m] > 0
 
-\* A node tells all nodes upstream.
-Told(queues, down, signal) ==
+\* The signals in flight when a node has told all nodes upstream.
+Forwarded(queues, down, signal) ==
     [u \in Names |-> [d \in Names |->
         IF d = down /\ IsHop(u, d) /\ IsHere(u) THEN Append(queues[u][d], signal) ELSE queues[u][d]]]
 
@@ -103,14 +103,14 @@ Newest(n) ==
     SelectSeq([m \in 1 .. Sinks |-> [muter |-> m, epoch |-> heard[n][m]]], LAMBDA signal : signal.epoch > 0)
 
 \* A sink begins an epoch.
-Tell(m, epoch) ==
+BeginEpoch(m, epoch) ==
     /\ heard' = [heard EXCEPT ![m][m] = epoch]
-    /\ signals' = Told(signals, m, [muter |-> m, epoch |-> epoch])
+    /\ signals' = Forwarded(signals, m, [muter |-> m, epoch |-> epoch])
 
 \* A sink mutes or unmutes, if its marks say so.
 Evaluate(m, inbox) ==
     IF IF IsMute(heard[m][m]) THEN inbox <= Low ELSE inbox > High
-    THEN Tell(m, heard[m][m] + 1)
+    THEN BeginEpoch(m, heard[m][m] + 1)
     ELSE UNCHANGED <<heard, signals>>
 
 \* The mutes that hold a source after a signal of one muter.
@@ -144,7 +144,7 @@ Join(n) ==
 Dispose(m) ==
     /\ Disposals /\ IsSink(m) /\ ~sinks[m].gone
     /\ sinks' = [sinks EXCEPT ![m] = [gone |-> TRUE, wire |-> 0, inbox |-> 0]]
-    /\ IF IsMute(heard[m][m]) /\ DisposeUnmutes THEN Tell(m, heard[m][m] + 1) ELSE UNCHANGED <<heard, signals>>
+    /\ IF IsMute(heard[m][m]) /\ DisposeUnmutes THEN BeginEpoch(m, heard[m][m] + 1) ELSE UNCHANGED <<heard, signals>>
     /\ UNCHANGED <<sources, remade>>
 
 \* A sink drops its queue.
@@ -155,14 +155,14 @@ Clear(m) ==
     /\ UNCHANGED <<sources, remade>>
 
 \* A connection is made anew: what was in flight is lost.
-Lose(up, down) ==
+Reconnect(up, down) ==
     /\ remade < Remakes /\ signals[up][down] # <<>>
     /\ signals' = [signals EXCEPT ![up][down] = IF TellsAgain THEN Newest(down) ELSE <<>>]
     /\ remade' = remade + 1
     /\ UNCHANGED <<sources, sinks, heard>>
 
 \* A connection is made anew: a signal of the old one will come once more, behind newer ones.
-Repeat(up, down) ==
+DuplicateSignal(up, down) ==
     /\ remade < Remakes /\ signals[up][down] # <<>>
     /\ signals' = [signals EXCEPT ![up][down] = Append(@, Head(@))]
     /\ remade' = remade + 1
@@ -191,13 +191,13 @@ Consume(m) ==
     /\ UNCHANGED <<sources, remade>>
 
 \* A signal arrives at a node; a relay hands on what is news to it.
-Hear(up, down) ==
+ReceiveSignal(up, down) ==
     /\ signals[up][down] # <<>>
     /\ LET signal == Head(signals[up][down])
            isNews == signal.epoch > heard[up][signal.muter]
            others == [signals EXCEPT ![up][down] = Tail(@)]
        IN  /\ heard' = IF isNews THEN [heard EXCEPT ![up][signal.muter] = signal.epoch] ELSE heard
-           /\ signals' = IF IsRelay(up) /\ (isNews \/ Memory # "epoch") THEN Told(others, up, signal) ELSE others
+           /\ signals' = IF IsRelay(up) /\ (isNews \/ Memory # "epoch") THEN Forwarded(others, up, signal) ELSE others
            /\ sources' = IF IsSource(up)
                          THEN [sources EXCEPT ![At(up)].holds[signal.muter] = Held(@, signal.epoch, isNews)]
                          ELSE sources
@@ -210,11 +210,11 @@ Done ==
 
 Environment ==
     \/ Done \/ (\E n \in Names : Join(n)) \/ (\E m \in Names : Dispose(m)) \/ (\E m \in Names : Clear(m))
-    \/ (\E up, down \in Names : Lose(up, down)) \/ (\E up, down \in Names : Repeat(up, down))
+    \/ (\E up, down \in Names : Reconnect(up, down)) \/ (\E up, down \in Names : DuplicateSignal(up, down))
 
 Protocol ==
     \/ (\E n, m \in Names : Send(n, m)) \/ (\E m \in Names : Deliver(m)) \/ (\E m \in Names : Consume(m))
-    \/ (\E up, down \in Names : Hear(up, down))
+    \/ (\E up, down \in Names : ReceiveSignal(up, down))
 
 Next == Environment \/ Protocol
 
@@ -224,7 +224,7 @@ Fairness ==
         /\ "Consume" \in Fair => WF_vars(Consume(m))
     /\ \A n, m \in Names :
         /\ "Send" \in Fair => WF_vars(Send(n, m))
-        /\ "Hear" \in Fair => WF_vars(Hear(n, m))
+        /\ "ReceiveSignal" \in Fair => WF_vars(ReceiveSignal(n, m))
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

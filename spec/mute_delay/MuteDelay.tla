@@ -73,7 +73,7 @@ Init ==
 IsComing(source) == source.ahead >= source.rate
 
 \* The newest signal begins its way.
-Told(source) == [source EXCEPT !.ahead = source.reach, !.late = FALSE]
+Signalled(source) == [source EXCEPT !.ahead = source.reach, !.late = FALSE]
 
 Later(source) == [source EXCEPT !.sent = 0, !.late = IsComing(source)]
 
@@ -82,7 +82,7 @@ Evaluate(length, all) ==
     /\ inbox' = length
     /\ IF IF mutes THEN length <= Low ELSE length > High
        THEN /\ mutes' = ~mutes
-            /\ sources' = [s \in Names |-> Told(all[s])]
+            /\ sources' = [s \in Names |-> Signalled(all[s])]
        ELSE /\ mutes' = mutes
             /\ sources' = all
 
@@ -95,13 +95,13 @@ Tick ==
     /\ UNCHANGED <<inbox, mutes>>
 
 \* A signal is lost with its connection, and is told again.
-Lose(s) ==
+LoseSignal(s) ==
     /\ IsComing(sources[s]) /\ sources[s].spare >= sources[s].rate
     /\ sources' = [sources EXCEPT ![s].spare = @ - sources[s].rate, ![s].late = FALSE]
     /\ UNCHANGED <<inbox, mutes>>
 
 \* An older signal arrives.
-HearOld(s) ==
+ReceiveOldSignal(s) ==
     /\ IsComing(sources[s])
     /\ sources' = [sources EXCEPT ![s].muted = ~@]
     /\ UNCHANGED <<inbox, mutes>>
@@ -133,7 +133,7 @@ Hop(s) ==
                                       ![s].muted = IF ahead < sources[s].rate THEN mutes ELSE @]
     /\ UNCHANGED <<inbox, mutes>>
 
-Environment == Tick \/ (\E s \in Names : Lose(s)) \/ (\E s \in Names : HearOld(s))
+Environment == Tick \/ (\E s \in Names : LoseSignal(s)) \/ (\E s \in Names : ReceiveOldSignal(s))
 
 Protocol ==
     \/ (\E s \in Names : Send(s)) \/ (\E s \in Names : Deliver(s)) \/ Consume \/ (\E s \in Names : Hop(s))
@@ -158,7 +158,7 @@ Bounded == inbox <= Capacity
 Marks == IF mutes THEN inbox > Low ELSE inbox <= High
 
 \* A source that has heard the newest signal does what it says.
-Heard == \A s \in Names : ~IsComing(sources[s]) => sources[s].muted = mutes
+NewestObeyed == \A s \in Names : ~IsComing(sources[s]) => sources[s].muted = mutes
 
 \* A signal that is late is on its way, and nothing was sent while it was.
 InTime == \A s \in Names : sources[s].late => IsComing(sources[s]) /\ sources[s].sent = 0

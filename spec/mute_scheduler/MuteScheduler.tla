@@ -12,13 +12,15 @@
 (* when all its muters have freed it, and then frees its own senders.      *)
 (*                                                                         *)
 (* Source: ponyc, src/libponyrt/actor/actor.c and sched/scheduler.c.       *)
-(*   Send      maybe_mark_should_mute, ponyint_sched_mute                  *)
-(*   End       maybe_should_mute: only the count of muters is looked at;   *)
-(*             batch_limit_reached, actor_unsetoverloaded                  *)
-(*   Press     pony_apply_backpressure                                     *)
-(*   Release   pony_release_backpressure                                   *)
-(*   Hear      ponyint_sched_unmute_senders, sched_reschedule_unmuted: the *)
-(*             senders are freed even if the actor is under pressure       *)
+(*   Send             maybe_mark_should_mute, ponyint_sched_mute           *)
+(*   EndBehaviour     maybe_should_mute: only the count of muters is looked*)
+(*                    at; batch_limit_reached, actor_unsetoverloaded       *)
+(*   UnsetOverloaded  actor_unsetoverloaded                                *)
+(*   ApplyPressure    pony_apply_backpressure                              *)
+(*   ReleasePressure  pony_release_backpressure                            *)
+(*   UnmuteSender     ponyint_sched_unmute_senders,                        *)
+(*                    sched_reschedule_unmuted: the senders are freed      *)
+(*                    even if the actor is under pressure                  *)
 (* An actor of Pony puts only itself under pressure, in a behaviour, and   *)
 (* so is never released while it is muted.  Here both may come from        *)
 (* outside as well; an actor that is muted then still mutes its senders.   *)
@@ -87,13 +89,13 @@ Post(a) ==
     /\ UNCHANGED <<waits, freed>>
 
 \* An actor is put under pressure.
-Press(a) ==
+ApplyPressure(a) ==
     /\ Pressures /\ ~actors[a].pressed
     /\ actors' = [actors EXCEPT ![a].pressed = TRUE]
     /\ UNCHANGED <<waits, freed>>
 
 \* An actor is no longer under pressure.
-Release(a) ==
+ReleasePressure(a) ==
     /\ actors[a].pressed /\ (Helped => actors[Actors].inside)
     /\ actors' = [actors EXCEPT ![a].pressed = FALSE]
     /\ freed' = IF actors[a].overloaded \/ actors[a].muted THEN freed ELSE Freed(a)
@@ -107,13 +109,13 @@ Send(a, b) ==
     /\ UNCHANGED freed
 
 \* An actor takes a message.
-Begin(a) ==
+BeginBehaviour(a) ==
     /\ ~actors[a].inside /\ ~actors[a].muted /\ actors[a].mailbox > 0
     /\ actors' = [actors EXCEPT ![a].inside = TRUE, ![a].mailbox = @ - 1]
     /\ UNCHANGED <<waits, freed>>
 
 \* A behaviour ends: the actor is muted, or overloaded, or can keep up, or goes on with its batch.
-End(a) ==
+EndBehaviour(a) ==
     /\ actors[a].inside
     /\ LET done == actors[a].done + 1
            isHeld == IsHeld(a)
@@ -128,7 +130,7 @@ End(a) ==
     /\ UNCHANGED waits
 
 \* An overloaded actor without messages can keep up.
-Rest(a) ==
+UnsetOverloaded(a) ==
     /\ actors[a].overloaded /\ ~actors[a].inside /\ ~actors[a].muted /\ actors[a].mailbox = 0
     /\ actors' = [actors EXCEPT ![a].overloaded = FALSE, ![a].done = 0]
     /\ freed' = IF actors[a].pressed THEN freed ELSE Freed(a)
@@ -136,7 +138,7 @@ Rest(a) ==
 
 \* A scheduler hears that m can keep up; an actor that nobody mutes any more runs again, and frees its own senders,
 \* whether it is under pressure or not: they are muted again if they send to it again.
-Hear(a, m) ==
+UnmuteSender(a, m) ==
     /\ freed[a][m] /\ ~actors[a].inside
     /\ waits' = [waits EXCEPT ![a][m] = FALSE]
     /\ LET isLast == actors[a].muted /\ \A n \in Names \ {m} : ~waits[a][n]
@@ -147,12 +149,12 @@ Hear(a, m) ==
                        ELSE others
 
 Environment ==
-    \/ (\E a \in Names : Post(a)) \/ (\E a \in Names : Press(a)) \/ (\E a \in Names : Release(a))
+    \/ (\E a \in Names : Post(a)) \/ (\E a \in Names : ApplyPressure(a)) \/ (\E a \in Names : ReleasePressure(a))
     \/ (\E a, b \in Names : Send(a, b))
 
 Protocol ==
-    \/ (\E a \in Names : Begin(a)) \/ (\E a \in Names : End(a)) \/ (\E a \in Names : Rest(a))
-    \/ (\E a, m \in Names : Hear(a, m))
+    \/ (\E a \in Names : BeginBehaviour(a)) \/ (\E a \in Names : EndBehaviour(a)) \/ (\E a \in Names : UnsetOverloaded(a))
+    \/ (\E a, m \in Names : UnmuteSender(a, m))
 
 Next == Environment \/ Protocol
 

@@ -26,13 +26,13 @@ InitQueue == asked = <<>> /\ queue = <<>>
 -----------------------------------------------------------------------------
 
 \* Somebody wants to put a chunk in.
-Ask ==
+Offer ==
     /\ Len(asked) < Line
     /\ \E id \in Ids, cost \in Costs : asked' = Append(asked, [id |-> id, cost |-> cost])
     /\ UNCHANGED queue
 
 \* Somebody gives up: the newest chunk that waits is not put in.
-GiveUp == asked # <<>> /\ asked' = SubSeq(asked, 1, Len(asked) - 1) /\ UNCHANGED queue
+Withdraw == asked # <<>> /\ asked' = SubSeq(asked, 1, Len(asked) - 1) /\ UNCHANGED queue
 
 CanPut == asked # <<>> /\ Total(queue) + Head(asked).cost <= Bound
 
@@ -44,7 +44,7 @@ CanGet == queue # <<>>
 \* The oldest chunk comes out.
 Get == CanGet /\ queue' = Tail(queue) /\ UNCHANGED asked
 
-NextQueue == Ask \/ GiveUp \/ Put \/ Get
+NextQueue == Offer \/ Withdraw \/ Put \/ Get
 
 SafeQueue == InitQueue /\ [][NextQueue]_queueVars
 

@@ -18,21 +18,21 @@ RowsIn(queue) == IF queue = <<>> THEN 0 ELSE Head(queue).rows + RowsIn(Tail(queu
 
 InitTrace == inboxRows = RowsIn(inbox)
 
-Told(p) == <<p.rows, p.barriers, p.watermarks>>
+AsRecorded(p) == <<p.rows, p.barriers, p.watermarks>>
 
 Arguments(rows, p) == <<rows, p.rows, p.barriers, p.watermarks>>
 
-IsTold(step) == Len(step[2]) = 4
+HasArguments(step) == Len(step[2]) = 4
 
-Of(step, message) == IsTold(step) => step[2] = Arguments(message.rows, Held(message))
+Of(step, message) == HasArguments(step) => step[2] = Arguments(message.rows, Held(message))
 
-Carries(step, p) == IsTold(step) => step[2] = Arguments(0, p)
+Carries(step, p) == HasArguments(step) => step[2] = Arguments(0, p)
 
 Counted(step) ==
     \/ step[3] = <<>>
     \/ step[3] = IF step[1] \in {"Deliver", "Consume", "Flush"}
                  THEN <<Len(inbox'), inboxRows', unreturned'>>
-                 ELSE Told(permits')
+                 ELSE AsRecorded(permits')
 
 Watermark == Message("watermark", 0, 0, 1)
 
@@ -66,14 +66,14 @@ Taken(step) ==
 
 Withdrawn(step, kind) ==
     /\ \E i \in DOMAIN waiting : waiting[i].kind = kind /\ Of(step, waiting[i])
-    /\ step[3] \in {<<>>, Told(permits)}
+    /\ step[3] \in {<<>>, AsRecorded(permits)}
 
 \* An event may stand for several steps: returned permits add up, and any message that waits may be withdrawn.
 Possible(step) ==
     CASE step[1] = "AddPermits" ->
            \E n \in DOMAIN grants :
                LET sum == SumPermits(SubSeq(grants, 1, n)) IN
-               step[2] = Arguments(0, sum) /\ step[3] \in {<<>>, Told(Plus(permits, sum))}
+               step[2] = Arguments(0, sum) /\ step[3] \in {<<>>, AsRecorded(Plus(permits, sum))}
       [] step[1] = "WithdrawChunk"   -> Withdrawn(step, "chunk")
       [] step[1] = "WithdrawBarrier" -> Withdrawn(step, "barrier")
       [] OTHER -> ENABLED Taken(step)

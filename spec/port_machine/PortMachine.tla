@@ -6,11 +6,11 @@
 (*             <--(an event)---Pull---   inlet                             *)
 (*                                                                         *)
 (* Calls do not run the other stage: they leave an event, and the island   *)
-(* runs the events one by one (Step).  One token goes round: the inlet is  *)
-(* ready, a pull is on its way, the outlet is ready, an element is on its  *)
-(* way.  Either end may close at any moment.  The end of a stream does not *)
-(* overtake an element, nor does a failure; a cancellation drops it.       *)
-(* The rules are those of Pekko's GraphInterpreter.                        *)
+(* runs the events one by one (ProcessEvent).  One token goes round: the   *)
+(* inlet is ready, a pull is on its way, the outlet is ready, an element is*)
+(* on its way.  Either end may close at any moment.  The end of a stream   *)
+(* does not overtake an element, nor does a failure; a cancellation drops  *)
+(* it.  The rules are those of Pekko's GraphInterpreter.                   *)
 (*                                                                         *)
 (* Not modelled: several connections of a stage, supervision, asynchronous *)
 (* callbacks.                                                              *)
@@ -21,7 +21,7 @@ CONSTANTS
     Failures,     \* may the outlet fail?
     Fair          \* names of the actions that are weakly fair
 
-ASSUME Assumption == Failures \in BOOLEAN /\ Fair \subseteq {"Step"}
+ASSUME Assumption == Failures \in BOOLEAN /\ Fair \subseteq {"ProcessEvent"}
 
 VARIABLES
     token,        \* where the token is
@@ -99,12 +99,12 @@ Fail ==
     /\ UNCHANGED <<token, inlet, element, demand>>
 
 \* Another connection.
-Begin ==
+OpenConnection ==
     /\ inlet # "open" /\ outlet # "open" /\ events = 0 /\ element = 0
     /\ token' = "InReady" /\ inlet' = "open" /\ outlet' = "open"
     /\ element' = 0 /\ events' = 0 /\ demand' = 0 /\ heard' = "nothing"
 
-Arrive(next, word) ==
+Arrival(next, word) ==
     /\ token' = next
     /\ heard' = word
     /\ events' = events - 1
@@ -112,9 +112,9 @@ Arrive(next, word) ==
 
 \* Both ends are open: a pull or an element arrives.
 StepOpen ==
-    CASE token = "Pushing" -> Arrive("InReady", "element")
-      [] token = "Pulling" -> Arrive("OutReady", "asked")
-      [] OTHER -> Arrive(token, "nothing")
+    CASE token = "Pushing" -> Arrival("InReady", "element")
+      [] token = "Pulling" -> Arrival("OutReady", "asked")
+      [] OTHER -> Arrival(token, "nothing")
 
 \* The outlet has ended the stream: first the element, in an event of its own.
 StepEnded ==
@@ -135,20 +135,20 @@ StepCancelled ==
     /\ UNCHANGED <<token, inlet, element, demand>>
 
 \* The island runs the next event.
-Step ==
+ProcessEvent ==
     /\ events > 0
     /\ CASE inlet = "open" /\ outlet = "open" -> StepOpen
          [] inlet = "open" /\ outlet # "open" -> StepEnded
          [] inlet # "open" /\ outlet = "open" -> StepCancelled
-         [] OTHER -> Arrive(token, "nothing")
+         [] OTHER -> Arrival(token, "nothing")
 
-Environment == Pull \/ Grab \/ Cancel \/ Push \/ Complete \/ Fail \/ Begin
+Environment == Pull \/ Grab \/ Cancel \/ Push \/ Complete \/ Fail \/ OpenConnection
 
-Protocol == Step
+Protocol == ProcessEvent
 
 Next == Environment \/ Protocol
 
-Fairness == "Step" \in Fair => WF_vars(Step)
+Fairness == "ProcessEvent" \in Fair => WF_vars(ProcessEvent)
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 
@@ -172,7 +172,7 @@ Quiet ==
 NotOvertaken == inlet \in {"completed", "failed"} => token # "Pushing"
 
 \* Where one end has closed and the other does not know, the island will tell it.
-Told == ((inlet = "open") = (outlet = "open")) \/ events = 1
+CloseReported == ((inlet = "open") = (outlet = "open")) \/ events = 1
 
 \* The inlet hears what the outlet did; the outlet hears a cancellation only if there was one.
 EndsMatch ==

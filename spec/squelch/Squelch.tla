@@ -4,7 +4,7 @@
 (*                                                                         *)
 (*      sender                                         receiver            *)
 (*    waiting ----Send----> wire ---Deliver---> inbox ---Consume--> (done) *)
-(*    heard <------Hear----- signals <---TellOff, TellOn--- told           *)
+(*    heard <--ReceiveSignal-- signals <--SendXoff, SendXon--- told        *)
 (*                                                                         *)
 (* With more than High messages in its inbox the receiver tells the sender *)
 (* to stop, with no more than Low to go on.  Until the sender hears that   *)
@@ -16,8 +16,7 @@
 (* messages.  Time is counted in ticks.  In a tick, messages and signals   *)
 (* that are due arrive before anything is sent; both may arrive earlier.   *)
 (*                                                                         *)
-(* Source: XON/XOFF of serial lines, and PAUSE of IEEE 802.3x; TellOff and *)
-(* TellOn are XOFF and XON.                                                *)
+(* Source: XON/XOFF of serial lines, and PAUSE of IEEE 802.3x.             *)
 (* Not modelled: rates that vary, senders that do not obey.                *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
@@ -40,7 +39,7 @@ ASSUME Assumption ==
     /\ {Low, SignalDelay, Losses} \subseteq Nat
     /\ High \in Nat /\ High >= Low /\ Capacity \in Nat /\ Capacity >= High
     /\ Reminders \in BOOLEAN
-    /\ Fair \subseteq {"Deliver", "Consume", "TellOn", "Hear", "Remind"}
+    /\ Fair \subseteq {"Deliver", "Consume", "SendXon", "ReceiveSignal", "ResendXon"}
 
 VARIABLES
     waiting,      \* messages that wait
@@ -91,13 +90,13 @@ IsLate ==
     \/ SignalDelay = 0 /\ (IsOffDue \/ IsOnDue)
 
 \* The receiver tells the sender something.
-Tell(word) ==
+Signal(word) ==
     /\ told' = word
     /\ signals' = Append(signals, [word |-> word, gap |-> age])
     /\ age' = 0
 
 \* The oldest signal is no longer in flight.
-Arrive ==
+TakeSignal ==
     /\ signals' = Tail(signals)
     /\ age' = IF Len(signals) = 1 THEN 0 ELSE age
 
@@ -125,10 +124,10 @@ Tick ==
     /\ UNCHANGED <<waiting, heard, wire, inbox, told, since, signals, lost>>
 
 \* A signal is lost.
-Lose ==
+LoseSignal ==
     /\ lost < Losses /\ signals # <<>>
     /\ lost' = lost + 1
-    /\ Arrive
+    /\ TakeSignal
     /\ UNCHANGED <<waiting, heard, sent, recent, wire, inbox, told, since>>
 
 \* The sender was not told to stop, as far as it has heard: a message leaves.
@@ -154,46 +153,46 @@ Consume ==
     /\ UNCHANGED <<waiting, heard, sent, recent, wire, told, since, signals, age, lost>>
 
 \* The receiver tells the sender to stop: for the first time, or again because messages keep coming.
-TellOff ==
+SendXoff ==
     /\ IsOffDue
     /\ since' = IF told = Off THEN since - Repeat ELSE inbox - High - 1
-    /\ Tell(Off)
+    /\ Signal(Off)
     /\ UNCHANGED <<waiting, heard, sent, recent, wire, inbox, lost>>
 
 \* The receiver tells the sender to go on.
-TellOn ==
+SendXon ==
     /\ IsOnDue
     /\ since' = 0
-    /\ Tell(On)
+    /\ Signal(On)
     /\ UNCHANGED <<waiting, heard, sent, recent, wire, inbox, lost>>
 
 \* A signal arrives at the sender.
-Hear ==
+ReceiveSignal ==
     /\ signals # <<>>
     /\ heard' = signals[1].word
-    /\ Arrive
+    /\ TakeSignal
     /\ UNCHANGED <<waiting, sent, recent, wire, inbox, told, since, lost>>
 
 \* After a time-out, with nothing in flight, the receiver tells again that the sender may go on.
 \* What would change nothing is left out.
-Remind ==
+ResendXon ==
     /\ Reminders /\ told = On /\ heard = Off
     /\ wire = 0 /\ signals = <<>> /\ ~IsOffDue
-    /\ Tell(On)
+    /\ Signal(On)
     /\ UNCHANGED <<waiting, heard, sent, recent, wire, inbox, since, lost>>
 
-Environment == Offer \/ Withdraw \/ Tick \/ Lose
+Environment == Offer \/ Withdraw \/ Tick \/ LoseSignal
 
-Protocol == Send \/ Deliver \/ Consume \/ TellOff \/ TellOn \/ Hear \/ Remind
+Protocol == Send \/ Deliver \/ Consume \/ SendXoff \/ SendXon \/ ReceiveSignal \/ ResendXon
 
 Next == Environment \/ Protocol
 
 Fairness ==
     /\ "Deliver" \in Fair => WF_vars(Deliver)
     /\ "Consume" \in Fair => WF_vars(Consume)
-    /\ "TellOn" \in Fair => WF_vars(TellOn)
-    /\ "Hear" \in Fair => WF_vars(Hear)
-    /\ "Remind" \in Fair => WF_vars(Remind)
+    /\ "SendXon" \in Fair => WF_vars(SendXon)
+    /\ "ReceiveSignal" \in Fair => WF_vars(ReceiveSignal)
+    /\ "ResendXon" \in Fair => WF_vars(ResendXon)
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 

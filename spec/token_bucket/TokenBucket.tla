@@ -58,7 +58,7 @@ Init ==
 -----------------------------------------------------------------------------
 
 \* An element comes: it takes its tokens, and waits for those that are missing.
-Ask(cost) ==
+TakeTokens(cost) ==
     /\ pending = 0
     /\ level' = level - cost
     /\ IF level >= cost
@@ -99,7 +99,7 @@ Tick ==
        ELSE phase' = 0 /\ Token
     /\ UNCHANGED slow
 
-Environment == \E size \in Sizes : Ask(size) \/ OpenWindow \/ SlowDown
+Environment == \E size \in Sizes : TakeTokens(size) \/ OpenWindow \/ SlowDown
 
 Protocol == Tick
 

@@ -83,7 +83,7 @@ class RequestsSingly(DemandPair):
 class NeverAsks(DemandPair):
     """Keeps what it withholds."""
 
-    def ask(self) -> None:
+    def request_withheld(self) -> None:
         if self.receiver.ask():
             self.receiver.take_feedback()
 
@@ -91,8 +91,8 @@ class NeverAsks(DemandPair):
 class RepeatsAtOnce(SquelchPair):
     """Repeats what it has told."""
 
-    def tell_off(self) -> None:
-        super().tell_off()
+    def send_xoff(self) -> None:
+        super().send_xoff()
         self.feedback.append(self.feedback[-1])
         self._gaps.append(0)
         self._told_at.append(self._now)
@@ -101,9 +101,9 @@ class RepeatsAtOnce(SquelchPair):
 class HearsTheNewest(SquelchPair):
     """Lets a signal overtake the one before it."""
 
-    def hear(self) -> None:
+    def receive_signal(self) -> None:
         self.feedback.reverse()
-        super().hear()
+        super().receive_signal()
 
 
 def demanded(size: int, batch: int, initial: int, *, waiters: int = 2) -> Channel:
@@ -131,7 +131,7 @@ FLOWS = {
         DemandPair,
         demand.SYSTEM,
         demanded(4, 2, 1, waiters=3),
-        ("Request", "Send", "Offer", "Consume", "Ask"),
+        ("Request", "Send", "Offer", "Consume", "RequestWithheld"),
         {
             "1/1/1": demanded(1, 1, 1, waiters=3),
             "3/2/0": demanded(3, 2, 0),
@@ -144,7 +144,7 @@ FLOWS = {
         SquelchPair,
         squelch.SYSTEM,
         squelched(3, high=1, low=0, rate=2, signal_delay=1, data_delay=2),
-        ("Hear", "TellOff", "TellOn", "Deliver", "Offer"),
+        ("ReceiveSignal", "SendXoff", "SendXon", "Deliver", "Offer"),
         {
             "at once": squelched(1, reminders=True, high=2, low=2, rate=2, signal_delay=0, data_delay=1),
             "lossless": squelched(1, reminders=True, high=1, low=0, rate=2, signal_delay=1, data_delay=2),

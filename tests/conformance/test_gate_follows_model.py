@@ -22,7 +22,7 @@ BARRIERS = {"ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"}
 """The gate looks at the number, and decides which of them it is."""
 
 
-RARE, RARELY = {"OfferEnd", "Lose"}, 0.02
+RARE, RARELY = {"OfferEnd", "LoseInput"}, 0.02
 """So that there is something to end."""
 
 
@@ -39,7 +39,7 @@ def led(
     choose, gate = random.Random(seed), GateEnds(parameters)
     constants = replace(model_parameters(parameters), backlog=3, skip=skip, ends=ends, losses=losses)
     explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
-    off = {action for action, is_on in {"OfferEnd": constants.ends, "Lose": constants.losses}.items() if not is_on}
+    off = {action for action, is_on in {"OfferEnd": constants.ends, "LoseInput": constants.losses}.items() if not is_on}
     moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES and move.action not in off]
     world, made = explanation.start(), []
     for _ in range(steps):
@@ -105,7 +105,7 @@ NEWER, LOST = {"skip": 2, "ends": True}, {"skip": 1, "ends": True, "losses": Tru
 RUNS: dict[str, tuple[list[tuple[int, int, int]], dict[str, Any], set[str]]] = {
     "barriers": (GATES, {}, {"SendData", "Deliver", "ConsumeBarrier"}),
     "newer barriers and ends": ([*GATES[:2], *GATES[3:6]], NEWER, {"OfferNewerBarrier", "ConsumeBarrier"}),
-    "lost inputs": ([GATES[0], GATES[4]], LOST, {"Lose"}),
+    "lost inputs": ([GATES[0], GATES[4]], LOST, {"LoseInput"}),
 }
 
 

@@ -16,7 +16,7 @@ from permitflow_testing.moves import walk
 from tests.support.number_streams import until
 from tests.support.numbers_service import number, serving
 
-NOT_LED = {action.name for action in SYSTEM.actions} - {"Push", "Ask", "Transmit", "Deliver", "Emit"}
+NOT_LED = {action.name for action in SYSTEM.actions} - {"Push", "Pull", "Transmit", "Deliver", "Emit"}
 
 
 def reading(prefetch: int) -> Parameters:
@@ -45,7 +45,7 @@ class Receiver:
         self._by_the_model("Push", size)
 
     def ask(self) -> None:
-        self._by_the_model("Ask")
+        self._by_the_model("Pull")
 
     def transmit(self) -> None:
         self._by_the_model("Transmit")
@@ -132,7 +132,7 @@ class Explained(calls.CallCounts):
         self.step("Deliver")
 
     def _explain_consumed(self) -> None:
-        self.step("Ask")
+        self.step("Pull")
         self.step("Emit")
 
 
@@ -170,7 +170,7 @@ def test_what_a_real_call_does_is_a_behaviour_of_the_model(prefetch: int) -> Non
     explained = Explained(model=calling(prefetch, WINDOW.most_unread(SIZE)))
     assert asyncio.run(counted(explained, prefetch)) == list(range(60))
     explained.step("Complete")
-    explained.step("HearEnd")
+    explained.step("OnComplete")
     assert explained.state.consumed == explained.state.offered
 
 

@@ -68,10 +68,10 @@ class DrivenGraph:
         self.remade += 1
         return edge
 
-    def lose(self, up: int, down: int) -> None:
+    def reconnect(self, up: int, down: int) -> None:
         self.graph.reconnect(*self.remake(up, down))
 
-    def repeat(self, up: int, down: int) -> None:
+    def duplicate_signal(self, up: int, down: int) -> None:
         edge = self.remake(up, down)
         self.graph.receive(*edge, self.graph.in_flight[edge][0])
 
@@ -96,8 +96,8 @@ class DrivenGraph:
         self.inbox[sink] = messages
         self.graph.report(str(sink), messages)
 
-    def hear(self, up: int, down: int) -> None:
-        self.graph.hear(str(up), str(down))
+    def receive_signal(self, up: int, down: int) -> None:
+        self.graph.receive_signal(str(up), str(down))
 
     # What can be seen.
 
@@ -161,8 +161,8 @@ def test_the_graph_takes_every_step_of_the_model_and_no_other(parameters: Parame
 class LastWordGraph(DrivenGraph):
     """As published: of two signals the one that comes last counts."""
 
-    def hear(self, up: int, down: int) -> None:
-        super().hear(up, down)
+    def receive_signal(self, up: int, down: int) -> None:
+        super().receive_signal(up, down)
         for node in self.graph._nodes.values():
             if node.is_source:
                 node.epochs["1"] = 2

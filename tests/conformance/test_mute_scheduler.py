@@ -57,12 +57,12 @@ class DrivenActors:
         if not self.is_full:
             self.actors.post(str(name), "")
 
-    def press(self, name: int) -> None:
+    def apply_pressure(self, name: int) -> None:
         if not self.parameters.pressures:
             raise ActionRefused("nobody is under pressure here")
         self.actors.apply_pressure(str(name))
 
-    def release(self, name: int) -> None:
+    def release_pressure(self, name: int) -> None:
         self.actors.release_pressure(str(name))
 
     def send(self, name: int, to: int) -> None:
@@ -70,17 +70,17 @@ class DrivenActors:
             raise ActionRefused("no more messages")
         self.actors.send(str(name), str(to), "")
 
-    def begin(self, name: int) -> None:
-        self.actors.begin(str(name))
+    def begin_behaviour(self, name: int) -> None:
+        self.actors.begin_behaviour(str(name))
 
-    def end(self, name: int) -> None:
-        self.actors.end(str(name))
+    def end_behaviour(self, name: int) -> None:
+        self.actors.end_behaviour(str(name))
 
-    def rest(self, name: int) -> None:
-        self.actors.rest(str(name))
+    def unset_overloaded(self, name: int) -> None:
+        self.actors.unset_overloaded(str(name))
 
-    def hear(self, name: int, muter: int) -> None:
-        self.actors.hear(str(name), str(muter))
+    def unmute_sender(self, name: int, muter: int) -> None:
+        self.actors.unmute_sender(str(name), str(muter))
 
     def observe(self) -> State:
         return observed(self.actors, self.names)
@@ -99,11 +99,11 @@ def test_the_actors_take_every_step_of_the_model_and_no_other(parameters: Parame
 class SparesWhoIsBusyAtTheEnd(Actors[str]):
     """Does not mute an actor that has come under pressure after it has sent."""
 
-    def end(self, name: str) -> bool:
+    def end_behaviour(self, name: str) -> bool:
         muters, spared = self[name].muters, self[name].is_under_pressure
         if spared:
             self[name].muters = {}
-        goes_on = super().end(name)
+        goes_on = super().end_behaviour(name)
         self[name].muters = muters
         return goes_on
 
@@ -120,8 +120,8 @@ class ForgetsThatItIsMuted(Actors[str]):
 class RunsAtTheFirstWord(Actors[str]):
     """Runs again when the first of its muters has freed it."""
 
-    def hear(self, name: str, muter: str) -> bool:
-        is_last = super().hear(name, muter)
+    def unmute_sender(self, name: str, muter: str) -> bool:
+        is_last = super().unmute_sender(name, muter)
         self[name].is_muted = False
         return is_last
 
@@ -246,7 +246,9 @@ def test_recorded_runs_of_the_scheduler_are_behaviours() -> None:
     assert sum(run.failures for run in runs) > 0
 
 
-@pytest.mark.parametrize("action", ["Post", "Send", "Begin", "End", "Hear", "Press", "Release"])
+@pytest.mark.parametrize(
+    "action", ["Post", "Send", "BeginBehaviour", "EndBehaviour", "UnmuteSender", "ApplyPressure", "ReleasePressure"]
+)
 def test_a_recorded_run_without_a_step_is_no_behaviour(action: str) -> None:
     run = Recorded(1)
     places = [place for place, (name, _) in enumerate(run.steps) if name == action]

@@ -24,7 +24,7 @@ def test_both_say_the_same_delays(capacity: int, period: int, seed: int) -> None
     for _ in range(300):
         if state.pending == 0 and choose.random() < 0.4:
             cost = choose.choice((1, 1, 2, capacity, capacity + 3)) or 1
-            state = SYSTEM.perform("Ask", state, parameters, cost)
+            state = SYSTEM.perform("TakeTokens", state, parameters, cost)
             assert bucket.offer(cost, now) == ticks_to_wait(state, parameters)
         else:
             state = SYSTEM.perform("Tick", state, parameters)
@@ -62,6 +62,6 @@ def test_the_model_has_the_delays_of_akkas_tests(name: str) -> None:
     parameters, now = parameters_of(capacity, period), 0
     state = SYSTEM.initial(parameters)
     for at, cost, delay in asked:
-        state = SYSTEM.perform("Ask", ticked(state, parameters, at - now), parameters, cost)
+        state = SYSTEM.perform("TakeTokens", ticked(state, parameters, at - now), parameters, cost)
         assert ticks_to_wait(state, parameters) == delay
         now = at

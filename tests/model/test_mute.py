@@ -35,7 +35,7 @@ def flood(parameters: Parameters, source: int, sink: int, messages: int, start: 
 def settle(state: State, parameters: Parameters) -> State:
     """All signals arrive."""
     while waiting := [pair for pair in parameters.pairs if not in_flight(state, *pair).is_empty()]:
-        state = run(parameters, ("Hear", waiting[0]), start=state)
+        state = run(parameters, ("ReceiveSignal", waiting[0]), start=state)
     return state
 
 
@@ -66,7 +66,7 @@ def test_a_source_reads_when_all_its_muters_have_unmuted() -> None:
 
 def test_a_mute_that_comes_twice_is_ended_by_one_unmute() -> None:
     parameters = replace(TWO_SINKS, remakes=1)
-    state = run(parameters, ("Repeat", (3, 1)), start=flood(parameters, 3, 1, 1))
+    state = run(parameters, ("DuplicateSignal", (3, 1)), start=flood(parameters, 3, 1, 1))
     state = settle(run(parameters, ("Consume", (1,)), start=state), parameters)
     assert not is_source_muted(state, parameters, 3)
 
@@ -153,14 +153,14 @@ def behaves(actor: int, *receivers: int) -> list[tuple[str, tuple[int, ...]]]:
     """It gets a message, and sends one to each of these."""
     return [
         ("Post", (actor,)),
-        ("Begin", (actor,)),
+        ("BeginBehaviour", (actor,)),
         *(("Send", (actor, receiver)) for receiver in receivers),
-        ("End", (actor,)),
+        ("EndBehaviour", (actor,)),
     ]
 
 
 def overload(actor: int, batch: int = 2) -> list[tuple[str, tuple[int, ...]]]:
-    return [*[("Post", (actor,))] * batch, *[("Begin", (actor,)), ("End", (actor,))] * batch]
+    return [*[("Post", (actor,))] * batch, *[("BeginBehaviour", (actor,)), ("EndBehaviour", (actor,))] * batch]
 
 
 def muters(state: SchedulerState, actor: int = 0) -> list[int]:
@@ -168,14 +168,14 @@ def muters(state: SchedulerState, actor: int = 0) -> list[int]:
 
 
 def drain(actor: int, messages: int) -> list[tuple[str, tuple[int, ...]]]:
-    return [("Begin", (actor,)), ("End", (actor,))] * messages
+    return [("BeginBehaviour", (actor,)), ("EndBehaviour", (actor,))] * messages
 
 
 def test_a_sender_to_an_overloaded_actor_finishes_its_behaviour_and_runs_when_that_one_has_drained() -> None:
     state = scheduled(*overload(1), *behaves(0, 1))
     assert state.actors.get(0).muted
     assert state.actors.get(1).mailbox == 1
-    state = scheduled(*drain(1, 1), ("Hear", (0, 1)), start=state)
+    state = scheduled(*drain(1, 1), ("UnmuteSender", (0, 1)), start=state)
     assert not state.actors.get(0).muted
 
 
@@ -187,7 +187,7 @@ def test_a_sender_to_two_overloaded_actors_runs_when_both_have_drained() -> None
     state = scheduled(*overload(1), *overload(2), *behaves(0, 1, 2))
     muted = [state.actors.get(0).muted]
     for receiver in (1, 2):
-        state = scheduled(*drain(receiver, 1), ("Hear", (0, receiver)), start=state)
+        state = scheduled(*drain(receiver, 1), ("UnmuteSender", (0, receiver)), start=state)
         muted.append(state.actors.get(0).muted)
     assert muted == [True, True, False]
 
@@ -197,7 +197,13 @@ def test_an_overloaded_sender_is_not_muted() -> None:
 
 
 def test_a_sender_under_pressure_is_not_muted() -> None:
-    pressed = [("Post", (0,)), ("Begin", (0,)), ("Press", (0,)), ("Send", (0, 1)), ("End", (0,))]
+    pressed = [
+        ("Post", (0,)),
+        ("BeginBehaviour", (0,)),
+        ("ApplyPressure", (0,)),
+        ("Send", (0, 1)),
+        ("EndBehaviour", (0,)),
+    ]
     assert muters(scheduled(*overload(1), *pressed)) == []
 
 
@@ -208,16 +214,16 @@ def test_no_actor_mutes_itself() -> None:
 def test_a_sender_to_a_muted_actor_is_muted_and_woken_after_it() -> None:
     state = scheduled(*overload(2), *behaves(1, 2), *behaves(0, 1))
     assert (muters(state), muters(state, 1)) == ([1], [2])
-    state = scheduled(*drain(2, 1), ("Hear", (1, 2)), ("Hear", (0, 1)), start=state)
+    state = scheduled(*drain(2, 1), ("UnmuteSender", (1, 2)), ("UnmuteSender", (0, 1)), start=state)
     assert (muters(state), muters(state, 1)) == ([], [])
 
 
 def test_pressure_mutes_senders_until_it_is_released_and_the_actor_is_not_overloaded() -> None:
-    pressed = [("Post", (1,)), ("Begin", (1,)), ("Press", (1,)), ("End", (1,))]
-    state = scheduled(*pressed, *behaves(0, 1), ("Release", (1,)))
-    assert not scheduled(("Hear", (0, 1)), start=state).actors.get(0).muted
-    both = scheduled(*overload(1), *pressed[:3], *behaves(0, 1), ("Release", (1,)))
-    assert not SCHEDULER.is_enabled("Hear", both, THREE, 0, 1)
+    pressed = [("Post", (1,)), ("BeginBehaviour", (1,)), ("ApplyPressure", (1,)), ("EndBehaviour", (1,))]
+    state = scheduled(*pressed, *behaves(0, 1), ("ReleasePressure", (1,)))
+    assert not scheduled(("UnmuteSender", (0, 1)), start=state).actors.get(0).muted
+    both = scheduled(*overload(1), *pressed[:3], *behaves(0, 1), ("ReleasePressure", (1,)))
+    assert not SCHEDULER.is_enabled("UnmuteSender", both, THREE, 0, 1)
 
 
 @pytest.mark.parametrize(("messages", "overloaded"), [(99, False), (100, True)])

@@ -13,7 +13,7 @@ from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_model.permit_channel_refinement import queue_in, queue_move, queue_parameters
 
-MOVES = {"OfferChunk": "Ask", "WithdrawChunk": "GiveUp", "SendChunk": "Put", "Consume": "Get"}
+MOVES = {"OfferChunk": "Offer", "WithdrawChunk": "Withdraw", "SendChunk": "Put", "Consume": "Get"}
 
 CHANNELS = {
     "two waiters": Parameters(

@@ -58,7 +58,7 @@ def test_in_the_shortest_run_into_an_overflow_the_sender_has_heard_nothing() -> 
     assert violation.invariant == "Bounded"
     actions = [step.action for step in violation.steps]
     assert actions[-1] == "Deliver"
-    assert "Hear" not in actions
+    assert "ReceiveSignal" not in actions
 
 
 @pytest.mark.parametrize("low", range(4))
@@ -73,9 +73,9 @@ def test_a_gap_between_the_watermarks_saves_signals(low: int) -> None:
                 state = SYSTEM.perform(action, state, parameters)
         if (number % 2 or state.heard) and state.inbox:
             state = SYSTEM.perform("Consume", state, parameters)
-        for action in ("TellOff", "TellOn"):
+        for action in ("SendXoff", "SendXon"):
             if SYSTEM.is_enabled(action, state, parameters):
-                state = SYSTEM.perform("Hear", SYSTEM.perform(action, state, parameters), parameters)
+                state = SYSTEM.perform("ReceiveSignal", SYSTEM.perform(action, state, parameters), parameters)
                 signals += 1
         if SYSTEM.is_enabled("Tick", state, parameters):
             state = SYSTEM.perform("Tick", state, parameters)

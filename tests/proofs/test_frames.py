@@ -61,7 +61,7 @@ def tells_no_backlog(state: input_gate.State, parameters: input_gate.Parameters,
     after = input_gate.send_data(state, parameters, name)
     channel = state.channels.get(name)
     wire = channel.wire.push(channel.waiting.head()._replace(backlog=0))
-    return after._replace(channels=after.channels.put(name, after.channels.get(name)._replace(told=0, wire=wire)))
+    return after._replace(channels=after.channels.put(name, after.channels.get(name)._replace(announced=0, wire=wire)))
 
 
 def loses_data_on_arrival(state: input_gate.State, parameters: input_gate.Parameters, name: int) -> input_gate.State:
@@ -81,7 +81,7 @@ def forgets_the_other_muters(
 ) -> mute_scheduler.State:
     row = state.waits.get(name)
     alone = state._replace(waits=state.waits.put(name, Members([False] * row.size()).put(muter, row.get(muter))))
-    return mute_scheduler.hear(alone, parameters, name, muter)
+    return mute_scheduler.unmute_sender(alone, parameters, name, muter)
 
 
 def loses_what_mutes(
@@ -94,14 +94,14 @@ def loses_what_mutes(
 def empties_the_mailbox(
     state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
 ) -> mute_scheduler.State:
-    after = mute_scheduler.begin(state, parameters, name)
+    after = mute_scheduler.begin_behaviour(state, parameters, name)
     return after._replace(actors=after.actors.put(name, after.actors.get(name)._replace(mailbox=0)))
 
 
 def is_overloaded_if_messages_are_left(
     state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
 ) -> mute_scheduler.State:
-    after = mute_scheduler.end(state, parameters, name)
+    after = mute_scheduler.end_behaviour(state, parameters, name)
     actor, before = after.actors.get(name), state.actors.get(name)
     overloaded = actor.overloaded if actor.mailbox > 0 else before.overloaded
     return after._replace(actors=after.actors.put(name, actor._replace(overloaded=overloaded)))
@@ -110,7 +110,7 @@ def is_overloaded_if_messages_are_left(
 def overloads_nobody(
     state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int
 ) -> mute_scheduler.State:
-    after = mute_scheduler.end(state, parameters, name)
+    after = mute_scheduler.end_behaviour(state, parameters, name)
     actor = after.actors.get(name)._replace(overloaded=state.actors.get(name).overloaded)
     return after._replace(actors=after.actors.put(name, actor))
 
@@ -137,7 +137,7 @@ def learns_from_one_node(state: mute.State, parameters: mute.Parameters, node: i
 
 
 def tells_of_the_first_muter(state: mute.State, parameters: mute.Parameters, up: int, down: int) -> mute.State:
-    after = mute.lose(state, parameters, up, down)
+    after = mute.reconnect(state, parameters, up, down)
     told = Fifo([signal for signal in mute.in_flight(after, up, down) if signal.muter == 1])
     return after._replace(signals=after.signals.put(up - 1, after.signals.get(up - 1).put(down - 1, told)))
 
@@ -169,17 +169,17 @@ def keeps_the_element(state: port_machine.State, parameters: port_machine.Parame
 
 
 def drops_the_element_at_the_end(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
-    after = port_machine.step(state, parameters)
+    after = port_machine.process_event(state, parameters)
     return after._replace(element=0) if after.heard == "end" else after
 
 
 def says_nothing_of_a_pull(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
-    after = port_machine.step(state, parameters)
+    after = port_machine.process_event(state, parameters)
     return after._replace(heard="nothing") if after.heard == "asked" else after
 
 
 def calls_a_failure_the_end(state: port_machine.State, parameters: port_machine.Parameters) -> port_machine.State:
-    after = port_machine.step(state, parameters)
+    after = port_machine.process_event(state, parameters)
     return after._replace(heard="end") if after.heard == "failure" else after
 
 
@@ -212,7 +212,7 @@ def loses_what_waits(state: token_bucket.State, parameters: token_bucket.Paramet
 
 
 def passes_nothing_on(state: token_bucket.State, parameters: token_bucket.Parameters, cost: int) -> token_bucket.State:
-    return token_bucket.ask(state, parameters, cost)._replace(queue=state.queue, passed=state.passed)
+    return token_bucket.take_tokens(state, parameters, cost)._replace(queue=state.queue, passed=state.passed)
 
 
 # A streaming query.
@@ -227,23 +227,23 @@ def takes_rows_behind_a_hole(
 
 SURVIVORS = [
     (input_gate_proofs, Mistake("Align", aligns_with_one_barrier, "frame")),
-    (mute_scheduler_proofs, Mistake("Hear", forgets_the_other_muters, "frame")),
+    (mute_scheduler_proofs, Mistake("UnmuteSender", forgets_the_other_muters, "frame")),
     (mute_proofs, Mistake("Deliver", delivers_twice, "frame")),
     (mute_proofs, Mistake("Join", learns_from_one_node, "frame")),
-    (mute_proofs, Mistake("Lose", tells_of_the_first_muter, "frame")),
+    (mute_proofs, Mistake("Reconnect", tells_of_the_first_muter, "frame")),
     (mute_proofs, Mistake("Send", is_held_by_one_sink, "frame")),
     (spark_proofs, Mistake("Produce", takes_rows_behind_a_hole, "frame")),
-    (port_machine_proofs, Mistake("Step", drops_the_element_at_the_end, "frame")),
+    (port_machine_proofs, Mistake("ProcessEvent", drops_the_element_at_the_end, "frame")),
     (port_machine_proofs, Mistake("Cancel", keeps_the_element, "frame")),
     (input_gate_proofs, Mistake("SendData", tells_no_backlog, "frame")),
     (input_gate_proofs, Mistake("Deliver", loses_data_on_arrival, "frame")),
     (input_gate_proofs, Mistake("Align", gives_the_next_number_up, "frame")),
     (mute_scheduler_proofs, Mistake("Send", loses_what_mutes, "frame")),
-    (mute_scheduler_proofs, Mistake("Begin", empties_the_mailbox, "frame")),
-    (mute_scheduler_proofs, Mistake("End", is_overloaded_if_messages_are_left, "frame")),
-    (mute_scheduler_proofs, Mistake("End", overloads_nobody, "frame")),
-    (port_machine_proofs, Mistake("Step", says_nothing_of_a_pull, "frame")),
-    (port_machine_proofs, Mistake("Step", calls_a_failure_the_end, "frame")),
+    (mute_scheduler_proofs, Mistake("BeginBehaviour", empties_the_mailbox, "frame")),
+    (mute_scheduler_proofs, Mistake("EndBehaviour", is_overloaded_if_messages_are_left, "frame")),
+    (mute_scheduler_proofs, Mistake("EndBehaviour", overloads_nobody, "frame")),
+    (port_machine_proofs, Mistake("ProcessEvent", says_nothing_of_a_pull, "frame")),
+    (port_machine_proofs, Mistake("ProcessEvent", calls_a_failure_the_end, "frame")),
     (drop_queue_proofs, Mistake("Arrive", drops_two, "frame")),
     (conflate_proofs, Mistake("Complete", forgets_what_is_held, "frame")),
     (demand_proofs, Mistake("Deliver", counts_a_lost_message, "frame")),
@@ -251,7 +251,7 @@ SURVIVORS = [
     (mute_delay_proofs, Mistake("Tick", becomes_faster, "frame")),
     (mute_proofs, Mistake("Send", sends_nothing, "frame")),
     (token_bucket_proofs, Mistake("Tick", loses_what_waits, "frame")),
-    (token_bucket_proofs, Mistake("Ask", passes_nothing_on, "frame")),
+    (token_bucket_proofs, Mistake("TakeTokens", passes_nothing_on, "frame")),
 ]
 
 
@@ -276,7 +276,7 @@ def test_a_mistake_that_breaks_no_invariant_leaves_its_frame(proofs: Any, mistak
 
 def hears_only_with_empty_hands(state: grpc_call.State, parameters: grpc_call.Parameters) -> grpc_call.State:
     require(state.hand.is_empty())
-    return grpc_call.hear_cancel(state, parameters)
+    return grpc_call.on_cancel(state, parameters)
 
 
 def keeps_the_only_one(state: demand.State, parameters: demand.Parameters) -> demand.State:
@@ -287,10 +287,10 @@ def keeps_the_only_one(state: demand.State, parameters: demand.Parameters) -> de
 @pytest.mark.parametrize(
     ("proofs", "mistake"),
     [
-        (grpc_call_proofs, Mistake("HearCancel", hears_only_with_empty_hands, "grpc-call-ends-heard")),
+        (grpc_call_proofs, Mistake("OnCancel", hears_only_with_empty_hands, "grpc-call-ends-heard")),
         (demand_proofs, Mistake("Withdraw", keeps_the_only_one, "demand-withdraw")),
     ],
-    ids=["HearCancel", "Withdraw"],
+    ids=["OnCancel", "Withdraw"],
 )
 def test_an_action_that_is_refused_too_often_is_noticed(
     proofs: Any, mistake: Mistake, monkeypatch: pytest.MonkeyPatch
@@ -362,5 +362,5 @@ def test_a_guard_that_is_stated_wider_or_narrower_is_refuted() -> None:
         return parameters.pressures
 
     for guard in (is_pressed, may_be_pressed):
-        wrong: Frame[Any, Any] = Frame("Press", {"actors.0.pressed": True}, when=guard)
+        wrong: Frame[Any, Any] = Frame("ApplyPressure", {"actors.0.pressed": True}, when=guard)
         assert decide(lambda wrong=wrong: has_guard(mute_scheduler_proofs.ANY, wrong)).outcome == "refuted"  # type: ignore[misc]

@@ -56,7 +56,7 @@ def requests(prefetch: int, batch: int, elements: int) -> list[int]:
     state = SYSTEM.initial(parameters)
     made = [state.requested]
     for _ in range(elements):
-        for step in ("Push", "Ask", "Transmit", "Deliver"):
+        for step in ("Push", "Pull", "Transmit", "Deliver"):
             state = SYSTEM.perform(step, state, parameters, *([1] if step == "Push" else []))
         before, state = state.requested, SYSTEM.perform("Emit", state, parameters)
         made += [more] if (more := state.requested - before) else []

@@ -91,7 +91,7 @@ class GateEnds:
         if kind is Kind.BARRIER:
             self._sent[name] = message.payload + 1
         word = sender.take_announcement()
-        self._wires[name].append((message, _item(message, sender.told), word))
+        self._wires[name].append((message, _item(message, sender.announced), word))
 
     def announce_backlog(self, name: int) -> None:
         """Tell the backlog alone."""
@@ -101,14 +101,21 @@ class GateEnds:
             raise ActionRefused("there is nothing to announce")
         self._wires[name].append((None, Item("backlog", self._sent[name], word.backlog), word))
 
-    def hear(self, name: int) -> None:
-        """Let the sender hear one word, or credit."""
+    def add_credit(self, name: int) -> None:
+        """Let credit arrive at the sender."""
+        if not self._grants[name] or self._grants[name][0] <= RESUME:
+            raise ActionRefused("credit is not the oldest on its way")
+        self.senders[name].on_feedback(Grant(credit=self._grants[name].popleft()))
+
+    def resume_consumption(self, name: int) -> None:
+        """Tell the sender to go on."""
         if not self._grants[name]:
-            if self.receivers[name].word_due is None:
+            if self.receivers[name].resume_due is None:
                 raise ActionRefused("nothing is on its way")
             self._collect(name)
-        grant = self._grants[name].popleft()
-        self.senders[name].on_feedback(Grant(credit=grant) if grant > 0 else Grant(resume=True, revoke=grant == REVOKE))
+        if self._grants[name][0] > RESUME:
+            raise ActionRefused("the word to resume is not the oldest on its way")
+        self.senders[name].on_feedback(Grant(resume=True, revoke=self._grants[name].popleft() == REVOKE))
 
     # The gate.
 
@@ -139,9 +146,9 @@ class GateEnds:
         if name not in self._closed or here or not self.senders[name].may_end or self.receivers[name].is_over:
             raise ActionRefused("no end is the oldest here")
         self._require_going_on()
-        self.gate.leave(self.receivers[name])
+        self.gate.end_input(self.receivers[name])
 
-    def lose(self, name: int) -> None:
+    def lose_input(self, name: int) -> None:
         """Lose an input, with all that is on its way."""
         if self.receivers[name].is_over:
             raise ActionRefused("it is over")
@@ -202,19 +209,19 @@ class GateEnds:
         if name in self._lost:
             lost = opened(0)._replace(blocked=receiver.is_blocked, free=receiver.free, borrowed=receiver.borrowed)
             return lost._replace(closed=True, over=receiver.is_over)
-        word: tuple[int, ...] = () if receiver.word_due is None else (REVOKE if receiver.word_due else RESUME,)
+        word: tuple[int, ...] = () if receiver.resume_due is None else (REVOKE if receiver.resume_due else RESUME,)
         return Channel(
             epoch=self._epochs[name],
             sent=self._sent[name],
             waiting=Fifo([_item(message, 0) for message in sender.waiting]),
             stopped=sender.is_stopped,
-            told=sender.told,
+            announced=sender.announced,
             credit=sender.credit,
             wire=Fifo([item for _, item, _ in self._wires[name]]),
             inbox=Fifo(self._inboxes[name]),
             blocked=receiver.is_blocked,
             released=receiver.is_released,
-            wanted=receiver.wanted,
+            required=receiver.required,
             free=receiver.free,
             borrowed=receiver.borrowed,
             grants=Fifo([*self._grants[name], *word]),

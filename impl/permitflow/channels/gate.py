@@ -402,9 +402,9 @@ class InputGate(Generic[T]):
         """
         ending, each.has_left = each.ending, True
         if isinstance(ending, EndOfStream):
-            self._core.leave(each.core)
+            self._core.end_input(each.core)
             return self._aligned() or self._merged()  # the watermark may also come with the next one
-        self._core.lose(each.core)
+        self._core.lose_input(each.core)
         self._note_blocked()
         self._failure = InputLostError(input=each.name, reason=str(ending))
         raise self._failure from ending
@@ -539,7 +539,7 @@ class InputGate(Generic[T]):
                     is_over=each.core.is_over,
                     blocked_seconds=each.blocked.seconds,
                     awaited_seconds=each.awaited.seconds,
-                    backlog=each.core.wanted,
+                    backlog=each.core.required,
                     borrowed=each.core.borrowed,
                     channel=each.receiver.statistics(),
                 )

@@ -123,7 +123,7 @@ class Actors(Generic[M]):
     def apply_pressure(self, name: str) -> None:
         """An actor is put under pressure.
 
-        Spec: Press of MuteScheduler.
+        Spec: ApplyPressure of MuteScheduler.
 
         Source: ponyc, pony_apply_backpressure.
         """
@@ -131,12 +131,12 @@ class Actors(Generic[M]):
         if actor.is_under_pressure:
             raise LocalProtocolError(f"actor {name!r} is under pressure already")
         actor.is_under_pressure = True
-        self._note("Press", name)
+        self._note("ApplyPressure", name)
 
     def release_pressure(self, name: str) -> None:
         """An actor is no longer under pressure; its senders are freed unless it is overloaded, or muted itself.
 
-        Spec: Release of MuteScheduler.
+        Spec: ReleasePressure of MuteScheduler.
 
         Source: ponyc, pony_release_backpressure, which only an actor that runs can call.
         """
@@ -146,29 +146,29 @@ class Actors(Generic[M]):
         actor.is_under_pressure = False
         if not (actor.is_overloaded or actor.is_muted):
             self._free_senders(name)
-        self._note("Release", name)
+        self._note("ReleasePressure", name)
 
     # The protocol.
 
-    def begin(self, name: str) -> M:
+    def begin_behaviour(self, name: str) -> M:
         """An actor takes a message.
 
-        Spec: Begin of MuteScheduler.
+        Spec: BeginBehaviour of MuteScheduler.
         """
         actor = self[name]
         if not actor.may_begin:
             raise LocalProtocolError(f"actor {name!r} is in a behaviour, muted, or without a message")
         actor.is_inside = True
         message = actor.mailbox.popleft()
-        self._note("Begin", name)
+        self._note("BeginBehaviour", name)
         return message
 
-    def end(self, name: str) -> bool:
+    def end_behaviour(self, name: str) -> bool:
         """A behaviour ends: the actor is muted, or overloaded, or can keep up; or its run goes on, which is True.
 
         An actor is muted before its batch is counted: it is not overloaded by this run.
 
-        Spec: End of MuteScheduler.
+        Spec: EndBehaviour of MuteScheduler.
 
         Source: ponyc, maybe_should_mute, batch_limit_reached, actor_unsetoverloaded.
         """
@@ -186,13 +186,13 @@ class Actors(Generic[M]):
             self._keep_up(name, actor)
         if not goes_on:
             actor.done = 0
-        self._note("End", name)
+        self._note("EndBehaviour", name)
         return goes_on
 
-    def rest(self, name: str) -> None:
+    def unset_overloaded(self, name: str) -> None:
         """An overloaded actor without messages can keep up.
 
-        Spec: Rest of MuteScheduler.
+        Spec: UnsetOverloaded of MuteScheduler.
 
         Source: ponyc, actor_unsetoverloaded.
         """
@@ -201,19 +201,19 @@ class Actors(Generic[M]):
             raise LocalProtocolError(f"actor {name!r} is not overloaded, or has a message, or does not run")
         actor.done = 0
         self._keep_up(name, actor)
-        self._note("Rest", name)
+        self._note("UnsetOverloaded", name)
 
     def _keep_up(self, name: str, actor: Actor[M]) -> None:
         actor.is_overloaded = False
         if not actor.is_under_pressure:
             self._free_senders(name)
 
-    def hear(self, name: str, muter: str) -> bool:
+    def unmute_sender(self, name: str, muter: str) -> bool:
         """An actor hears that a muter can keep up; after its last one it runs again (True), and frees its senders.
 
         It frees them even if it is under pressure: they are muted again if they send to it again.
 
-        Spec: Hear of MuteScheduler.
+        Spec: UnmuteSender of MuteScheduler.
 
         Source: ponyc, ponyint_sched_unmute_senders, sched_reschedule_unmuted.
         """
@@ -226,7 +226,7 @@ class Actors(Generic[M]):
         if is_last:
             actor.is_muted = False
             self._free_senders(name)
-        self._note("Hear", name, muter)
+        self._note("UnmuteSender", name, muter)
         return is_last
 
     def _free_senders(self, muter: str) -> None:

@@ -161,7 +161,7 @@ class MuteGraph:
         below.upstreams[upstream] = None
         self._tell(edge)
         while self._in_flight[edge] and not node.is_remote:
-            self.hear(*edge)
+            self.receive_signal(*edge)
 
     def _tell(self, edge: Edge) -> None:
         """Say all that the downstream node knows."""
@@ -219,7 +219,7 @@ class MuteGraph:
         Raises:
             LocalProtocolError: there is no such edge.
 
-        Spec: Lose of Mute.
+        Spec: Reconnect of Mute.
         """
         self._queue(upstream, downstream).clear()
         self._tell(Edge(upstream, downstream))
@@ -289,7 +289,7 @@ class MuteGraph:
         Raises:
             LocalProtocolError: there is no such node.
 
-        Spec: Repeat of Mute.
+        Spec: DuplicateSignal of Mute.
         """
         for upstream in self._node(name).upstreams:
             self._tell(Edge(upstream, name))
@@ -304,13 +304,13 @@ class MuteGraph:
         self.signals += 1
         self._in_flight[edge].append(signal)
 
-    def hear(self, upstream: str, downstream: str) -> Signal:
+    def receive_signal(self, upstream: str, downstream: str) -> Signal:
         """Let the upstream hear the oldest signal that is in flight to it; returns the signal.
 
         Raises:
             LocalProtocolError: there is no such edge, or nothing is in flight on it.
 
-        Spec: Hear of Mute.
+        Spec: ReceiveSignal of Mute.
         """
         queue = self._queue(upstream, downstream)
         if not queue:
@@ -355,7 +355,7 @@ class MuteGraph:
             moving = False
             for edge, queue in self._in_flight.items():
                 while queue and not self._nodes[edge.upstream].is_remote:
-                    self.hear(*edge)
+                    self.receive_signal(*edge)
                     moving = True
         changed = {name: is_muted for name in self._shown if (is_muted := self.is_muted(name)) != self._shown[name]}
         self._shown.update(changed)

@@ -117,7 +117,7 @@ class MuteScheduler(Generic[M]):
         self._order.update(name.encode() + b"\n")
         try:
             if self._actors[name].may_rest:
-                self._actors.rest(name)
+                self._actors.unset_overloaded(name)
             else:
                 while self._behave(name):
                     pass
@@ -128,12 +128,12 @@ class MuteScheduler(Generic[M]):
 
     def _behave(self, name: str) -> bool:
         """One behaviour; does the run go on?"""
-        message, self._running = self._actors.begin(name), name
+        message, self._running = self._actors.begin_behaviour(name), name
         try:
             self._behaviours[name](message, self.send)
         finally:
             self._running = None
-            goes_on = self._actors.end(name)
+            goes_on = self._actors.end_behaviour(name)
         return goes_on
 
     def run(self, most_runs: int | None = None) -> int:
@@ -154,7 +154,7 @@ class MuteScheduler(Generic[M]):
         """All hear who can keep up, but the one that runs: it hears when its behaviour has ended."""
         while heard := [(name, muter) for name, muter in self._actors.freed if name != self._running]:
             for name, muter in heard:
-                if self._actors.hear(name, muter):
+                if self._actors.unmute_sender(name, muter):
                     self._schedule(name)
 
     def is_overloaded(self, name: str) -> bool:

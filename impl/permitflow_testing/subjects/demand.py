@@ -14,7 +14,7 @@ from permitflow_testing.subjects import UNLIMITED, Subject, step_by_step
 class DemandPair(NumberedPair):
     """The ends of demand."""
 
-    def ask(self) -> None:
+    def request_withheld(self) -> None:
         """Let the application ask for a message."""
         if not self.receiver.ask():
             raise ActionRefused("nothing is withheld")

@@ -115,9 +115,6 @@ class GateExplanation:
     def _plain_steps(self, channel: Channel, event: Event) -> Sequence[str]:
         numbers = event.arguments
         match event.action:
-            case "Hear":
-                granted, resume, _ = numbers
-                return ("Hear",) * (resume + (granted > 0))
             case "Deliver":
                 data, barriers, _, _ = numbers
                 return ("Deliver",) * (data + barriers)
@@ -129,9 +126,9 @@ class GateExplanation:
                 return ("Deliver",) * is_told_alone
             case "Align":
                 return ("Align",) if channel.blocked else ()
-            case "Abort" if self._is_alone:
+            case "AbortAlignment" if self._is_alone:
                 return ("Align",)
-            case "Abort":
+            case "AbortAlignment":
                 if channel.blocked:
                     raise Refused("an input is freed, but no newer barrier came and no input was lost")
                 return ()
@@ -149,12 +146,12 @@ class GateExplanation:
     def _announced(self, state: State, name: int, backlog: int) -> State:
         """The state after an announcement, unless data have told the same."""
         channel = state.channels.get(name)
-        if backlog == channel.told:
+        if backlog == channel.announced:
             return state
         if channel.stopped or backlog != content_in(channel.waiting).data:
             raise Refused(f"backlog {backlog} must not be announced in {state}")
         told = Item("backlog", channel.sent, backlog)
-        changed = channel._replace(told=backlog, wire=channel.wire.push(told))
+        changed = channel._replace(announced=backlog, wire=channel.wire.push(told))
         return state._replace(channels=state.channels.put(name, changed))
 
     def broken(self, world: World[State]) -> list[str]:

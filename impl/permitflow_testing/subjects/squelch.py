@@ -45,7 +45,7 @@ class SquelchPair(NumberedPair):
         self._sent = 0
         self._now += 1
 
-    def lose(self) -> None:
+    def lose_signal(self) -> None:
         """A signal is lost."""
         if not self.feedback or self._lost == self._of.losses:
             raise ActionRefused("no signal is in flight, or enough were lost")
@@ -67,17 +67,17 @@ class SquelchPair(NumberedPair):
         self._due.popleft()
         self._consumed += 1
 
-    def tell_off(self) -> None:
+    def send_xoff(self) -> None:
         """Tell the sender to stop."""
         self._tell(stop=True)
 
-    def tell_on(self) -> None:
+    def send_xon(self) -> None:
         """Tell the sender to go on, because the inbox has become small."""
         if not self.receiver.has_told_off:
             raise ActionRefused("the sender was told to go on")
         self._tell(stop=False)
 
-    def remind(self) -> None:
+    def resend_xon(self) -> None:
         """Tell the sender again to go on, after a time-out."""
         if self.receiver.has_told_off or self.wire or self.feedback or not self.sender.is_stopped:
             raise ActionRefused("the sender was told to stop, or knows that it may go on, or something is in flight")
@@ -86,7 +86,7 @@ class SquelchPair(NumberedPair):
         self.receiver.remind()
         self._tell(stop=False)
 
-    def hear(self) -> None:
+    def receive_signal(self) -> None:
         """Deliver the oldest signal."""
         self.answer()
         self._told_at.popleft()

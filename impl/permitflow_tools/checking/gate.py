@@ -110,14 +110,14 @@ def _without_buffers(parameters: Parameters) -> list[Move]:
 def _void_credit() -> list[Move]:
     """Input 0 gets credit for data behind its barrier, which takes it back: both ends have the buffer."""
     asked = ["OfferBarrier", "OfferData", "AnnounceBacklog", "SendBarrier", "Deliver"]
-    return [(action, 0) for action in (*asked, "Borrow", "Grant", "Hear", "SendData", "Deliver")]
+    return [(action, 0) for action in (*asked, "Borrow", "Grant", "AddCredit", "SendData", "Deliver")]
 
 
 def _kept(floating: int, *, as_data: bool) -> list[Move]:
     """Input 1 gets the whole pool for data behind its barrier, and is blocked; input 0 waits for a buffer."""
     begin: list[Move] = [("OfferData", 0), ("OfferBarrier", 1), *[("OfferData", 1)] * floating]
     told: list[Move] = [("AnnounceBacklog", 0), ("AnnounceBacklog", 1), ("Deliver", 0), ("Deliver", 1)]
-    lent: list[Move] = [*[("Borrow", 1)] * floating, ("Grant", 1), ("Hear", 1)]
+    lent: list[Move] = [*[("Borrow", 1)] * floating, ("Grant", 1), ("AddCredit", 1)]
     barrier: list[Move] = [("SendBarrier", 1), ("Deliver", 1), ("ConsumeBarrier", 1)]
     if not as_data:
         return [*begin, *told, *lent, *barrier]

@@ -28,7 +28,7 @@ def holds_although_somebody_waits(state: State, parameters: Parameters, size: in
 
 
 MISTAKES = (
-    Mistake("End", forgets_at_the_end, "AllGiven", SMALL),
+    Mistake("OnComplete", forgets_at_the_end, "AllGiven", SMALL),
     Mistake("Pull", gives_twice, "Conservation", SMALL),
     Mistake("Push", replaces_what_is_held, "Conservation", SMALL),
     Mistake("Push", holds_although_somebody_waits, "HeldForNobody", SMALL),

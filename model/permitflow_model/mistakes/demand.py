@@ -30,7 +30,7 @@ def keeps_on_collecting(state: State, parameters: Parameters) -> State:
 
 
 def forgets_to_ask(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("Ask", state, parameters)._replace(requests=state.requests)
+    return SYSTEM.perform("RequestWithheld", state, parameters)._replace(requests=state.requests)
 
 
 def sends_the_newest_first(state: State, parameters: Parameters) -> State:
@@ -44,6 +44,6 @@ MISTAKES = (
     Mistake("Request", loses_the_request, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", requests_one_less, "Conservation", SMALL, "every-message-requested"),
     Mistake("Consume", keeps_on_collecting, "RequestsBatched", SMALL, "batched"),
-    Mistake("Ask", forgets_to_ask, "Conservation", SMALL),
+    Mistake("RequestWithheld", forgets_to_ask, "Conservation", SMALL),
     Mistake("Send", sends_the_newest_first, "ExactlyOnceInOrder", SMALL, "oldest-leaves-first"),
 )

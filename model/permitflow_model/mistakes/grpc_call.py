@@ -32,12 +32,12 @@ def hands_over_unrequested(state: State, parameters: Parameters) -> State:
 
 
 def overtakes(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("HearEnd", state._replace(inbox=Fifo()), parameters)
+    after = SYSTEM.perform("OnComplete", state._replace(inbox=Fifo()), parameters)
     return after._replace(inbox=state.inbox)
 
 
 def drops_what_was_handed_over(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("HearFailure", state._replace(inbox=Fifo()), parameters)
+    after = SYSTEM.perform("OnError", state._replace(inbox=Fifo()), parameters)
     return after._replace(inbox=state.inbox)
 
 
@@ -47,6 +47,6 @@ MISTAKES = (
     Mistake("Transmit", wakes_nobody, "Woken", SMALL),
     Mistake("Transmit", ignores_the_window, "Bounded", SMALL),
     Mistake("Deliver", hands_over_unrequested, "TypeOK", SMALL),
-    Mistake("HearEnd", overtakes, "EndsMatch", SMALL),
-    Mistake("HearFailure", drops_what_was_handed_over, "EndsMatch", SMALL),
+    Mistake("OnComplete", overtakes, "EndsMatch", SMALL),
+    Mistake("OnError", drops_what_was_handed_over, "EndsMatch", SMALL),
 )

@@ -31,7 +31,7 @@ def returns_a_buffer_twice(state: State, parameters: Parameters, name: int) -> S
 
 def keeps_credit_that_was_taken_back(state: State, parameters: Parameters, name: int) -> State:
     credit = state.channels.get(name).credit
-    after = SYSTEM.perform("Hear", state, parameters, name)
+    after = SYSTEM.perform("ResumeConsumption", state, parameters, name)
     return changed(after, name, credit=max(credit, after.channels.get(name).credit))
 
 
@@ -41,7 +41,7 @@ def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State
 
 
 def resumes_with_any_credit(state: State, parameters: Parameters, name: int) -> State:
-    return changed(SYSTEM.perform("Hear", state, parameters, name), name, stopped=False)
+    return changed(SYSTEM.perform("AddCredit", state, parameters, name), name, stopped=False)
 
 
 def does_not_stop(state: State, parameters: Parameters, name: int) -> State:
@@ -60,18 +60,18 @@ def borrows_while_released(state: State, parameters: Parameters, name: int) -> S
 
 
 def borrows_more_than_the_backlog(state: State, parameters: Parameters, name: int) -> State:
-    wanted = state.channels.get(name).wanted
-    after = SYSTEM.perform("Borrow", changed(state, name, wanted=wanted + 1), parameters, name)
-    return changed(after, name, wanted=wanted)
+    required = state.channels.get(name).required
+    after = SYSTEM.perform("Borrow", changed(state, name, required=required + 1), parameters, name)
+    return changed(after, name, required=required)
 
 
 def forgets_the_backlog(state: State, parameters: Parameters, name: int) -> State:
-    return changed(SYSTEM.perform("Deliver", state, parameters, name), name, wanted=0)
+    return changed(SYSTEM.perform("Deliver", state, parameters, name), name, required=0)
 
 
 def tells_too_much(state: State, parameters: Parameters, name: int) -> State:
     after = SYSTEM.perform("SendData", state, parameters, name)
-    return changed(after, name, told=content_in(after.channels.get(name).waiting).data + 1)
+    return changed(after, name, announced=content_in(after.channels.get(name).waiting).data + 1)
 
 
 def sends_without_credit(state: State, parameters: Parameters, name: int) -> State:
@@ -123,21 +123,21 @@ def ends_before_its_data(state: State, parameters: Parameters, name: int) -> Sta
 
 
 def is_lost_with_loans(state: State, parameters: Parameters, name: int) -> State:
-    return SYSTEM.perform("Lose", state, parameters, name)._replace(pool=state.pool)
+    return SYSTEM.perform("LoseInput", state, parameters, name)._replace(pool=state.pool)
 
 
 def is_lost_alone(state: State, parameters: Parameters, name: int) -> State:
-    after = SYSTEM.perform("Lose", state, parameters, name)
+    after = SYSTEM.perform("LoseInput", state, parameters, name)
     return after._replace(channels=state.channels.put(name, after.channels.get(name)))
 
 
 MISTAKES = (
     Mistake("ConsumeData", returns_a_buffer_twice, "Conservation", ABORTS),
-    Mistake("Hear", keeps_credit_that_was_taken_back, "Conservation", REVOCATION),
+    Mistake("ResumeConsumption", keeps_credit_that_was_taken_back, "Conservation", REVOCATION),
     Mistake("Deliver", releases_and_keeps, "Conservation"),
     Mistake("SendData", sends_without_credit, "Conservation", ABORTS),
     Mistake("Align", aligns_and_forgets_loans, "Conservation", ABORTS),
-    Mistake("Hear", resumes_with_any_credit, "StoppedByBarrier", REVOCATION),
+    Mistake("AddCredit", resumes_with_any_credit, "StoppedByBarrier", REVOCATION),
     Mistake("SendBarrier", does_not_stop, "StoppedByBarrier", ABORTS),
     Mistake("Align", aligns_with_the_first_barrier, "StoppedByBarrier", ABORTS),
     Mistake("Borrow", borrows_while_released, "ReleasedByBarrier"),
@@ -147,8 +147,8 @@ MISTAKES = (
     Mistake("Align", resumes_all, "StoppedByBarrier", ABORTS),
     Mistake("ConsumeNewerBarrier", does_not_resume, "StoppedByBarrier", ABORTS),
     Mistake("ConsumeEnd", ends_before_its_data, "NothingAfterEnd", ABORTS),
-    Mistake("Lose", is_lost_with_loans, "Conservation", ABORTS),
-    Mistake("Lose", is_lost_alone, "LossFrees", ABORTS),
+    Mistake("LoseInput", is_lost_with_loans, "Conservation", ABORTS),
+    Mistake("LoseInput", is_lost_alone, "LossFrees", ABORTS),
     Mistake("Align", aligns_with_the_first_barrier, "InEpoch", ABORTS),
     Mistake("ConsumeNewerBarrier", frees_nobody, "InEpoch", ABORTS),
     Mistake("ConsumeOlderBarrier", blocks_for_an_older_barrier, "InEpoch", ABORTS),

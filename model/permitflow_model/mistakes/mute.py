@@ -16,14 +16,14 @@ TWO_PATHS = Parameters(
 
 
 def hears_older_ones_too(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("Hear", state, parameters, up, down)
+    after: State = SYSTEM.perform("ReceiveSignal", state, parameters, up, down)
     signal = in_flight(state, up, down).head()
     heard = after.heard.get(up - 1).put(signal.muter - 1, signal.epoch)
     return after._replace(heard=after.heard.put(up - 1, heard))
 
 
 def a_relay_keeps_it_to_itself(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("Hear", state, parameters, up, down)
+    after: State = SYSTEM.perform("ReceiveSignal", state, parameters, up, down)
     if not parameters.is_relay(up):
         return after
     signals = state.signals.put(up - 1, after.signals.get(up - 1))
@@ -31,7 +31,7 @@ def a_relay_keeps_it_to_itself(state: State, parameters: Parameters, up: int, do
 
 
 def counts_mutes(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("Hear", state, parameters, up, down)
+    after: State = SYSTEM.perform("ReceiveSignal", state, parameters, up, down)
     if not parameters.is_source(up):
         return after
     muter, source = in_flight(state, up, down).head().muter, source_at(state, parameters, up)
@@ -41,7 +41,7 @@ def counts_mutes(state: State, parameters: Parameters, up: int, down: int) -> St
 
 
 def says_nothing_on_a_new_connection(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("Lose", state, parameters, up, down)
+    after: State = SYSTEM.perform("Reconnect", state, parameters, up, down)
     silent = in_flight(state, up, down).without_head()
     return after._replace(signals=state.signals.put(up - 1, state.signals.get(up - 1).put(down - 1, silent)))
 
@@ -52,9 +52,9 @@ def mutes_in_no_new_epoch(state: State, parameters: Parameters, name: int) -> St
 
 
 MISTAKES = (
-    Mistake("Hear", hears_older_ones_too, "OnItsWay", TWO_PATHS),
-    Mistake("Hear", a_relay_keeps_it_to_itself, "OnItsWay", TWO_PATHS),
-    Mistake("Hear", counts_mutes, "NewestHolds", TWO_PATHS),
-    Mistake("Lose", says_nothing_on_a_new_connection, "OnItsWay", TWO_PATHS),
+    Mistake("ReceiveSignal", hears_older_ones_too, "OnItsWay", TWO_PATHS),
+    Mistake("ReceiveSignal", a_relay_keeps_it_to_itself, "OnItsWay", TWO_PATHS),
+    Mistake("ReceiveSignal", counts_mutes, "NewestHolds", TWO_PATHS),
+    Mistake("Reconnect", says_nothing_on_a_new_connection, "OnItsWay", TWO_PATHS),
     Mistake("Deliver", mutes_in_no_new_epoch, "Marks", TWO_PATHS),
 )

@@ -27,14 +27,14 @@ def a_loss_costs_nothing(state: DelayState, parameters: DelayParameters, name: i
     source = state.sources.get(name)
     generous = source._replace(spare=source.rate)
     after: DelayState = DELAY.perform(
-        "Lose", state._replace(sources=state.sources.put(name, generous)), parameters, name
+        "LoseSignal", state._replace(sources=state.sources.put(name, generous)), parameters, name
     )
     again = after.sources.get(name)._replace(spare=source.spare)
     return after._replace(sources=after.sources.put(name, again))
 
 
 MISTAKES = (
-    Mistake("Deliver", told_without_a_signal, "Heard", NEAR),
+    Mistake("Deliver", told_without_a_signal, "NewestObeyed", NEAR),
     Mistake("Send", sends_while_late, "InTime", NEAR),
-    Mistake("Lose", a_loss_costs_nothing, "Coming", NEAR),
+    Mistake("LoseSignal", a_loss_costs_nothing, "Coming", NEAR),
 )

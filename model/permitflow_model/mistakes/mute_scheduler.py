@@ -18,19 +18,21 @@ def mutes_the_busy(state: SchedulerState, parameters: SchedulerParameters, name:
 
 
 def frees_nobody(state: SchedulerState, parameters: SchedulerParameters, name: int) -> SchedulerState:
-    after: SchedulerState = SCHEDULER.perform("Rest", state, parameters, name)
+    after: SchedulerState = SCHEDULER.perform("UnsetOverloaded", state, parameters, name)
     return after._replace(freed=state.freed)
 
 
 def runs_before_all_have_freed_it(
     state: SchedulerState, parameters: SchedulerParameters, name: int, muter: int
 ) -> SchedulerState:
-    after: SchedulerState = SCHEDULER.perform("Hear", state, parameters, name, muter)
+    after: SchedulerState = SCHEDULER.perform("UnmuteSender", state, parameters, name, muter)
     return after._replace(actors=after.actors.put(name, after.actors.get(name)._replace(muted=False)))
 
 
 MISTAKES = (
     Mistake("Send", mutes_the_busy, "MutedByIsAcyclic", SchedulerParameters(actors=2, batch=1, messages=2)),
-    Mistake("Rest", frees_nobody, "Woken", SchedulerParameters(actors=2, batch=1, messages=2)),
-    Mistake("Hear", runs_before_all_have_freed_it, "MutedIfHeld", SchedulerParameters(actors=3, batch=1, messages=2)),
+    Mistake("UnsetOverloaded", frees_nobody, "Woken", SchedulerParameters(actors=2, batch=1, messages=2)),
+    Mistake(
+        "UnmuteSender", runs_before_all_have_freed_it, "MutedIfHeld", SchedulerParameters(actors=3, batch=1, messages=2)
+    ),
 )

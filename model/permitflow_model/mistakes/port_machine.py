@@ -31,11 +31,11 @@ def ends_first(state: State, parameters: Parameters) -> State:
     require(state.events > 0)
     if state.outlet == "completed" and state.inlet == "open":
         return state._replace(inlet="completed", events=state.events - 1, heard="end")
-    return SYSTEM.perform("Step", state, parameters)
+    return SYSTEM.perform("ProcessEvent", state, parameters)
 
 
 def mistakes_a_failure_for_the_end(state: State, parameters: Parameters) -> State:
-    after = SYSTEM.perform("Step", state, parameters)
+    after = SYSTEM.perform("ProcessEvent", state, parameters)
     return after._replace(inlet="completed") if after.inlet == "failed" else after
 
 
@@ -43,7 +43,7 @@ MISTAKES = (
     Mistake("Complete", loses_what_is_on_its_way, "NothingLost", PARAMETERS),
     Mistake("Fail", fails_at_once, "NotOvertaken", PARAMETERS),
     Mistake("Push", pushes_without_a_pull, "Demanded", PARAMETERS),
-    Mistake("Cancel", tells_nobody, "Told", PARAMETERS),
-    Mistake("Step", ends_first, "NotOvertaken", PARAMETERS),
-    Mistake("Step", mistakes_a_failure_for_the_end, "EndsMatch", PARAMETERS),
+    Mistake("Cancel", tells_nobody, "CloseReported", PARAMETERS),
+    Mistake("ProcessEvent", ends_first, "NotOvertaken", PARAMETERS),
+    Mistake("ProcessEvent", mistakes_a_failure_for_the_end, "EndsMatch", PARAMETERS),
 )

@@ -33,11 +33,11 @@ def time_passes_before_the_signal(state: State, parameters: Parameters) -> State
 
 
 def forgets_to_tell(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("TellOff", state, parameters)._replace(signals=state.signals)
+    return SYSTEM.perform("SendXoff", state, parameters)._replace(signals=state.signals)
 
 
 def tells_at_once_what_was_lost(state: State, parameters: Parameters) -> State:
-    return SYSTEM.perform("Lose", state, parameters)._replace(lost=state.lost)
+    return SYSTEM.perform("LoseSignal", state, parameters)._replace(lost=state.lost)
 
 
 def goes_on_above_the_low_watermark(state: State, parameters: Parameters) -> State:
@@ -52,7 +52,7 @@ MISTAKES = (
     Mistake("Send", sends_while_stopped, "StillToCome", SMALL),
     Mistake("Send", sends_though_something_is_late, "InFlight", SMALL),
     Mistake("Tick", time_passes_before_the_signal, "Crossed", SMALL),
-    Mistake("TellOff", forgets_to_tell, "LastWord", SMALL),
-    Mistake("Lose", tells_at_once_what_was_lost, "LastWord", LOSSY),
-    Mistake("TellOn", goes_on_above_the_low_watermark, "Crossed"),
+    Mistake("SendXoff", forgets_to_tell, "LastWord", SMALL),
+    Mistake("LoseSignal", tells_at_once_what_was_lost, "LastWord", LOSSY),
+    Mistake("SendXon", goes_on_above_the_low_watermark, "Crossed"),
 )

@@ -13,12 +13,12 @@ def keeps_a_token_more(state: State, parameters: Parameters) -> State:
 
 
 def takes_a_token_less(state: State, parameters: Parameters, cost: int) -> State:
-    after = SYSTEM.perform("Ask", state, parameters, cost)
+    after = SYSTEM.perform("TakeTokens", state, parameters, cost)
     return after if after.pending else after._replace(level=after.level + 1)
 
 
 def passes_at_once(state: State, parameters: Parameters, cost: int) -> State:
-    after = SYSTEM.perform("Ask", state, parameters, cost)
+    after = SYSTEM.perform("TakeTokens", state, parameters, cost)
     return after._replace(pending=0, passed=state.passed + cost, queue=state.queue + cost)
 
 
@@ -33,8 +33,8 @@ def serves_nothing(state: State, parameters: Parameters) -> State:
 
 MISTAKES = (
     Mistake("Tick", keeps_a_token_more, "TypeOK", SMALL),
-    Mistake("Ask", takes_a_token_less, "Paid", SMALL),
-    Mistake("Ask", passes_at_once, "WaitsForTokens", SMALL),
+    Mistake("TakeTokens", takes_a_token_less, "Paid", SMALL),
+    Mistake("TakeTokens", passes_at_once, "WaitsForTokens", SMALL),
     Mistake("Tick", gives_a_token_with_each_tick, "ByThePeriod", SMALL),
     Mistake("Tick", serves_nothing, "Served", SMALL),
 )

@@ -143,7 +143,9 @@ async def test_runs_with_newer_barriers_early_ends_and_losses_are_behaviours_of_
         assert judged.is_valid, (judged.blocked, judged.broken)
         assert judged.performed == len(trace.events)
         recorded.update(event.action for event in trace.events)
-    due = {"ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd", "Abort"} | ({"Lose"} if is_lossy else set())
+    due = {"ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd", "AbortAlignment"} | (
+        {"LoseInput"} if is_lossy else set()
+    )
     assert due <= set(recorded)
 
 

@@ -189,7 +189,7 @@ def test_chunks_that_will_be_offered_next_are_part_of_the_backlog_once() -> None
     assert end.send_now([2, 1, 2]) == 2
     end.offer(Kind.CHUNK, "chunk", 2)
     end.offer(Kind.CHUNK, "not expected", 2)
-    assert (end.backlog, end.told) == (4, 3)
+    assert (end.backlog, end.announced) == (4, 3)
     offered = [arguments[0] for action, arguments in told if action == "OfferData"]
     assert offered == [5, 1, 1]  # each row once: the last chunk has one row that was not expected
 
@@ -215,7 +215,7 @@ def test_an_only_input_is_resumed_at_once() -> None:
     member: GateReceiver[object] = GateReceiver(GateParameters(inputs=3))
     for number in (1, 2, 3):
         block(member, number)
-        assert member.word_due is False
+        assert member.resume_due is False
         member.take_feedback()
     assert member.gate.alignments == 3
 
@@ -269,7 +269,7 @@ def test_impossible_announcements_are_refused(said: Backlog) -> None:
     member.take_feedback()
     with pytest.raises(UnexpectedFrameError, match="an announcement of backlog"):
         member.on_announcement(said)
-    assert member.wanted == 2
+    assert member.required == 2
 
 
 def test_a_chunk_or_watermark_that_may_not_come_is_refused() -> None:

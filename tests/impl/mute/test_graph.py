@@ -77,7 +77,7 @@ def test_an_unmute_of_a_stranger_changes_nothing() -> None:
 def test_a_relay_forwards_the_original_muter_to_all_its_upstreams() -> None:
     mute = graph("a step", "b step", "step sink")
     mute.report("sink", 1)
-    assert mute.hear("step", "sink") == Signal("sink", 1)
+    assert mute.receive_signal("step", "sink") == Signal("sink", 1)
     assert mute.in_flight == {Edge("a", "step"): (Signal("sink", 1),), Edge("b", "step"): (Signal("sink", 1),)}
 
 
@@ -128,7 +128,7 @@ def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: i
             if fate == "lose":
                 mute.take(*edge)
             else:
-                signal = mute.hear(*edge)
+                signal = mute.receive_signal(*edge)
                 if fate == "repeat":
                     mute.receive(*edge, signal)
             assert all(mute.heard("source").get(muter, 0) >= epoch for muter, epoch in newest.items())
@@ -229,7 +229,7 @@ def test_signals_do_not_multiply_where_paths_part_and_join() -> None:
         (lambda mute: mute.add_relay("step"), "'step' already"),
         (lambda mute: mute.report("step", 1), "'step' is no muter"),
         (lambda mute: mute.is_muted("sink"), "'sink' is no source"),
-        (lambda mute: mute.hear("source", "step"), "no signal is in flight"),
+        (lambda mute: mute.receive_signal("source", "step"), "no signal is in flight"),
         (lambda mute: mute.take("source", "sink"), "not connected"),
         (lambda mute: [mute.dispose("sink") for _ in range(2)], "muter 'sink' has left"),
         (lambda mute: mute.report("sink", -1), "backlog must be at least 0, not -1"),

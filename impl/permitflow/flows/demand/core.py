@@ -157,14 +157,14 @@ class DemandReceiver(MessageReceiver[T]):
     def ask(self) -> bool:
         """Request what was withheld.
 
-        Spec: Ask.
+        Spec: RequestWithheld.
         """
         if not self.withheld:
             return False
         self._due += self.withheld
         self.withheld = 0
         if self._record is not None:
-            self._record("Ask", (), self._counters())
+            self._record("RequestWithheld", (), self._counters())
         return True
 
     @property
@@ -216,7 +216,7 @@ class DemandFlow(Flow):
         "demand",
         {
             "sender": {**dict.fromkeys(("Offer", "Withdraw", "Send"), ()), "Request": ("messages",)},
-            "receiver": dict.fromkeys(("Deliver", "Consume", "Ask"), ()),
+            "receiver": dict.fromkeys(("Deliver", "Consume", "RequestWithheld"), ()),
         },
         {"sender": ("credit",), "receiver": ("inbox_messages", "unrequested", "withheld")},
     )

@@ -155,8 +155,8 @@ class GateSender(Outbound[T]):
         "_peak_held",
         "_sent",
         "_watermark_permits",
+        "announced",
         "credit",
-        "told",
     )
 
     gets_room_by_backlog = True
@@ -168,7 +168,7 @@ class GateSender(Outbound[T]):
         self.credit = self._exclusive = parameters.exclusive
         """Rows that may leave now, unless a barrier stops them."""
         self._is_stopped = False
-        self.told = 0
+        self.announced = 0
         """The backlog that the gate believes in once everything sent has arrived."""
         self._has_sent = False
         # Credit of chunks that will be offered next, and how much of it the chunk has that is being offered.
@@ -314,7 +314,7 @@ class GateSender(Outbound[T]):
             self._watermark_permits -= 1
         else:
             self._is_stopped = True
-            self.told = 0
+            self.announced = 0
             self._has_sent = False
             self._note("SendBarrier")
 
@@ -339,7 +339,7 @@ class GateSender(Outbound[T]):
         self.credit -= cost
         self._sent += cost
         self._peak_held = max(self._peak_held, self._sent - self._consumed)
-        self.told = max(0, self.told - cost)
+        self.announced = max(0, self.announced - cost)
         self._has_sent = True
 
     # Announcements to the gate, beside data.
@@ -350,14 +350,14 @@ class GateSender(Outbound[T]):
         Spec: SendData, AnnounceBacklog.
         """
         has_sent, self._has_sent = self._has_sent, False
-        if self._is_stopped or not (self._waiting or self._expected or self.told or self.credit > self._exclusive):
+        if self._is_stopped or not (self._waiting or self._expected or self.announced or self.credit > self._exclusive):
             return None
         backlog = self.backlog
         returned = max(0, self.credit - self._exclusive - backlog)
-        is_asking = self.told < backlog and (not self.credit or max(self.credit, self.told) < self._next_cost)
-        if not returned and not is_asking and (not has_sent or self.told == backlog):
+        is_asking = self.announced < backlog and (not self.credit or max(self.credit, self.announced) < self._next_cost)
+        if not returned and not is_asking and (not has_sent or self.announced == backlog):
             return None
-        self.told = backlog
+        self.announced = backlog
         self.credit -= returned
         if returned:
             self._note("ReturnCredit", returned)
@@ -373,7 +373,7 @@ class GateSender(Outbound[T]):
             UnexpectedFrameError: it says nothing, or nobody waits for what it says.
             PermitOverrunError: there is not so much credit.
 
-        Spec: Hear.
+        Spec: AddCredit, ResumeConsumption.
         """
         credit, resume, revoke, watermarks, consumed, barriers = feedback
         if not (credit or resume or watermarks or consumed or barriers):
@@ -393,11 +393,13 @@ class GateSender(Outbound[T]):
         self._watermark_permits += watermarks
         self._consumed += consumed
         self._consumed_barriers += barriers
-        self.credit = before + credit
+        self.credit = before
         if resume:
             self._is_stopped = False
-        if credit or resume:
-            self._note("Hear", credit, int(resume), voided)
+            self._note("ResumeConsumption", voided)
+        if credit:
+            self.credit += credit
+            self._note("AddCredit", credit)
 
     def _tell(self, verb: str, message: Message[T]) -> None:
         """Offering and withdrawing change no count.
@@ -434,10 +436,10 @@ class GateReceiver(Inbound[T]):
         "_is_over",
         "_last_number",
         "_max_chunk_cost",
-        "_wanted",
+        "_required",
+        "_resumption",
         "_watermarks_due",
         "_watermarks_out",
-        "_word",
         "borrowed",
         "free",
         "gate",
@@ -465,10 +467,10 @@ class GateReceiver(Inbound[T]):
         """Was its barrier consumed, and is consumption not resumed yet?  Did its barrier take back all credit, so that
         the sender's is void?"""
         self._is_behind_barrier = self._is_over = False
-        self._wanted = 0
+        self._required = 0
         self.is_admitted = not self.gate.admits_later
         """Does the gate depend on it?"""
-        self._word = _NO_WORD
+        self._resumption = _NO_RESUMPTION
         self._watermarks_out = self._watermarks_due = 0
         self._consumed_untold = self._barriers_untold = 0
         self._last_number = 0
@@ -485,9 +487,9 @@ class GateReceiver(Inbound[T]):
     # State.
 
     @property
-    def word_due(self) -> bool | None:
+    def resume_due(self) -> bool | None:
         """Does the word to resume, which is due, revoke credit?  None: it is not due."""
-        return self._word.revoke if self._word.resume else None
+        return self._resumption.revoke if self._resumption.resume else None
 
     @property
     def is_over(self) -> bool:
@@ -495,9 +497,9 @@ class GateReceiver(Inbound[T]):
         return self._is_over
 
     @property
-    def wanted(self) -> int:
+    def required(self) -> int:
         """The backlog at the sender, as far as the gate knows."""
-        return self._wanted
+        return self._required
 
     @property
     def lacks(self) -> int:
@@ -505,15 +507,15 @@ class GateReceiver(Inbound[T]):
 
         Spec: Borrow.
         """
-        if self.is_released or self._is_over or not self._wanted:
+        if self.is_released or self._is_over or not self._required:
             return 0
-        lacking = self._wanted - self.borrowed + self.stored
+        lacking = self._required - self.borrowed + self.stored
         return max(0, min(lacking, self.parameters.floating - self.borrowed))
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
         return {
-            "backlog": self._wanted,
+            "backlog": self._required,
             "floating_borrowed": self.borrowed,
             "floating_in_pool": self.gate.pool,
             **({"blocked_by_barrier": int(self.is_blocked)} if self.belongs_to_group else {}),
@@ -533,7 +535,7 @@ class GateReceiver(Inbound[T]):
         if cost > out:
             raise OverspendError(permit_class="rows", cost=cost, available=out)
         self.stored += cost
-        self._wanted = max(0, self._wanted - cost)
+        self._required = max(0, self._required - cost)
 
     def _accept_marker(self, message: Message[T]) -> None:
         """The guard and the update for barriers and watermarks; a barrier may take back credit that holds no data.
@@ -547,7 +549,7 @@ class GateReceiver(Inbound[T]):
             self._watermarks_out = 1
             return
         self._is_behind_barrier = True
-        self._wanted = home = taken = 0
+        self._required = home = taken = 0
         if self._exclusive == 0:
             kept = min(self.borrowed, self.stored)
             home, self.borrowed = self.borrowed - kept, kept
@@ -573,7 +575,7 @@ class GateReceiver(Inbound[T]):
                 frame=f"an announcement of backlog {backlog}, with {returned} credit returned",
                 expected=f"a backlog of at least 0, and at most {most} credit",
             )
-        self._wanted = backlog
+        self._required = backlog
         self.borrowed -= returned
         self._note("DeliverBacklog", backlog, returned)
         self.gate.take_home(returned, self)
@@ -615,7 +617,7 @@ class GateReceiver(Inbound[T]):
         """The stream is broken off: all of its credit goes home, and it leaves the gate."""
         super().drop()
         self._consumed_untold = self._barriers_untold = 0
-        self.gate.lose(self)
+        self.gate.lose_input(self)
         self.stored = 0
 
     # The gate acts on it.
@@ -643,31 +645,31 @@ class GateReceiver(Inbound[T]):
         Spec: Align.
         """
         self.is_blocked = False
-        self._word = Grant(resume=True, revoke=self.is_released)
+        self._resumption = Grant(resume=True, revoke=self.is_released)
         self.is_released = False
         self._note(action)
 
-    def retire(self) -> int:
+    def end(self) -> int:
         """Leave the gate at the end; return the borrowed credit, which goes home.
 
         Spec: ConsumeEnd.
         """
-        home, taken, self.borrowed, self.free, self._wanted = self.borrowed, self.free, 0, 0, 0
+        home, taken, self.borrowed, self.free, self._required = self.borrowed, self.free, 0, 0, 0
         self._is_over = True
         self._note("ConsumeEnd", home, taken)
         return home
 
-    def perish(self) -> int:
+    def fail(self) -> int:
         """Leave the gate with all that is here; return the borrowed credit, which goes home.
 
-        Spec: Lose.
+        Spec: LoseInput.
         """
         *here, is_behind = self._counters()
         stored, taken, home = here
-        self.stored = self.borrowed = self.free = self._wanted = 0
+        self.stored = self.borrowed = self.free = self._required = 0
         self._is_over, self.is_blocked, self.is_released, self._is_behind_barrier = True, False, False, False
-        self._word = _NO_WORD
-        self._note("Lose", stored, is_behind, home, taken)
+        self._resumption = _NO_RESUMPTION
+        self._note("LoseInput", stored, is_behind, home, taken)
         return home
 
     # Credit to grant.
@@ -675,7 +677,7 @@ class GateReceiver(Inbound[T]):
     @property
     def haste(self) -> int:
         """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
-        if self._word.resume or self._watermarks_due:
+        if self._resumption.resume or self._watermarks_due:
             return Haste.NOW
         free = 0 if self.is_released or self._is_over else self.free
         if free >= self._batch:
@@ -691,7 +693,7 @@ class GateReceiver(Inbound[T]):
 
         Spec: Grant.
         """
-        resume, revoke = self._word.resume, self._word.revoke
+        resume, revoke = self._resumption.resume, self._resumption.revoke
         credit = 0
         if not (self.is_released or self._is_over) and (
             self.free >= self._batch or resume or (residue and not self._here)
@@ -703,7 +705,7 @@ class GateReceiver(Inbound[T]):
             return None
         self._watermarks_out -= watermarks
         if resume:
-            self._word = _NO_WORD
+            self._resumption = _NO_RESUMPTION
             self._is_behind_barrier = False
         if credit:
             self._note("Grant", credit)
@@ -726,11 +728,11 @@ class GateReceiver(Inbound[T]):
             self._record(action, arguments, self._counters())
 
     def _counters(self) -> tuple[int, ...]:
-        behind = self._is_behind_barrier and not self._word.resume
+        behind = self._is_behind_barrier and not self._resumption.resume
         return self.stored, self.free, self.borrowed, int(behind)
 
 
-_NO_WORD = Grant()
+_NO_RESUMPTION = Grant()
 
 
 def _number_of(payload: object, last: int) -> int:
@@ -858,19 +860,19 @@ class Gate(Group):
         self.alignments += 1
         self._resume(self.open_members, "Align")
 
-    def leave(self, member: "GateReceiver[Any]") -> None:
+    def end_input(self, member: "GateReceiver[Any]") -> None:
         """Take out an input that has ended: no other input waits for it, and its credit goes home."""
         if not member.is_over:
-            self._dismiss(member, member.retire())
+            self._remove(member, member.end())
 
-    def lose(self, member: "GateReceiver[Any]") -> None:
+    def lose_input(self, member: "GateReceiver[Any]") -> None:
         """Fail the gate, because an input has failed: the pending barrier is given up.
 
         An input that was not admitted yet leaves no trace: another one may join in its place.
         """
         if member.is_over:
             return
-        self._dismiss(member, member.perish())
+        self._remove(member, member.fail())
         if not member.is_admitted:
             self.members.remove(member)
             return
@@ -878,7 +880,7 @@ class Gate(Group):
         if self.pending is not None:
             self._give_up([other for other in self.members if other.is_blocked])
 
-    def _dismiss(self, member: "GateReceiver[Any]", home: int) -> None:
+    def _remove(self, member: "GateReceiver[Any]", home: int) -> None:
         if member in self._line:
             self._line.remove(member)
         self.take_home(home)
@@ -887,7 +889,7 @@ class Gate(Group):
         assert self.pending is not None
         self.last, self.pending = self.pending, None
         self.given_up += 1
-        self._resume(members, "Abort")
+        self._resume(members, "AbortAlignment")
 
     def _resume(self, members: Iterable["GateReceiver[Any]"], action: str) -> None:
         for member in members:
@@ -932,16 +934,19 @@ GATE_ACTIONS = ActionTable(
             "OfferBarrier": ("number",),
             **dict.fromkeys(("WithdrawBarrier", "SendBarrier"), ()),
             "AnnounceBacklog": ("backlog",),
-            "Hear": ("granted", "resume", "voided"),
+            "AddCredit": ("data",),
+            "ResumeConsumption": ("voided",),
         },
         "receiver": {
             "Deliver": ("data", "barriers", "home", "taken"),
             "DeliverBacklog": ("backlog", "home"),
             "ConsumeData": ("data", "home", "freed"),
             **dict.fromkeys(("Borrow", "Grant"), ("data",)),
-            **dict.fromkeys(("ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "Abort"), ()),
+            **dict.fromkeys(
+                ("ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "AbortAlignment"), ()
+            ),
             "ConsumeEnd": ("home", "taken"),
-            "Lose": ("data", "barriers", "home", "taken"),
+            "LoseInput": ("data", "barriers", "home", "taken"),
         },
     },
     counters={"sender": ("credit", "stopped"), "receiver": ("stored", "free", "borrowed", "behind_barrier")},
@@ -949,8 +954,9 @@ GATE_ACTIONS = ActionTable(
 """Most numbers are credit: rows, and 1 for an empty chunk.  ``home``: back to the pool.  ``taken``: no longer free.
 ``freed``: to be granted again.  ``voided``: lost at the sender, which is told to go on.
 
-Align is reported by each input that it resumes, Abort by those that a newer barrier, or a lost input, resumes.  The
-receiver is ``behind_barrier`` from the arrival of its barrier until then.  Watermarks are not reported."""
+Align is reported by each input that it resumes, AbortAlignment by those that a newer barrier, or a lost input,
+resumes.  The receiver is ``behind_barrier`` from the arrival of its barrier until then.  Watermarks are not
+reported."""
 
 GAUGE_HELP: Mapping[str, str] = {
     "credit_here": "Credit at the sender: rows that may leave at once, unless it is stopped behind a barrier.",

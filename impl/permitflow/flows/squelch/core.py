@@ -134,8 +134,8 @@ class Signal(NamedTuple):
 SQUELCH_ACTIONS = ActionTable(
     "squelch",
     {
-        "sender": dict.fromkeys(("Offer", "Withdraw", "Send", "Hear"), ()),
-        "receiver": dict.fromkeys(("Deliver", "Consume", "TellOff", "TellOn", "Remind"), ()),
+        "sender": dict.fromkeys(("Offer", "Withdraw", "Send", "ReceiveSignal"), ()),
+        "receiver": dict.fromkeys(("Deliver", "Consume", "SendXoff", "SendXon", "ResendXon"), ()),
     },
     {"sender": ("heard_off",), "receiver": ("inbox_messages", "told_off", "since")},
 )
@@ -179,10 +179,10 @@ class SquelchSender(MessageSender[T]):
     def on_feedback(self, feedback: Signal) -> None:
         """Stop, or go on.
 
-        Spec: Hear.
+        Spec: ReceiveSignal.
         """
         self._is_stopped = feedback.stop
-        self._note("Hear")
+        self._note("ReceiveSignal")
 
     def _send(self, rows: Sequence[int]) -> None:
         """Nothing is counted.
@@ -250,18 +250,18 @@ class SquelchReceiver(MessageReceiver[T]):
     def take_feedback(self, *, residue: bool = True) -> Signal | None:
         """The signal that is due.
 
-        Spec: TellOff, TellOn, Remind.
+        Spec: SendXoff, SendXon, ResendXon.
         """
         signal = self.signal_due
         if signal is None:
             return None
         of = self.parameters
         if not signal.stop:
-            action, since = "TellOn" if self.has_told_off else "Remind", 0
+            action, since = "SendXon" if self.has_told_off else "ResendXon", 0
         elif self.has_told_off:
-            action, since = "TellOff", self.since - of.repeat
+            action, since = "SendXoff", self.since - of.repeat
         else:
-            action, since = "TellOff", self._here - of.high - 1
+            action, since = "SendXoff", self._here - of.high - 1
         self.has_told_off, self._is_reminder_due, self.since = signal.stop, False, since
         if self._record is not None:
             self._record(action, (), self._counters())

@@ -382,7 +382,7 @@ class Island:
         Returns:
             True if events are left: the caller lets others run, and calls again.
 
-        Spec: Step of PortMachine.
+        Spec: ProcessEvent of PortMachine.
         """
         self.now = now
         queue = self._queue

@@ -40,7 +40,7 @@ class TokenBucket:
         Raises:
             InvalidParametersError: ``cost`` is below 0.
 
-        Spec: Ask, Token of TokenBucket.
+        Spec: TakeTokens, Token of TokenBucket.
         """
         require_at_least(0, cost=cost)
         elapsed = now - self._last
