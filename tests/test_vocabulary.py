@@ -28,6 +28,7 @@ from permitflow.flows.permits.agreement import GAUGE_HELP
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
+from permitflow.flows.seam import registered
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
@@ -42,6 +43,7 @@ from permitflow_tools.cli.serving import metrics_at
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 OF_THE_QUERY = "docs/protocols/spark-micro-batch.md"
+GLOSSARY = "docs/reference/glossary.md"
 CORE: dict[str, type] = {
     "PermitSender": PermitSender,
     "PermitReceiver": PermitReceiver,
@@ -314,6 +316,50 @@ def test_the_actions_of_a_query_have_the_same_names_everywhere() -> None:
 def test_the_document_of_the_query_explains_what_is_checked() -> None:
     explained = set(names_in("Statement", "Statement", OF_THE_QUERY))
     assert set(QUERY.invariants) - {"TypeOK", "BatchCapped"} | {"Drained", "LossIsSaid"} == explained
+
+
+# One word means one thing over all protocols.
+
+
+def test_the_glossary_has_each_action_once_with_the_protocols_that_have_it() -> None:
+    rows = tables(GLOSSARY)["Action of any protocol"]
+    names = [row["Action of any protocol"].strip("`") for row in rows]
+    assert len(names) == len(set(names))
+    assert {name: row["Protocols"] for name, row in zip(names, rows, strict=True)} == {
+        name: ", ".join(modules) for name, modules in modules_by_action().items()
+    }
+
+
+def test_no_two_actions_of_the_glossary_mean_the_same() -> None:
+    meanings = [row["Means"] for row in tables(GLOSSARY)["Action of any protocol"]]
+    assert sorted(meanings) == sorted(set(meanings))
+
+
+def test_the_name_of_an_action_names_nothing_else_in_another_specification() -> None:
+    specified = {module: names_of(module) for module in sorted(systems())}
+    for name, modules in modules_by_action().items():
+        assert [module for module, names in specified.items() if name in names] == modules, name
+
+
+def test_the_glossary_has_the_recorded_events_that_are_no_actions() -> None:
+    of_models = {each.flow: {action.name for action in each.system.actions} for each in systems().values()}
+    recorded = {
+        (event, name)
+        for name, flow in registered().items()
+        for of_end in flow.table.actions.values()
+        for event in set(of_end) - of_models[name]
+    }
+    rows = tables(GLOSSARY)["Recorded event"]
+    assert {(row["Recorded event"].strip("`"), row["Flow"]) for row in rows} == recorded
+
+
+def modules_by_action() -> dict[str, list[str]]:
+    """Of each action the modules that have it, in the order of their names."""
+    found: dict[str, list[str]] = {}
+    for module, protocol in systems().items():
+        for action in protocol.system.actions:
+            found.setdefault(action.name, []).append(module)
+    return found
 
 
 def misspelt(source: str) -> set[str]:

@@ -7,7 +7,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS, ActionTable, End, ParameterValue, fields_of
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 
 
 class Header(NamedTuple):

@@ -42,7 +42,7 @@ ROW_GROUP_EVENTS = 65_536
 
 _BLOCK_EVENTS = 8_192
 
-_VERSION = 2
+_VERSION = 3
 """Version of the layout.  No release has written version 1."""
 
 _METADATA = b"permitflow_trace"

@@ -169,7 +169,7 @@ def test_an_end_is_recorded_once(tmp_path: Path) -> None:
         FileTrace(tmp_path / "b.jsonl", buffered_events=0)
 
 
-HEADER, FIRST, LAST = '"permitflow_trace": 1', '"action": "OfferChunk"', '{"permitflow_trace_events": 1}'
+HEADER, FIRST, LAST = '"permitflow_trace": 2', '"action": "OfferChunk"', '{"permitflow_trace_events": 1}'
 
 
 @pytest.mark.parametrize(
@@ -180,7 +180,7 @@ HEADER, FIRST, LAST = '"permitflow_trace": 1', '"action": "OfferChunk"', '{"perm
         (LAST, "{}", 3, "no 'permitflow_trace_events' in it"),
         (LAST, '{"permitflow_trace_events": 5}', 3, "5 events were written, 1 are here"),
         (LAST, f"{LAST}\n{LAST}", 4, "it comes after the closing line"),
-        (HEADER, '"permitflow_trace": 99', 1, "format version 99, known is 1"),
+        (HEADER, '"permitflow_trace": 99', 1, "format version 99, known is 2"),
         ('"parameters": {', '"parameters": 8, "others": {', 1, "parameters must be an object"),
         ('"row_permits": 8', '"row_permits": [8]', 1, "the parameter 'row_permits' must be plain, not [8]"),
         ('"actions": {', '"actions": 8, "others": {', 1, "actions and counters must be objects"),
@@ -195,8 +195,8 @@ HEADER, FIRST, LAST = '"permitflow_trace": 1', '"action": "OfferChunk"', '{"perm
         ("[1, 0, 0]", f"[{10**30}, 0, 0]", 2, "is more than a recording can hold"),
         ('"time_seconds": ', f'"time_seconds": {10**30}, "once": ', 2, "is more than a recording can hold"),
         ('"channel": "c"', r'"channel": "\ud800"', 1, "surrogates not allowed"),
-        ('{"permitflow_trace": 1', (2 << 20) * "\0", 1, "has more than 1,048,576 characters"),
-        ('{"permitflow_trace": 1', 100_000 * "[" + "\n", 1, "maximum recursion depth exceeded"),
+        ('{"permitflow_trace": 2', (2 << 20) * "\0", 1, "has more than 1,048,576 characters"),
+        ('{"permitflow_trace": 2', 100_000 * "[" + "\n", 1, "maximum recursion depth exceeded"),
     ],
 )
 def test_a_line_that_no_recorder_has_written_is_named(

@@ -82,14 +82,14 @@ def test_a_full_disk_stops_the_recording_and_not_the_channel(tmp_path: Path) -> 
         FileTrace(tmp_path / "run.parquet").close()
 
 
-HEAD = '{"version": 2, "headers": [{"channel": "orders", "end": "sender", "parameters": {"row_permits": 8}}]}'
+HEAD = '{"version": 3, "headers": [{"channel": "orders", "end": "sender", "parameters": {"row_permits": 8}}]}'
 
 
 @pytest.mark.parametrize(
     ("change", "metadata", "complaint"),
     [
         ({}, {}, "it is not a permitflow trace"),
-        ({}, {"permitflow_trace": '{"version": 9, "headers": []}'}, "format version 9, known is 2"),
+        ({}, {"permitflow_trace": '{"version": 9, "headers": []}'}, "format version 9, known is 3"),
         ({"action": None}, {"permitflow_trace": HEAD}, "the column 'action' is missing"),
         ({"action": "Deliver"}, {"permitflow_trace": HEAD}, "the sender has no action 'Deliver'"),
         ({"channel": "parts"}, {"permitflow_trace": HEAD}, r"no header opened the sender of channel 'parts' \(row 1\)"),
