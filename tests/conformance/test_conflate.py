@@ -110,13 +110,13 @@ class Chain:
         self._producer.outlet.complete()
         self._run()
 
-    def end(self) -> None:
+    def on_complete(self) -> None:
         if self._ended or not self._consumer.inlet.is_in_closed:
             raise ActionRefused("it has not ended, or is known to have")
-        self._calls.append(("end", ()))
+        self._calls.append(("on_complete", ()))
         self._ended, self._asked = True, False
 
-    def begin(self) -> None:
+    def open_stream(self) -> None:
         if not self._ended:
             raise ActionRefused("it has not ended")
         self.begin_anew()

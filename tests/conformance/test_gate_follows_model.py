@@ -22,7 +22,7 @@ BARRIERS = {"ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"}
 """The gate looks at the number, and decides which of them it is."""
 
 
-RARE, RARELY = {"OfferEnd", "LoseInput"}, 0.02
+RARE, RARELY = {"OfferEnd", "LoseInput"}, 0.03
 """So that there is something to end."""
 
 

@@ -44,7 +44,7 @@ class Receiver:
     def push(self, size: int) -> None:
         self._by_the_model("Push", size)
 
-    def ask(self) -> None:
+    def pull(self) -> None:
         self._by_the_model("Pull")
 
     def transmit(self) -> None:

@@ -92,15 +92,15 @@ class OneConnection:
     def fail(self) -> None:
         self._call("fail", ERROR)
 
-    def step(self) -> None:
+    def process_event(self) -> None:
         if not self._events:
             raise ActionRefused("nothing is due")
-        self._calls.append("step")
+        self._calls.append("process_event")
         self._heard.clear()
         self._island.run(1)
         self._all_heard += self._heard
 
-    def begin(self) -> None:
+    def open_connection(self) -> None:
         if not (self._port.is_in_closed and self._port.is_out_closed) or self._events or self._elements:
             raise ActionRefused("the connection is in use")
         self.open_anew()
@@ -186,10 +186,11 @@ def taken(state: State, word: str, heard: list[str]) -> State:
         assert (",".join(heard) or "nothing") == word[2:].replace("error", "failure")
         heard.clear()
     elif word == "run":
-        while SYSTEM.is_enabled("Step", state, PARAMETERS):
+        while SYSTEM.is_enabled("ProcessEvent", state, PARAMETERS):
             state = taken(state, "step", heard)
     else:
-        state = SYSTEM.perform(word.capitalize(), state, PARAMETERS)
+        action = "ProcessEvent" if word == "step" else word.capitalize()
+        state = SYSTEM.perform(action, state, PARAMETERS)
         if state.heard != "nothing":
             heard.append(state.heard)
     assert not SYSTEM.broken_invariants(state, PARAMETERS)
