@@ -468,7 +468,9 @@ def _frame_of_hearing(up: int, down: int) -> Frame[State, Parameters]:
         **done,
     }
     words = "newer epochs only; a source does as they say" if up == 4 else "newer epochs only; they are handed on"
-    return Frame("ReceiveSignal", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight")
+    return Frame(
+        "ReceiveSignal", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight"
+    )
 
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
