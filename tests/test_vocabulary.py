@@ -28,7 +28,7 @@ from permitflow.flows.permits.agreement import GAUGE_HELP
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
-from permitflow.flows.seam import registered
+from permitflow.flows.table import flow_named
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
@@ -346,7 +346,7 @@ def test_the_glossary_has_the_recorded_events_that_are_no_actions() -> None:
         (event, each.flow)
         for each in systems().values()
         if each.flow
-        for of_end in registered()[each.flow].table.actions.values()
+        for of_end in flow_named(each.flow).table.actions.values()
         for event in set(of_end) - {action.name for action in each.system.actions}
     }
     rows = tables(GLOSSARY)["Recorded event"]
