@@ -277,7 +277,7 @@ class DemandRules(Rulebook):
 
     def left_out(self, lacks: Lacks) -> list[str]:
         """A pair need not be able to withdraw."""
-        return ["Ask", *(["Withdraw"] if Feature.CANCELLATION in lacks else [])]
+        return ["RequestWithheld", *(["Withdraw"] if Feature.CANCELLATION in lacks else [])]
 
     def drawn(self, integer: Integer, lacks: Lacks, hops: int) -> tuple[Demand, tuple[int, ...]]:
         """Chunks of several sizes."""
