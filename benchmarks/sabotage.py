@@ -42,14 +42,14 @@ def return_on_receipt() -> None:
     def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
         for place, of_chunk in enumerate(rows):
             deliver_many(self, payloads[place : place + 1], (of_chunk,))
-            self._due_rows += self.parameters.cost_of(of_chunk)
+            self._rows.due += self.parameters.cost_of(of_chunk)
             self.is_due = True
             self.inbox_rows -= of_chunk
 
     def only_consume(self: PermitReceiver[object], taken: Entries[object]) -> None:
-        before = self._unreturned, self._due_rows, self.inbox_rows, self.is_due
+        before = self._rows.collected, self._rows.due, self.inbox_rows, self.is_due
         note_consumed(self, taken)
-        self._unreturned, self._due_rows, self.inbox_rows, self.is_due = before
+        self._rows.collected, self._rows.due, self.inbox_rows, self.is_due = before
 
     setattr(PermitReceiver, "deliver_many", deliver_each)  # noqa: B010 - a method of a class is not assigned to lightly
     setattr(PermitReceiver, "_note_consumed", only_consume)  # noqa: B010

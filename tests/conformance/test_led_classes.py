@@ -98,6 +98,7 @@ LED = [
         "permit_channel",
         recorded("permits, pulled"),
         *("flows/permits/core.py PermitSender", "flows/permits/core.py PermitReceiver"),
+        "flows/credit.py Credit",
         *("flows/seam.py Outbound", "flows/seam.py Inbound"),
         *("flows/messages.py Message", "flows/messages.py Offered"),
     ),

@@ -328,8 +328,8 @@ class ReturnsTooFew(Spoilt):
 
         def spoilt(*arguments: Any) -> None:
             consume(*arguments)
-            self.inbound._due_rows = max(0, self.inbound._due_rows - 1)
-            self.inbound.is_due = self.inbound._due_rows > 0
+            self.inbound._rows.due = max(0, self.inbound._rows.due - 1)
+            self.inbound.is_due = self.inbound._rows.due > 0
 
         self.replace(self.inbound, "_consume", spoilt)
 
@@ -339,7 +339,7 @@ class AddsTwice(Spoilt):
     def spoil(self) -> None:
         def spoilt(feedback: Permits) -> None:
             self.core._row_permits += 2 * feedback.rows
-            self.inbound._row_permits += feedback.rows
+            self.inbound._rows.granted += feedback.rows
             self.core._barrier_permits += feedback.barriers
             self.core._watermark_permits += feedback.watermarks
 
@@ -364,7 +364,7 @@ class ConsumesOnTake(Spoilt):
 @planted("a batch returns one permit too late", "batch-in-time", "returns a batch one permit too late")
 class ReturnsLate(Spoilt):
     def spoil(self) -> None:
-        self.inbound._permit_batch += 1
+        self.inbound._rows._batch += 1
 
 
 @planted("an idle receiver keeps the residue", "residue-returned", "keeps a residue below a batch")
@@ -443,7 +443,7 @@ class BarrierOvertakes(Spoilt):
 @planted("watermarks pile up", "watermarks-bounded", "lets watermarks pile up")
 class PilesUp(Spoilt):
     def spoil(self) -> None:
-        self.core._watermark_permits = self.inbound._watermark_permits = 100
+        self.core._watermark_permits = self.inbound._watermarks.granted = 100
         self.core.total = self.core.total._replace(watermarks=100)
 
 

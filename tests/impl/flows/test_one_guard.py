@@ -118,7 +118,7 @@ HEIR = "class Mine(Inbound[int]):\n    def cheat(self, other):\n        "
     "snippet",
     [
         "sender._row_permits -= 1",
-        "left, receiver._unreturned = receiver.take(), 0",
+        "left, receiver._barriers = receiver.take(), 0",
         "del receiver._held[0]",
         "queue = receiver._runs",
         f"{HEIR}self.inbox_rows -= 1",
@@ -138,7 +138,7 @@ def test_a_look_and_a_change_of_its_own_are_allowed(snippet: str) -> None:
     assert list(offences(snippet, {"_is_on"}, is_flow=True)) == []
 
 
-CORE = {str(path) for path in (*OWNERS, PACKAGE / "flows/permits/recorded.py")}
+CORE = {str(path) for path in (*OWNERS, PACKAGE / "flows/credit.py", PACKAGE / "flows/permits/recorded.py")}
 RECORDING = {
     *("stated", "_tell", "_note", "_note_delivered", "_note_marker", "_counter", "_steps", "_counters_after"),
     *("_steps_of_sending", "_steps_of_delivery", "_steps_of_consumption"),

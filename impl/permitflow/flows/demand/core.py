@@ -15,8 +15,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from permitflow.errors import InvalidParametersError, OverspendError, PermitOverrunError, UnexpectedFrameError
+from permitflow.errors import InvalidParametersError, PermitOverrunError, UnexpectedFrameError
 from permitflow.flows import seam
+from permitflow.flows.credit import Credit
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound, require_whole
@@ -132,23 +133,24 @@ class DemandReceiver(MessageReceiver[T]):
     Spec: Demand, the variables inbox, unrequested and withheld.
     """
 
-    __slots__ = (
-        "_due",
-        "_requested",
-        "unrequested",
-        "withheld",
-    )
+    __slots__ = ("_credit",)
 
     parameters: Demand
 
     def __init__(self, parameters: Demand, *, record: Recorder | None = None) -> None:
         """Nothing has arrived."""
         super().__init__(parameters, record=record)
-        self._requested = parameters.initial  # and not arrived yet
-        self.withheld = parameters.size - parameters.initial
-        """Messages that are requested when the application first asks."""
-        self.unrequested = self._due = 0
+        self._credit = Credit("messages", parameters.size, batch=parameters.batch, initial=parameters.initial)
+
+    @property
+    def unrequested(self) -> int:
         """Consumed messages for which no more were requested yet."""
+        return self._credit.collected
+
+    @property
+    def withheld(self) -> int:
+        """Messages that are requested when the application first asks."""
+        return self._credit.withheld
 
     def gauges(self) -> dict[str, int]:
         """By the names in ``Flow.gauge_help``."""
@@ -159,10 +161,9 @@ class DemandReceiver(MessageReceiver[T]):
 
         Spec: RequestWithheld.
         """
-        if not self.withheld:
+        if not self._credit.withheld:
             return False
-        self._due += self.withheld
-        self.withheld = 0
+        self._credit.release()
         if self._record is not None:
             self._record("RequestWithheld", (), self._counters())
         return True
@@ -170,36 +171,28 @@ class DemandReceiver(MessageReceiver[T]):
     @property
     def haste(self) -> int:
         """A request leaves at once: the sender may wait for it."""
-        return Haste.NOW if self._due else Haste.NONE
+        return Haste.NOW if self._credit.due else Haste.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Request | None:
         """The number to request now; so many more messages may arrive from here on."""
-        if not self._due:
-            return None
-        due, self._due = self._due, 0
-        self._requested += due
-        return Request(due)
+        return Request(self._credit.take_due()) if self._credit.due else None
 
     def _accept(self, messages: int) -> None:
         """No more arrive than were requested.
 
         Spec: Deliver.
         """
-        if messages > self._requested:
-            raise OverspendError(permit_class="messages", cost=messages, available=self._requested)
-        self._requested -= messages
+        self._credit.accept(messages)
 
     def _consume_messages(self, messages: int) -> None:
         """The update: whole batches are requested again, as if messages had been consumed one by one.
 
         Spec: Consume.
         """
-        batch = self.parameters.batch
-        batches, self.unrequested = divmod(self.unrequested + messages, batch)
-        self._due += batches * batch
+        self._credit.consume(messages)
 
     def _counters(self) -> tuple[int, ...]:
-        return self._here, self.unrequested, self.withheld
+        return self._here, self._credit.collected, self._credit.withheld
 
     def _counters_after(self, action: str, before: tuple[int, ...]) -> tuple[int, ...]:
         here, unrequested, withheld = before

@@ -11,18 +11,16 @@ Only this file decides when a message may leave, when it is accepted and when a 
 changes the counts.
 """
 
-from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate
 from typing import TypeVar
 
 from permitflow.errors import (
     OversizeChunkError,
-    OverspendError,
     PermitOverrunError,
     RemoteProtocolError,
     UnexpectedFrameError,
 )
+from permitflow.flows.credit import Credit
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits, held
 from permitflow.flows.permits.recorded import steps_of_consumption, steps_of_delivery, steps_of_sending
@@ -253,17 +251,11 @@ class PermitReceiver(Inbound[T]):
     """
 
     __slots__ = (
-        "_barrier_permits",
-        "_due_barriers",
-        "_due_rows",
-        "_due_watermarks",
+        "_barriers",
         "_max_chunk_cost",
-        "_permit_batch",
-        "_row_permits",
+        "_rows",
         "_splits",
-        "_unreturned",
-        "_watermark_permits",
-        "_withheld",
+        "_watermarks",
         "is_due",
     )
 
@@ -272,14 +264,13 @@ class PermitReceiver(Inbound[T]):
     def __init__(self, parameters: ChannelParameters, *, record: Recorder | None = None) -> None:
         """Start empty."""
         super().__init__(parameters, record=record)
-        self._permit_batch = parameters.permit_batch
         self._max_chunk_cost = parameters.max_chunk_cost
         self._splits = parameters.oversize is Oversize.SPLIT
-        self._row_permits, self._barrier_permits = parameters.initial_permits, parameters.barrier_permits
-        self._watermark_permits = _WATERMARK_PERMITS
-        self._withheld = parameters.row_permits - parameters.initial_permits
-        self._unreturned = 0
-        self._due_rows = self._due_barriers = self._due_watermarks = 0
+        self._rows = Credit(
+            "rows", parameters.row_permits, batch=parameters.permit_batch, initial=parameters.initial_permits
+        )
+        self._barriers = Credit("barriers", parameters.barrier_permits)
+        self._watermarks = Credit("watermarks", _WATERMARK_PERMITS)
         self.is_due = False
         """Permits to return now, even if more messages are here to consume."""
 
@@ -288,17 +279,17 @@ class PermitReceiver(Inbound[T]):
     @property
     def granted(self) -> Permits:
         """Permits that the peer may still spend, as far as this end knows."""
-        return Permits(self._row_permits, self._barrier_permits, self._watermark_permits)
+        return Permits(self._rows.granted, self._barriers.granted, self._watermarks.granted)
 
     @property
     def unreturned(self) -> int:
         """Row permits of consumed chunks that have not been returned yet."""
-        return self._unreturned
+        return self._rows.collected
 
     @property
     def withheld(self) -> int:
         """Row permits that are granted when the application first asks for a message, or consumes one."""
-        return self._withheld
+        return self._rows.withheld
 
     def ask(self) -> bool:
         """Grant what was withheld.
@@ -307,31 +298,31 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Init, Withheld.
         """
-        if not self._withheld:
+        if not self._rows.withheld:
             return False
-        self._due_rows += self._withheld
-        self._withheld = 0
+        self._rows.release()
         self.is_due = True
         return True
 
     @property
     def haste(self) -> int:
         """How soon permits return: due permits, or the residue once every message here is consumed."""
+        unreturned = self._rows.collected
         if self.is_due:
-            is_little = 0 < self._due_rows < self.parameters.row_permits // _OWED_SHARE
+            is_little = 0 < self._rows.due < self.parameters.row_permits // _OWED_SHARE
             return Haste.SOON if is_little and self.untaken else Haste.NOW
-        if not self._unreturned or self._here:
+        if not unreturned or self._here:
             return Haste.NONE
         # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
-        return Haste.LATER if self._unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
+        return Haste.LATER if unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
 
     def unsettled(self) -> bool:
         """Are there permits of consumed messages that were not returned?"""
-        return self.is_due or self._unreturned > 0
+        return self.is_due or self._rows.collected > 0
 
     def gauges(self) -> dict[str, int]:
         """The permit counters, by name: ``GAUGE_HELP`` describes them."""
-        return {"unreturned_permits": self._unreturned, "withheld_permits": self._withheld}
+        return {"unreturned_permits": self._rows.collected, "withheld_permits": self._rows.withheld}
 
     # Arriving.
 
@@ -346,26 +337,18 @@ class PermitReceiver(Inbound[T]):
                 raise OversizeChunkError(rows=most, most=max_chunk_cost)
             if least < 1 or most > max_chunk_cost:
                 permits = sum(map(self.parameters.cost_of, rows))
-        if permits > self._row_permits:
-            raise OverspendError(permit_class="rows", cost=permits, available=self._row_permits)
-        self._row_permits -= permits
+        self._rows.accept(permits)
 
     def _accept_marker(self, message: Message[T]) -> None:
         """The guard and the update for barriers and watermarks.
 
         Spec: Deliver.
         """
-        is_barrier = message.kind is Kind.BARRIER
-        if (self._barrier_permits if is_barrier else self._watermark_permits) < 1:
-            raise OverspendError(permit_class="barriers" if is_barrier else "watermarks", cost=1, available=0)
-        if is_barrier:
-            self._barrier_permits -= 1
-        else:
-            self._watermark_permits -= 1
+        (self._barriers if message.kind is Kind.BARRIER else self._watermarks).accept(1)
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
         if self._record is not None:
-            before = (self._here - len(rows), self.inbox_rows - sum(rows), self._unreturned)
+            before = (self._here - len(rows), self.inbox_rows - sum(rows), self._rows.collected)
             record_run(self._record, steps_of_delivery(rows, self.parameters, before))
 
     def _note_marker(self, message: Message[T]) -> None:
@@ -380,24 +363,17 @@ class PermitReceiver(Inbound[T]):
         Spec: Consume.
         """
         if self._record is not None:
-            before = (self._here + len(rows) + len(markers), self.inbox_rows + total, self._unreturned)
+            before = (self._here + len(rows) + len(markers), self.inbox_rows + total, self._rows.collected)
             record_run(self._record, steps_of_consumption(taken, self.parameters, before))
-        if self._withheld:
+        if self._rows.withheld:
             self.ask()  # they return before those of any message
         for message in markers:
-            if message.kind is Kind.BARRIER:
-                self._due_barriers += 1
-            else:
-                self._due_watermarks += 1
-        costs, unreturned, batch = rows, self._unreturned, self._permit_batch
+            (self._barriers if message.kind is Kind.BARRIER else self._watermarks).consume(1)
+        costs = rows
         if 0 in rows or (total > self._max_chunk_cost and max(rows) > self._max_chunk_cost):
             costs = list(map(self.parameters.cost_of, rows))
             total = sum(costs)
-        due = _due(unreturned, costs, batch) if unreturned + total >= batch else 0
-        # Increments: a finalizer may have consumed something meanwhile.
-        self._unreturned += total - due
-        self._due_rows += due
-        if markers or due:
+        if self._rows.consume(total, costs) or markers:
             self.is_due = True
 
     # Permits to return.
@@ -407,35 +383,18 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Flush.
         """
-        if residue and self._unreturned and not self._here:
-            flushed, self._unreturned = self._unreturned, 0
-            self._due_rows += flushed
+        if residue and self._rows.collected and not self._here:
+            flushed = self._rows.flush()
             self.is_due = True
             if self._record is not None:
                 self._record("Flush", (0, flushed, 0, 0), self._counters())
         if not self.is_due:
             return None
         self.is_due = False
-        due = Permits(self._due_rows, self._due_barriers, self._due_watermarks)
-        self._row_permits += self._due_rows
-        self._barrier_permits += self._due_barriers
-        self._watermark_permits += self._due_watermarks
-        self._due_rows = self._due_barriers = self._due_watermarks = 0
-        return due
+        barriers, watermarks = self._barriers, self._watermarks
+        return Permits(
+            self._rows.take_due(), barriers.due and barriers.take_due(), watermarks.due and watermarks.take_due()
+        )
 
     def _counters(self) -> tuple[int, int, int]:
-        return self._here, self.inbox_rows, self._unreturned
-
-
-def _due(unreturned: int, costs: Sequence[int], permit_batch: int) -> int:
-    """The permits that become due while chunks of these costs are consumed, one after the other; at least one batch.
-
-    Permits are collected until there are at least ``permit_batch``; then all of them are due.
-    """
-    if len(costs) == 1:
-        return unreturned + costs[0]
-    sums = list(accumulate(costs, initial=unreturned))
-    due = 0
-    while sums[-1] - due >= permit_batch:
-        due = sums[bisect_left(sums, due + permit_batch)]
-    return due
+        return self._here, self.inbox_rows, self._rows.collected

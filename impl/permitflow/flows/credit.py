@@ -1,0 +1,103 @@
+"""Credit: how much may be out at once, as the receiver's end counts it.
+
+Nothing is created and nothing is lost; it goes round:
+
+    withheld ─ release ─> due ─ take_due ─> granted ─ accept ─> with messages here ─ consume ─> collected ─┐
+                           ^                                                                               │
+                           └────────────── as soon as a batch is collected, or by flush ───────────────────┘
+
+One flow counts rows, barriers and watermarks so, another all messages alike.  The inputs of a gate have counts of their
+own: what the pool has lent returns to it when it is consumed, and a barrier may take the rest back.
+"""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from itertools import accumulate
+
+from permitflow.errors import OverspendError
+
+__all__ = ["Credit"]
+
+
+class Credit:
+    """The credit that a receiver's end gives its sender, by the places where it can be."""
+
+    __slots__ = ("_batch", "_what", "collected", "due", "granted", "withheld")
+
+    def __init__(self, what: str, size: int, *, batch: int = 1, initial: int | None = None) -> None:
+        """Start with nothing out.
+
+        Args:
+            what: it counts, for errors.
+            size: how much may be out.
+            batch: as soon as so much is collected, all of it is due.
+            initial: the sender has this from the start, and the rest is withheld; None: it has all.
+        """
+        self._what = what
+        self._batch = batch
+        self.granted = size if initial is None else initial
+        """The sender may still use it, as far as this end knows."""
+        self.withheld = size - self.granted
+        """It is granted once the application asks for a message."""
+        self.collected = 0
+        """Of consumed messages: less than a batch."""
+        self.due = 0
+        """To be granted now."""
+
+    def accept(self, cost: int) -> None:
+        """The guard and the update for messages that arrive, and hold so much.
+
+        Raises:
+            OverspendError: the sender did not have so much; nothing was changed.
+        """
+        if cost > self.granted:
+            raise OverspendError(permit_class=self._what, cost=cost, available=self.granted)
+        self.granted -= cost
+
+    def consume(self, total: int, costs: Sequence[int] | None = None) -> bool:
+        """The update for consumed messages, as if they had been consumed one by one; is a batch due now?
+
+        Args:
+            total: what they held together.
+            costs: what each of them held, in order; None: 1.
+        """
+        before, due = self.collected, 0
+        if before + total >= self._batch:
+            due = _whole_batches(before, total, costs, self._batch)
+        # Increments: a finalizer may have consumed something meanwhile.
+        self.collected += total - due
+        self.due += due
+        return due > 0
+
+    def release(self) -> None:
+        """Make due what was withheld."""
+        self.due += self.withheld
+        self.withheld = 0
+
+    def flush(self) -> int:
+        """Make due what was collected; return how much that is."""
+        flushed, self.collected = self.collected, 0
+        self.due += flushed
+        return flushed
+
+    def take_due(self) -> int:
+        """What is due counts as granted from here on."""
+        due, self.due = self.due, 0
+        self.granted += due
+        return due
+
+
+def _whole_batches(collected: int, total: int, costs: Sequence[int] | None, batch: int) -> int:
+    """What becomes due while messages of these costs are consumed, one after the other; at least one batch.
+
+    It is collected until there is at least a batch; then all of it is due.
+    """
+    if costs is None:
+        return (collected + total) // batch * batch
+    if len(costs) == 1:
+        return collected + costs[0]
+    sums = list(accumulate(costs, initial=collected))
+    due = 0
+    while sums[-1] - due >= batch:
+        due = sums[bisect_left(sums, due + batch)]
+    return due
