@@ -22,7 +22,7 @@ BATCHES = [
 ]
 SCORES = [(row, row / 2) for row in range(300)]
 PROGRAMS = ("benchmarks/slow_service", "examples/tpch")
-COMMANDS = ("make ", "permitflow ")
+COMMANDS = (".venv/bin/nox ", "permitflow ")
 
 
 @contextmanager

@@ -121,8 +121,18 @@ def test_every_invariant_is_confirmed_and_every_probe_refuted_by_a_model(name: s
     assert set(system.probes) <= {model.expect.name for model in models}
 
 
+def is_large(model: Model) -> bool:
+    """Most have fewer states; those that have more are nine tenths of the work."""
+    return model.states > 1_000
+
+
 @pytest.mark.parametrize(
-    "model", [model for model in MODELS.values() if system_of(model.module)], ids=lambda model: model.name
+    "model",
+    [
+        pytest.param(model, marks=pytest.mark.long if is_large(model) else (), id=name)
+        for name, model in MODELS.items()
+        if system_of(model.module)
+    ],
 )
 def test_the_explorer_finds_what_the_manifest_records(model: Model) -> None:
     found = explore_model(model)
