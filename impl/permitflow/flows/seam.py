@@ -77,7 +77,11 @@ class Totals(NamedTuple):
 
 
 class Haste:
-    """How soon feedback should leave; the larger, the sooner."""
+    """How soon feedback should leave; the larger, the sooner.
+
+    The flow says this of the feedback it has now.  When it leaves is decided in one place for each kind of channel:
+    inside a process at once, over a carrier in ``RemoteReceiver._advance``.
+    """
 
     NONE = 0
     """There is no feedback."""

@@ -485,16 +485,13 @@ class DownstreamSession(Session[T]):
             return ChannelAbortedError(channel=self.channel, reason=self.end.reason)
         return EndOfStream() if self.end is not None and not self.inbound.untaken else None
 
-    def take_frames(self, *, residue: bool = True) -> list[DownstreamFrame]:
-        """All frames to write now; the feedback since the last call is one frame.
-
-        ``residue``: as for ``Inbound.take_feedback``; once the stream has ended, the residue is always included.
-        """
+    def take_frames(self) -> list[DownstreamFrame]:
+        """All frames to write now; the feedback since the last call is one frame."""
         frames, self._outgoing = self._outgoing, []
         inbound, state = self._inbound, self.state
         if inbound is None or not (state is _OPEN or state is _ENDED):
             return frames
-        if (said := inbound.take_feedback(residue=residue or state is _ENDED)) is not None:
+        if (said := inbound.take_feedback()) is not None:
             frames.append(Feedback(said))
         if state is _ENDED and self._owes_answer and self.outcome is not None and not inbound.unconsumed:
             frames.append(Ended(self.outcome))
