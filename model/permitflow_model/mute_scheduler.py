@@ -83,7 +83,8 @@ def initial(parameters: Parameters) -> State:
     return State(actors=family(IDLE, parameters.actors), waits=nobody, freed=nobody)
 
 
-def _mailbox(actor: Actor) -> int:
+def mailbox_of(actor: Actor) -> int:
+    """The messages of an actor."""
     return actor.mailbox
 
 
@@ -134,7 +135,7 @@ def _freed_if_waiting(
 def post(state: State, parameters: Parameters, name: int) -> State:
     """A message comes from outside; at the limit it is refused."""
     actor = state.actors.get(name)
-    if state.actors.sum_of(_mailbox) >= parameters.messages:
+    if state.actors.sum_of(mailbox_of) >= parameters.messages:
         return state
     return _changed(state, name, actor._replace(mailbox=actor.mailbox + 1))
 
@@ -162,7 +163,7 @@ def send(state: State, parameters: Parameters, name: int, to: int) -> State:
     """In a behaviour an actor sends a message."""
     actor, receiver = state.actors.get(name), state.actors.get(to)
     require(actor.inside)
-    require(state.actors.sum_of(_mailbox) < parameters.messages)
+    require(state.actors.sum_of(mailbox_of) < parameters.messages)
     if name != to and mutes_senders(receiver) and not (parameters.spares_busy and is_busy(actor)):
         state = state._replace(waits=_with(state.waits, name, to, True))
     return _changed(state, to, receiver._replace(mailbox=receiver.mailbox + 1))
@@ -283,7 +284,7 @@ def releasable(state: State, parameters: Parameters) -> bool:
 
 def never_stuck(state: State, parameters: Parameters) -> bool:
     """As long as there is a message, and no actor is under pressure, something moves."""
-    if state.actors.sum_of(_mailbox) == 0 or any(state.actors.get(name).pressed for name in range(parameters.actors)):
+    if state.actors.sum_of(mailbox_of) == 0 or any(state.actors.get(name).pressed for name in range(parameters.actors)):
         return True
     return any(
         SYSTEM.is_enabled(action.name, state, parameters, *arguments)

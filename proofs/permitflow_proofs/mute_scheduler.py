@@ -9,7 +9,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
-from permitflow_model.kernel.family import Members
 from permitflow_model.mute_scheduler import (
     SYSTEM,
     Actor,
@@ -18,9 +17,10 @@ from permitflow_model.mute_scheduler import (
     is_busy,
     is_muted_if_held,
     is_woken,
+    mailbox_of,
     waits_for,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary
+from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
@@ -30,13 +30,13 @@ from permitflow_proofs.kernel.symbols import (
     all_of,
     any_of,
     assume,
+    equal,
     function,
     implies,
     integer,
     merged,
     relation,
     suppose,
-    truth,
 )
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -46,9 +46,6 @@ _ACTOR, _OTHER, _ONE, _TWO = _NAMES
 
 _number = function("number")
 """Of an actor: it waits for one with a larger number."""
-
-_THREE = range(3)
-"""Actors of frames."""
 
 
 def _is_false(condition: bool) -> bool:
@@ -106,9 +103,7 @@ def any_state(parameters: Parameters) -> State:
     """Any state of any number of actors that satisfies the invariant."""
     for name in _NAMES:
         assume(all_of((name >= 0, name < parameters.actors)))
-    actors = Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, *_NAMES)
-    waits, freed = (actors.beside(partial(_row, actors, relation(name))) for name in ("waits", "freed"))
-    state = State(actors, waits=cast(Any, waits), freed=cast(Any, freed))
+    state = _linked(Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, *_NAMES))
     # Each is any actor: where one is another one, what is assumed of the one is assumed of the other.
     suppose(partial(_type_ok, state, parameters, _ACTOR))
     for name in (_ACTOR, _ONE):
@@ -117,6 +112,12 @@ def any_state(parameters: Parameters) -> State:
     assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
     assume(_is_numbered(state, _ONE, _TWO))
     return state
+
+
+def _linked(actors: Indexed[Actor]) -> State:
+    """Who waits for whom, and is freed by whom, in any way."""
+    waits, freed = (actors.beside(partial(_row, actors, relation(name))) for name in ("waits", "freed"))
+    return State(actors, waits=cast(Any, waits), freed=cast(Any, freed))
 
 
 def _row(actors: Indexed[Actor], link: Callable[[int, int], bool], name: int) -> Indexed[bool]:
@@ -214,38 +215,42 @@ def _is_woken_at_last(late: int) -> bool:
     return actors.every(_is_awake)
 
 
-# Frames: in a step one actor acts, perhaps on another one; a third one stays as it is.
+# Frames: in a step one actor acts, perhaps on another one; any third one stays as it is.
 
 
 def _is_refused_at_the_limit(before: State, after: State, parameters: Parameters) -> bool:
     more = 1 if _has_room(before, parameters) else 0
-    return after.actors.get(0).mailbox == before.actors.get(0).mailbox + more
+    return after.actors.get(_ACTOR).mailbox == before.actors.get(_ACTOR).mailbox + more
+
+
+def _is_held(state: State) -> bool:
+    return _is_false(state.waits.get(_ACTOR).every(_is_false))
 
 
 def _frees(when: bool, before: State, after: State, parameters: Parameters) -> bool:
     """Then all that wait for it are freed, else nobody; without FreesRunning only those that are muted."""
     return all_of(
-        after.freed.get(name).get(0)
+        after.freed.get(name).get(_ACTOR)
         == any_of(
             (
-                before.freed.get(name).get(0),
+                before.freed.get(name).get(_ACTOR),
                 all_of(
                     (
                         when,
-                        before.waits.get(name).get(0),
+                        before.waits.get(name).get(_ACTOR),
                         any_of((parameters.frees_running, before.actors.get(name).muted)),
                     )
                 ),
             )
         )
-        for name in _THREE
+        for name in (_ACTOR, _OTHER, _ONE)
     )
 
 
 def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
     """Who has done a batch is overloaded, unless it is held: then it is muted; who has no message can keep up."""
-    actor, ended = before.actors.get(0), after.actors.get(0)
-    if any_of(before.waits.get(0).get(name) for name in _THREE):
+    actor, ended = before.actors.get(_ACTOR), after.actors.get(_ACTOR)
+    if _is_held(before):
         return ended.muted and ended.done == 0 and ended.overloaded == actor.overloaded
     if actor.done + 1 >= parameters.batch:
         return ended.overloaded and ended.done == 0 and not ended.muted
@@ -257,67 +262,69 @@ def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
 
 def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
     """Who was muted runs again when nobody mutes it any more, and not before; then it frees its own senders."""
-    was_muted, is_held = before.actors.get(0).muted, any_of(after.waits.get(0).get(name) for name in _THREE)
-    is_last = was_muted and not is_held
-    return after.actors.get(0).muted == (was_muted and not is_last) and _frees(is_last, before, after, parameters)
+    was_muted = before.actors.get(_ACTOR).muted
+    is_last = was_muted and not _is_held(after)
+    return after.actors.get(_ACTOR).muted == (was_muted and not is_last) and _frees(is_last, before, after, parameters)
 
 
 def _waits_for_the_muting(before: State, after: State, parameters: Parameters) -> bool:
     """Who sends to an actor that is overloaded, under pressure or muted waits for it, unless it is busy itself."""
-    one, other = before.actors.get(0), before.actors.get(1)
+    one, other = before.actors.get(_ACTOR), before.actors.get(_OTHER)
     mutes = any_of((other.overloaded, other.pressed, other.muted))
     is_spared = all_of((parameters.spares_busy, any_of((one.overloaded, one.pressed))))
     begins = all_of((mutes, _is_false(is_spared)))
-    return after.waits.get(0).get(1) == any_of((before.waits.get(0).get(1), begins))
+    return after.waits.get(_ACTOR).get(_OTHER) == any_of((before.waits.get(_ACTOR).get(_OTHER), begins))
 
 
 def _rests(before: State, after: State, parameters: Parameters) -> bool:
-    return after.actors.get(0).done == 0 and _frees(not before.actors.get(0).pressed, before, after, parameters)
+    was_pressed = before.actors.get(_ACTOR).pressed
+    return after.actors.get(_ACTOR).done == 0 and _frees(not was_pressed, before, after, parameters)
 
 
 def _is_relieved(before: State, after: State, parameters: Parameters) -> bool:
-    actor = before.actors.get(0)
+    actor = before.actors.get(_ACTOR)
     return _frees(not (actor.overloaded or actor.muted), before, after, parameters)
 
 
-# Guards: the actor is 0, the other one 1.
+# Guards.
 
 
 def _has_room(state: State, parameters: Parameters) -> bool:
-    return sum(state.actors.get(name).mailbox for name in _THREE) < parameters.messages
+    return state.actors.sum_of(mailbox_of) < parameters.messages
 
 
-def _may_be_pressed(state: State, parameters: Parameters, _name: int) -> bool:
-    return parameters.pressures and not state.actors.get(0).pressed
+def _may_be_pressed(state: State, parameters: Parameters, name: int) -> bool:
+    return parameters.pressures and not state.actors.get(name).pressed
 
 
-def _may_be_released(state: State, parameters: Parameters, _name: int) -> bool:
-    return state.actors.get(0).pressed and (not parameters.helped or state.actors.get(2).inside)
+def _may_be_released(state: State, parameters: Parameters, name: int) -> bool:
+    is_helped = not parameters.helped or state.actors.get(parameters.actors - 1).inside
+    return state.actors.get(name).pressed and is_helped
 
 
-def _may_send(state: State, parameters: Parameters, _name: int, _to: int) -> bool:
-    return state.actors.get(0).inside and _has_room(state, parameters)
+def _may_send(state: State, parameters: Parameters, name: int, _to: int) -> bool:
+    return state.actors.get(name).inside and _has_room(state, parameters)
 
 
-def _may_begin(state: State, _parameters: Parameters, _name: int) -> bool:
-    actor = state.actors.get(0)
+def _may_begin(state: State, _parameters: Parameters, name: int) -> bool:
+    actor = state.actors.get(name)
     return not actor.inside and not actor.muted and actor.mailbox > 0
 
 
-def _may_end(state: State, _parameters: Parameters, _name: int) -> bool:
-    return state.actors.get(0).inside
+def _may_end(state: State, _parameters: Parameters, name: int) -> bool:
+    return state.actors.get(name).inside
 
 
-def _may_rest(state: State, _parameters: Parameters, _name: int) -> bool:
-    actor = state.actors.get(0)
+def _may_rest(state: State, _parameters: Parameters, name: int) -> bool:
+    actor = state.actors.get(name)
     return actor.overloaded and not actor.inside and not actor.muted and actor.mailbox == 0
 
 
-def _may_hear(state: State, _parameters: Parameters, _name: int, _muter: int) -> bool:
-    return state.freed.get(0).get(1) and not state.actors.get(0).inside
+def _may_hear(state: State, _parameters: Parameters, name: int, muter: int) -> bool:
+    return state.freed.get(name).get(muter) and not state.actors.get(name).inside
 
 
-_OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.2.0": None}
+_OTHERS_FREED: dict[str, Change] = {"freed.1.0": None, "freed.others.0": None}
 _FREED: dict[str, Change] = {"freed.0.0": None, **_OTHERS_FREED}
 _SENDS = "in a behaviour, where mailboxes have room"
 
@@ -388,26 +395,27 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes."""
 
 
-def _any_links(name: str) -> Members[Members[bool]]:
-    return Members([Members([truth(f"{name}.{actor}.{muter}") for muter in _THREE]) for actor in _THREE])
-
-
-def _any_three(_parameters: Parameters) -> State:
-    actors = Members([arbitrary(Actor, f"actor.{name}.") for name in _THREE])
-    return State(actors, _any_links("waits"), _any_links("freed"))
+def _any_actors(parameters: Parameters) -> State:
+    for name in (_ACTOR, _OTHER):
+        assume(all_of((name >= 0, name < parameters.actors)))
+    assume(_is_false(equal(_ACTOR, _OTHER)))
+    return _linked(
+        Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, focus={"0": _ACTOR, "1": _OTHER})
+    )
 
 
 ANY = Subject(
     SYSTEM,
-    partial(any_parameters_of, Parameters, actors=3),
-    _any_three,
+    partial(any_parameters_of, Parameters),
+    _any_actors,
     dict.fromkeys(
         ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
-        lambda _: (0,),
+        lambda _: (_ACTOR,),
     )
-    | {"UnmuteSender": lambda _: (0, 1)},
+    | {"UnmuteSender": lambda _: (_ACTOR, _OTHER)},
+    names=(_ACTOR, _OTHER),
 )
-"""Three actors in any state at all, whatever the rules."""
+"""Any number of actors in any state at all, whatever the rules."""
 
 
 def theorems() -> tuple[Theorem, ...]:

@@ -80,7 +80,8 @@ def forgets_the_other_muters(
     state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int, muter: int
 ) -> mute_scheduler.State:
     row = state.waits.get(name)
-    alone = state._replace(waits=state.waits.put(name, Members([False] * row.size()).put(muter, row.get(muter))))
+    nobody = row.map(lambda _: False)
+    alone = state._replace(waits=state.waits.put(name, nobody.put(muter, row.get(muter))))
     return mute_scheduler.unmute_sender(alone, parameters, name, muter)
 
 
@@ -355,8 +356,8 @@ def test_a_frame_says_what_it_changes_and_by_how_much() -> None:
 
 
 def test_a_guard_that_is_stated_wider_or_narrower_is_refuted() -> None:
-    def is_pressed(state: mute_scheduler.State, parameters: mute_scheduler.Parameters, _name: int) -> bool:
-        return parameters.pressures and state.actors.get(0).pressed
+    def is_pressed(state: mute_scheduler.State, parameters: mute_scheduler.Parameters, name: int) -> bool:
+        return parameters.pressures and state.actors.get(name).pressed
 
     def may_be_pressed(_state: mute_scheduler.State, parameters: mute_scheduler.Parameters, _name: int) -> bool:
         return parameters.pressures
