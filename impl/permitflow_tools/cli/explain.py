@@ -2,6 +2,7 @@
 
 import webbrowser
 from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,6 +18,7 @@ from permitflow_tools.cli.options import (
     RowPermits,
     Sizes,
     given_options,
+    one_of,
     option,
     readable,
     whole_number,
@@ -33,6 +35,17 @@ if TYPE_CHECKING:
     from permitflow_tools.explain.run import Run
     from permitflow_tools.explain.state_graph import StateGraph
 
+
+class PlayOn(StrEnum):
+    """The pages to play with."""
+
+    PERMIT_CHANNEL = "permit-channel"
+    DEMAND = "demand"
+    GATE = "gate"
+    MUTE = "mute"
+
+
+_OF_PLAYING = frozenset({"--play", "--output", "--open", "--json"})
 _DEFAULT_PAGE = Path("permitflow-explain.html")
 # What other commands draw, and this one does not.
 _OTHER_FORMATS = frozenset({".svg", ".png", ".pdf"})
@@ -83,6 +96,14 @@ def explain(
     max_states: Annotated[
         int, option(whole_number(least=1), "N", "Of a model of your own: visit no more states. Default: 2,000,000.")
     ] = 2_000_000,
+    play: Annotated[
+        PlayOn | None,
+        option(
+            one_of(PlayOn),
+            "NAME",
+            "A page to play with; numbers by sliders, steps by clicks: permit-channel, demand, gate or mute.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -113,14 +134,21 @@ def explain(
       permitflow explain orders.toml                                                       the channel of a file
       permitflow explain run/ --channel orders/0                                           a recording, up to a fault
       permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
+      permitflow explain --play permit-channel --open                                      your own steps
 
     A model of your own (docs/guides/own-protocol.md) is explored: what is shown is a shortest run into a broken
     invariant or a deadlock, or a run that never comes to what was promised; as a table, and as the page.
+
+    Where a page is not of a recording, its reader may take other steps: what is possible is a button.
 
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
     given = given_options(context)
     named = files or []
+    if play is not None and (strange := [name for name in given if name not in _OF_PLAYING]):
+        unusable(f"{strange[0]}: --play has its own numbers; leave one of the two away")
+    if play is not None and named:
+        unusable(f"{named[0]} and --play are two pages; leave one of them away")
     kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
     if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
         unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
@@ -133,6 +161,9 @@ def explain(
         unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
         unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
+    if play is not None:
+        _play(play, page or _DEFAULT_PAGE, opens=opens, as_json=as_json)
+        return
     inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
     require_apart({"--output": page, "--svg": svg}, inputs)
     shown: Run | StateGraph
@@ -160,8 +191,26 @@ def explain(
     if table and not as_json:
         typer.echo(table, err=is_piped)
     _write(shown, page, svg, as_json=as_json)
-    if opens and page is not None and not webbrowser.open(page.resolve().as_uri()):
+    if opens and page is not None:
+        _open(page)
+
+
+def _open(page: Path) -> None:
+    if not webbrowser.open(page.resolve().as_uri()):
         typer.echo(f"--open: no browser was found; open {page} in one", err=True)
+
+
+def _play(name: PlayOn, page: Path, *, opens: bool, as_json: bool) -> None:
+    from permitflow_tools.explain.playing import PLAYGROUNDS, play_page
+
+    playground = PLAYGROUNDS[name.value]
+    write_files({page: play_page(playground)})
+    if as_json:
+        print_json({"title": playground.title, "files": [str(page)]})
+    else:
+        typer.echo(f"written: {page}", err=page == STANDARD_OUTPUT)
+    if opens:
+        _open(page)
 
 
 def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":

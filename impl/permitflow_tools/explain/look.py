@@ -165,6 +165,16 @@ class Look:
         """For programs."""
         return dict(self.row(state))
 
+    # A page on which the reader chooses the next step.
+
+    def is_explorable(self, parameters: Any) -> bool:
+        """Can a page show each state by itself?"""
+        return True
+
+    def in_places(self, state: Any) -> list[object]:
+        """What a page needs of a state beside its variables, to draw it."""
+        return []
+
     # Parameters.
 
     def facts(self, parameters: Any, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:

@@ -9,11 +9,16 @@ from html import escape
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import document_of, facts_list, facts_of
-from permitflow_tools.explain.look import DRAWING_WIDTH, MARGIN, call
+from permitflow_tools.explain.look import DRAWING_WIDTH, MARGIN, Document, call
 from permitflow_tools.explain.run import Run, Verdict, last_steps
+from permitflow_tools.explain.surroundings import MOST_STATES, Surroundings
 
-_STYLES = ("palette.css", "page.css", "storyboard.css")
-_SCRIPTS = ("drawing.js", "run.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js")
+STYLES = ("palette.css", "page.css", "storyboard.css", "playground.css")
+SCRIPTS = (
+    *("drawing.js", "run.js", "explored.js", "frame.js", "scene.js", "timeline.js", "panels.js", "player.js"),
+    *("playground.js", "start.js"),
+)
+"""A page of a run, or one to play with."""
 
 # The drawing's measures, in pixels.
 _ACTION_AT = 74
@@ -26,27 +31,41 @@ MOST_ROWS = 40
 ROWS_AT_EACH_END = 15
 
 
-def page_of(run: Run) -> str:
-    """The page of a run; of a very long one, of its end."""
+def page_of(run: Run, *, most_states: int = MOST_STATES) -> str:
+    """The page of a run; of a very long one, of its end.
+
+    ``most_states`` near the run are in the page too, so that its reader can take other steps; not of a recorded run.
+    """
     shown = last_steps(run)
     return page(
         "run",
-        _STYLES,
+        STYLES,
         {
             "title": shown.title,
             "verdict": shown.verdict.value,
             "sentence": shown.sentence,
             "module": shown.look.specification.file,
             "footnote": shown.look.footnote,
+            "given": "Back to the run",
+            "address": "The address of a step is this page\u2019s address with #step= and its number.",
         },
         {
             "facts": facts_list(facts_of(shown)),
             "remarks": "\n".join(f'<p class="remark">{escape(remark)}</p>' for remark in shown.remarks),
+            "knobs": "",
             "storyboard": storyboard(shown, standalone=False),
         },
-        scripts=_SCRIPTS,
-        document=document_of(shown),
+        scripts=SCRIPTS,
+        document={**document_of(shown), **_surroundings(shown, most_states)},
     )
+
+
+def _surroundings(run: Run, most_states: int) -> Document:
+    if run.is_recorded or len(run.steps) >= most_states or not run.look.is_explorable(run.parameters):
+        return {}
+    surroundings = Surroundings(run.look)
+    graph = surroundings.graph(run.parameters, run.start, run.steps, most=most_states)
+    return {"tables": surroundings.document(), "graph": graph}
 
 
 def storyboard(run: Run, *, standalone: bool = True) -> str:

@@ -9,7 +9,7 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, TracebackType
@@ -104,28 +104,43 @@ def false_guard(
         system.perform(action, state, parameters, *arguments)
     except Disabled as refusal:
         guard, values = _refused(refusal.__traceback__)
-        expression = ast.unparse(guard)
-        said = words.get(expression)
-        sentence = said(*values) if said else f"{expression} is false{_compared(guard, values)}"
-        return FalseGuard(action, expression, sentence)
+        said = words.get(guard.text)
+        compared = f" ({guard.template.format(*map(repr, values))})" if values else ""
+        sentence = said(*values) if said else f"{guard.text} is false{compared}"
+        return FalseGuard(action, guard.text, sentence)
     return None
-
-
-def _compared(guard: ast.expr, values: Sequence[object]) -> str:
-    """A comparison with the values of its sides, as in ``(2 < 2)``."""
-    if not isinstance(guard, ast.Compare):
-        return ""
-    left, *others = (ast.Name(f"{value!r}") for value in values)
-    return f" ({ast.unparse(ast.Compare(left, guard.ops, list(others)))})"
 
 
 def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
     """All guards of an action, as the model writes them."""
-    for call in _required(perform.__code__):
-        yield ast.unparse(call.args[0])
+    for guard in _required(perform.__code__):
+        yield guard.text
 
 
-def _refused(traceback: TracebackType | None) -> tuple[ast.expr, tuple[int, ...]]:
+@dataclass(frozen=True)
+class _Guard:
+    """A condition that ``require`` is given."""
+
+    first_line: int
+    last_line: int
+    text: str
+    template: str
+    """A comparison with room for the values of its sides, as in ``{} < {}``."""
+    sides: tuple[CodeType, ...]
+
+
+def _guard(call: ast.Call) -> _Guard:
+    condition = call.args[0]
+    template, sides = "", ()
+    if isinstance(condition, ast.Compare):
+        operands = (condition.left, *condition.comparators)
+        sides = tuple(compile(ast.Expression(side), "<guard>", "eval") for side in operands)
+        left, *others = [ast.Name("{}")] * len(operands)
+        template = ast.unparse(ast.Compare(left, condition.ops, others))
+    return _Guard(call.lineno, call.end_lineno or call.lineno, ast.unparse(condition), template, sides)
+
+
+def _refused(traceback: TracebackType | None) -> tuple[_Guard, tuple[int, ...]]:
     """The condition that ``require`` was given, and the values of its two sides if it compares."""
     places: list[TracebackType] = []
     while traceback is not None:
@@ -135,21 +150,17 @@ def _refused(traceback: TracebackType | None) -> tuple[ast.expr, tuple[int, ...]
     place = places[-2]
     frame = place.tb_frame
     line = place.tb_lineno - frame.f_code.co_firstlineno + 1
-    calls = _required(frame.f_code)
-    condition = next(call for call in calls if call.lineno <= line <= (call.end_lineno or call.lineno)).args[0]
-    if not isinstance(condition, ast.Compare):
-        return condition, ()
-    sides = (compile(ast.Expression(side), "<guard>", "eval") for side in (condition.left, *condition.comparators))
-    return condition, tuple(eval(side, frame.f_globals, frame.f_locals) for side in sides)
+    guard = next(each for each in _required(frame.f_code) if each.first_line <= line <= each.last_line)
+    return guard, tuple(eval(side, frame.f_globals, frame.f_locals) for side in guard.sides)
 
 
 @cache
-def _required(code: CodeType) -> tuple[ast.Call, ...]:
-    """The calls of ``require`` in a function, in their order; lines count from the function's first."""
+def _required(code: CodeType) -> tuple[_Guard, ...]:
+    """The guards of a function, in their order; lines count from the function's first."""
     nodes = ast.walk(ast.parse(textwrap.dedent(inspect.getsource(code))))
     calls = [
         node
         for node in nodes
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "require"
     ]
-    return tuple(sorted(calls, key=lambda call: call.lineno))
+    return tuple(map(_guard, sorted(calls, key=lambda call: call.lineno)))

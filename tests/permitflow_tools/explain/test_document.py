@@ -165,7 +165,9 @@ def test_a_page_fetches_nothing(stuck: Run) -> None:
 
 
 def test_the_embedded_numbers_are_those_of_the_document(stuck: Run) -> None:
-    assert json.loads(PageReader(page_of(stuck)).data["run"]) == json.loads(json.dumps(document_of(stuck)))
+    assert json.loads(PageReader(page_of(stuck, most_states=0)).data["run"]) == json.loads(
+        json.dumps(document_of(stuck))
+    )
 
 
 def test_texts_are_never_taken_for_markup(stuck: Run) -> None:

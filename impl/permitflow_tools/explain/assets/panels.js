@@ -2,7 +2,15 @@
 
 class Ledgers {
   constructor(section, run) {
+    this.section = section;
+    this.take(run);
+  }
+
+  /** Shows another run from now on. */
+  take(run) {
     this.run = run;
+    const { section } = this;
+    section.replaceChildren();
     const heads = { rows: "row permit", barriers: "barrier permit", watermarks: "watermark permit" };
     this.parts = run.classes.map((name) => {
       const sum = make("p", { class: "sum" });
@@ -107,22 +115,43 @@ function showPassage(section, run, k) {
   section.replaceChildren(heading, make("pre", { class: "text", tabindex: "0", "aria-labelledby": "passage-heading" }, make("code", {}, ...lines)));
 }
 
-/** What can happen now, and which guard stands in the way of the rest. */
-function showPossible(section, run, k) {
-  const isDead = k === run.last && run.verdict === "stuck";
+/** What can happen now, and which guard stands in the way of the rest; `choose` is told the step that the reader takes. */
+function showPossible(section, run, k, choose) {
+  const isDead = run.isStuck(k);
+  const choices = run.choices(k);
   section.classList.toggle("dead", isDead);
-  const heading = make("h2", { id: "possible-heading" }, isDead ? "Nothing can move any more" : "What the protocol can do now");
+  const title = isDead ? "Nothing can move any more" : choices ? "What can happen now: choose a step" : "What the protocol can do now";
+  const heading = make("h2", { id: "possible-heading", tabindex: "-1" }, title);
   const top = isDead ? make("div", { class: "verdict-note" }, heading, make("p", {}, "Each action of the protocol has a guard that is false:")) : heading;
-  section.replaceChildren(top, ...(isDead ? [guards(run, k), application(run, k)] : [application(run, k), guards(run, k)]));
+  const names = (index) => steps(run, k, index, choices, choose);
+  const [own, others] = [guards(run, k, names), application(run, k, names)];
+  const end = run.isExplorable && choices === null ? [make("p", { class: "rim" }, "This page holds no states beyond this one: go back, or choose smaller numbers.")] : [];
+  section.replaceChildren(top, ...(isDead ? [own, others] : [others, own]), ...end);
 }
 
-function guards(run, k) {
+/** A possible action by its name, or as buttons if the reader may choose it. */
+function steps(run, k, index, choices, choose) {
+  const action = run.actions[index];
+  const next = () => make("span", { class: "next" }, "comes next");
+  if (choices === null) {
+    const name = make("code", { class: "action" }, action.name);
+    return [name, action.isEnvironment ? " \u2713" : "", ...(comesNext(run, k, action) ? [" ", next()] : [])];
+  }
+  return choices
+    .filter((choice) => choice.action === index)
+    .flatMap((choice) => {
+      const button = make("button", { type: "button", class: "choice", "data-call": choice.call }, make("code", {}, choice.call));
+      button.addEventListener("click", () => choose(choice));
+      return choice.isNext ? [button, " ", next(), " "] : [button, " "];
+    });
+}
+
+function guards(run, k, names) {
   const items = run.actions.flatMap((action, index) => {
     if (action.isEnvironment || run.absent.includes(index)) return [];
     const isEnabled = run.isEnabled(k, index);
     const reason = run.reason(k, index);
-    const text = make("span", {}, make("code", { class: "action" }, action.name));
-    if (comesNext(run, k, action)) text.append(" ", make("span", { class: "next" }, "comes next"));
+    const text = isEnabled ? make("span", {}, ...names(index)) : make("span", {}, make("code", { class: "action" }, action.name));
     if (!isEnabled && reason) text.append(": ", make("span", { class: "reason" }, reason));
     const sign = make("span", { class: "sign", title: isEnabled ? "possible" : "not possible" }, isEnabled ? "\u2713" : "\u2717");
     return [make("li", { class: isEnabled ? "enabled" : "disabled", "data-action": action.name }, sign, text)];
@@ -133,22 +162,18 @@ function guards(run, k) {
 const comesNext = (run, k, action) => k < run.last && run.action(k + 1) === action;
 
 /** What the application at the sender may do besides. */
-function application(run, k) {
+function application(run, k, names) {
   if (run.reason(k, 0) === undefined) return "";
-  const may = run.actions.filter((action, index) => action.isEnvironment && run.reason(k, index) === null);
-  const names = may.flatMap((action, index) => [
-    index ? ", " : "",
-    make("code", {}, action.name),
-    " \u2713",
-    ...(comesNext(run, k, action) ? [" ", make("span", { class: "next" }, "comes next")] : []),
-  ]);
-  return make("p", { class: "application" }, may.length ? "The application may: " : "The application can only wait.", ...names);
+  const may = run.actions.flatMap((action, index) => (action.isEnvironment && run.reason(k, index) === null ? [index] : []));
+  const told = may.flatMap((action, index) => [index && !run.isExplorable ? ", " : "", ...names(action)]);
+  return make("p", { class: "application" }, may.length ? "The application may: " : "The application can only wait.", ...told);
 }
 
 /** What follows from the last state. */
 function showConclusions(section, run, k) {
-  section.hidden = k < run.last || run.conclusions.length === 0;
-  const parts = run.conclusions.map(({ heading, items }, index) => {
+  const found = run.conclusionsAt(k);
+  section.hidden = found.length === 0;
+  const parts = found.map(({ heading, items }, index) => {
     const isBad = run.verdict === "invalid" && index === 0;
     const list = make("ul", {}, ...items.map((item) => make("li", {}, item)));
     return make("div", { class: isBad ? "conclusion verdict-note" : "conclusion" }, make("h2", {}, heading), list);
@@ -163,9 +188,22 @@ function showVariables(body, run, k) {
     // Chunk numbers are not told: chunks are anonymous here.
     if (!(name in told) || run.absentVariables.includes(name)) return [];
     const isChanged = run.changed(k, index);
-    return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, make("code", {}, told[name])), make("td", {}, remark))];
+    return [make("tr", isChanged ? { class: "changed" } : {}, make("th", { scope: "row" }, make("code", {}, name)), make("td", {}, ...(run.hasLedger ? [make("code", {}, told[name])] : drawn(told[name]))), make("td", {}, remark))];
   });
   body.replaceChildren(...lines);
+}
+
+const MOST_CELLS_OF_A_NUMBER = 24;
+
+/** A value to be taken in at a glance: a small number as cells, a queue as boxes, parts below each other. */
+function drawn(text) {
+  if (/^\d+$/.test(text) && Number(text) <= MOST_CELLS_OF_A_NUMBER) {
+    const cells = make("span", { class: "cells-of", "aria-hidden": "true" }, ...Array.from({ length: Number(text) }, () => make("i")));
+    return [make("code", { class: "count" }, text), cells];
+  }
+  const queue = /^\u27e8([^\u27e8\u27e9]+)\u27e9$/.exec(text);
+  if (queue) return queue[1].split(", ").flatMap((item) => [make("code", { class: "item" }, item), " "]);
+  return text.split(" | ").map((part) => make("code", { class: "part" }, part));
 }
 
 /** The values that follow from where each message and each permit is. */

@@ -1,18 +1,21 @@
 // Goes through the run: buttons, keyboard, slider, and the step in the page's address.
 
 class Player {
-  constructor(run) {
+  constructor(run, address = (k) => `#step=${k}`) {
     this.run = run;
+    this.given = run; // what the page shows until the reader chooses another step
+    this.address = address;
     this.k = 0;
     this.timer = null;
     const byId = (id) => document.getElementById(id);
-    this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "step", "possible", "passage", "conclusions"].map((id) => [id, byId(id)]));
+    this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "step", "possible", "passage", "conclusions", "given"].map((id) => [id, byId(id)]));
     this.variables = document.querySelector("#variables tbody");
     this.controls.slider.max = run.last;
     this.views = run.hasLedger ? [new Scene(byId("scene"), run), new Ledgers(byId("ledgers"), run)] : [];
     if (!run.hasLedger) {
       byId("scene").parentElement.hidden = byId("ledgers").hidden = true;
       byId("variables").open = true;
+      document.querySelector("main").prepend(byId("variables")); // it is the picture then
     }
     this.timeline = new Timeline(byId("history"), run, this.controls.slider, (k) => this.go(k));
     this.#listen();
@@ -29,6 +32,7 @@ class Player {
     last.addEventListener("click", () => this.go(this.run.last));
     play.addEventListener("click", () => (this.timer === null ? this.play() : this.pause()));
     speed.addEventListener("change", () => this.timer !== null && this.play());
+    this.controls.given.addEventListener("click", () => this.take(this.given));
     slider.addEventListener("input", () => this.go(Number(slider.value)));
     addEventListener("keydown", (event) => this.#key(event));
     addEventListener("hashchange", () => this.#goToAddress());
@@ -92,7 +96,7 @@ class Player {
     for (const view of this.views) view.show(k, isSmooth);
     this.timeline.show(k);
     showStep(step, this.run, k);
-    showPossible(possible, this.run, k);
+    showPossible(possible, this.run, k, (choice) => this.choose(choice));
     showPassage(passage, this.run, k);
     showConclusions(conclusions, this.run, k);
     showVariables(this.variables, this.run, k);
@@ -103,8 +107,36 @@ class Player {
     if (this.timer === null) summary.textContent = this.run.summary(k);
     first.disabled = back.disabled = k === 0;
     forward.disabled = last.disabled = k === this.run.last;
-    const address = `#step=${this.run.skipped + k}`;
+    this.controls.given.hidden = this.run === this.given;
+    const address = this.address(this.run.skipped + k);
     if (location.hash !== address) history.replaceState(null, "", address);
+  }
+
+  /** Takes a step that the reader chose: the next one of this run, or one that leads away from it. */
+  choose(choice) {
+    if (!choice.isNext) this.#replace(this.run.branch(this.k, choice));
+    this.go(this.k + 1);
+    // The button is gone; who uses the keyboard goes on from the same one, or from the first that is there.
+    const { possible } = this.controls;
+    const again = possible.querySelector(`[data-call="${choice.call}"]`) ?? possible.querySelector("button.choice");
+    (again ?? possible.querySelector("h2")).focus({ preventScroll: true });
+  }
+
+  #replace(run) {
+    this.run = run;
+    for (const view of this.views) view.run = run;
+    this.timeline.run = run;
+    this.controls.slider.max = run.last;
+    this.timeline.lay();
+  }
+
+  /** Shows another run, of this channel or of another one, in state `k`. */
+  take(run, k = 0) {
+    if (this.timer !== null) this.pause();
+    this.#replace(run);
+    for (const view of this.views) view.take?.(run);
+    this.k = k;
+    this.lay();
   }
 
   /** Fits everything to the width of the window. */
@@ -126,5 +158,3 @@ class Player {
     this.lay();
   }
 }
-
-new Player(new Run(JSON.parse(document.getElementById("run").textContent))).start();

@@ -3,6 +3,8 @@
 const NEVER = -1;
 
 class Run {
+  isExplorable = false;
+
   constructor(data) {
     Object.assign(this, data);
     this.last = this.steps.action.length;
@@ -35,6 +37,21 @@ class Run {
     const row = this.reasons[k - (this.last + 1 - this.reasons.length)];
     if (row === undefined) return undefined;
     return row[action] === NEVER ? null : this.reasonTexts[row[action]];
+  }
+
+  /** Does it end here, and is nothing possible any more? */
+  isStuck(k) {
+    return k === this.last && this.verdict === "stuck";
+  }
+
+  /** What follows from state `k`, if it is the last. */
+  conclusionsAt(k) {
+    return k === this.last ? this.conclusions : [];
+  }
+
+  /** The steps that the reader may choose in state `k`; null where the page holds none. */
+  choices() {
+    return null;
   }
 
   /** The numbers of one class in state `k`, place by place. */

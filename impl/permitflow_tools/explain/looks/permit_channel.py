@@ -297,6 +297,15 @@ class PermitLook(Look):
         counts = {name: place.rows for name, place in zip(names, ledger_of(state), strict=True)}
         return {**counts, "waiting": [message.cost for message in state.waiting if message.kind == "chunk"]}
 
+    def is_explorable(self, parameters: Parameters) -> bool:
+        """Chunks leave each place in the order in which they came; watermarks and withdrawals would not."""
+        return not (parameters.barrier_permits or parameters.watermarks or parameters.withdrawals)
+
+    def in_places(self, state: State) -> list[object]:
+        """Row permits by place; rows and cost of each chunk that waits, is in flight, is in the inbox; and grants."""
+        chunks = ([[each.rows, each.cost] for each in queue] for queue in (state.waiting, state.wire, state.inbox))
+        return [[place.rows for place in ledger_of(state)], *chunks, [grant.rows for grant in state.grants]]
+
     def facts(self, parameters: Parameters, *, is_recorded: bool = False, has_every_size: bool = False) -> list[Fact]:
         """All parameters except those that are switched off."""
         sizes = "" if is_recorded else ranges(parameters.sizes)

@@ -42,6 +42,48 @@ _GRPC_CALL: Words = {
     "state.inbox.is_empty()": lambda: "messages were handed over and not taken",
 }
 
+_STOPPED = "the sender has stopped behind its barrier"
+_FAILED = "the gate has failed"
+_RELEASED = "its barrier has taken its buffers back"
+_SKIPS_NONE = "no barrier is left out here"
+
+_GATE: Words = {
+    "_has_room(channel, parameters)": lambda: "as much waits as may wait",
+    "1 <= skipped <= parameters.skip": lambda *_: _SKIPS_NONE,
+    "parameters.ends": lambda: "inputs do not end here",
+    "not state.channels.get(name).closed": lambda: "the input has ended",
+    "parameters.losses": lambda: "no input is lost here",
+    "not channel.over": lambda: "the input is over",
+    "state.failed or state.channels.every(is_over)": lambda: "not all inputs are over",
+    "_starts(channel.waiting, 'data')": lambda: "no data is first in line",
+    "_starts(channel.waiting, 'barrier')": lambda: "no barrier is first in line",
+    "not channel.stopped": lambda: _STOPPED,
+    "channel.credit > 0": lambda *_: "the sender has no credit",
+    "parameters.announce and parameters.exclusive == 0": lambda: "no backlog is announced here",
+    "channel.credit == 0": lambda credit, _: f"the sender has {credit:,} credit, and its data tells the backlog",
+    "channel.told < backlog": lambda *_: "the gate knows the backlog",
+    "not channel.grants.is_empty()": lambda: "nothing is on its way to the sender",
+    "not channel.wire.is_empty()": lambda: "nothing is in flight",
+    "not state.failed": lambda: _FAILED,
+    "not channel.blocked": lambda: "the input is blocked: its barrier was consumed",
+    "_starts(channel.inbox, 'data')": lambda: "no data is next in the inbox",
+    "number == state.epoch or (number > state.epoch and (not pending))": lambda: "the barrier is not the pending one",
+    "parameters.skip > 0": lambda *_: _SKIPS_NONE,
+    "is_pending(state)": lambda: "no barrier is pending",
+    "number > state.epoch": lambda *_: "the barrier is not newer than the pending one",
+    "_barrier_here(state, name) < state.epoch": lambda *_: "the barrier is not older than the pending one",
+    "channel.closed and (not channel.over)": lambda: "the input has not ended",
+    "not channel.stopped and (not channel.blocked)": lambda: "the input waits for an alignment",
+    "channel.waiting.is_empty() and channel.wire.is_empty() and channel.inbox.is_empty()": lambda: (
+        "something is in front of the end"
+    ),
+    "state.pool > 0": lambda *_: "the pool is empty",
+    "not channel.released": lambda: _RELEASED,
+    "channel.borrowed - content_in(channel.inbox).data < channel.wanted": lambda *_: "no more buffers are needed",
+    "channel.free > 0": lambda *_: "no buffer of the input is free",
+    "is_joined(state)": lambda: "not all barriers have been consumed",
+}
+
 _SQUELCH: Words = {
     "state.waiting < parameters.waiters": lambda size, most: f"{size:,} wait, and no more than {most:,} may",
     "state.waiting > 0": lambda _waiting, _none: "nothing waits",
@@ -151,6 +193,12 @@ class _QueryLook(Look):
         }
 
 
+def _mute() -> Look:
+    from permitflow_tools.explain.looks.mute import LOOK
+
+    return LOOK
+
+
 def _permit_channel() -> Look:
     from permitflow_tools.explain.looks.permit_channel import LOOK
 
@@ -170,9 +218,11 @@ _LOOKS: Mapping[str, Callable[[], Look]] = {
     ),
     "InputGate": lambda: _InputGateLook(
         input_gate.SYSTEM,
+        words=_GATE,
         beginning=f"{_NOTHING_OFFERED}.",
         at_rest="everything that may be consumed has been consumed",
     ),
+    "Mute": _mute,
     "PermitChannel": _permit_channel,
     "SparkMicroBatch": lambda: _QueryLook(spark_micro_batch.SYSTEM),
     "Squelch": lambda: Look(
