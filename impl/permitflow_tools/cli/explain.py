@@ -2,7 +2,6 @@
 
 import webbrowser
 from collections.abc import Sequence
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,8 +16,8 @@ from permitflow_tools.cli.options import (
     PermitBatch,
     RowPermits,
     Sizes,
+    chosen,
     given_options,
-    one_of,
     option,
     readable,
     whole_number,
@@ -34,16 +33,6 @@ from permitflow_tools.parameters.read import is_toml, read_description
 if TYPE_CHECKING:
     from permitflow_tools.explain.run import Run
     from permitflow_tools.explain.state_graph import StateGraph
-
-
-class PlayOn(StrEnum):
-    """The pages to play with."""
-
-    PERMIT_CHANNEL = "permit-channel"
-    DEMAND = "demand"
-    GATE = "gate"
-    MUTE = "mute"
-
 
 _OF_PLAYING = frozenset({"--play", "--output", "--open", "--json"})
 _DEFAULT_PAGE = Path("permitflow-explain.html")
@@ -97,11 +86,10 @@ def explain(
         int, option(whole_number(least=1), "N", "Of a model of your own: visit no more states. Default: 2,000,000.")
     ] = 2_000_000,
     play: Annotated[
-        PlayOn | None,
-        option(
-            one_of(PlayOn),
-            "NAME",
-            "A page to play with; numbers by sliders, steps by clicks: permit-channel, demand, gate or mute.",
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A page to play with, numbers and steps, as permit-channel; a wrong name lists them.",
         ),
     ] = None,
     output: Annotated[
@@ -200,10 +188,11 @@ def _open(page: Path) -> None:
         typer.echo(f"--open: no browser was found; open {page} in one", err=True)
 
 
-def _play(name: PlayOn, page: Path, *, opens: bool, as_json: bool) -> None:
-    from permitflow_tools.explain.playing import PLAYGROUNDS, play_page
+def _play(name: str, page: Path, *, opens: bool, as_json: bool) -> None:
+    from permitflow_tools.explain.playground import play_page
+    from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
 
-    playground = PLAYGROUNDS[name.value]
+    playground = PLAYGROUNDS[chosen("--play", [name], PLAYGROUNDS, "page")[0]]
     write_files({page: play_page(playground)})
     if as_json:
         print_json({"title": playground.title, "files": [str(page)]})

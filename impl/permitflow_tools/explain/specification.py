@@ -131,12 +131,12 @@ class _Guard:
 
 def _guard(call: ast.Call) -> _Guard:
     condition = call.args[0]
-    template, sides = "", ()
+    template, operands = "", list[ast.expr]()
     if isinstance(condition, ast.Compare):
-        operands = (condition.left, *condition.comparators)
-        sides = tuple(compile(ast.Expression(side), "<guard>", "eval") for side in operands)
-        left, *others = [ast.Name("{}")] * len(operands)
-        template = ast.unparse(ast.Compare(left, condition.ops, others))
+        operands = [condition.left, *condition.comparators]
+        room: list[ast.expr] = [ast.Name("{}") for _ in condition.comparators]
+        template = ast.unparse(ast.Compare(ast.Name("{}"), condition.ops, room))
+    sides = tuple(compile(ast.Expression(operand), "<guard>", "eval") for operand in operands)
     return _Guard(call.lineno, call.end_lineno or call.lineno, ast.unparse(condition), template, sides)
 
 

@@ -1,7 +1,7 @@
 """The states around a run: what a page needs so that its reader can choose the next step.
 
-The model computes all of it beforehand.  A page holds a bounded number of states, the nearest first; so it works without
-a network and without the model, and computes no rule of a protocol.
+The model computes all of it beforehand.  A page holds a bounded number of states, the nearest first.  So it works
+without a network and without the model, and computes no rule of a protocol.
 """
 
 from collections.abc import Hashable, Sequence

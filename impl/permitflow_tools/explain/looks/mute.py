@@ -10,9 +10,7 @@ _NO_SIGNAL = "no signal is on its way"
 _NO_MORE = "connections are made anew no more often"
 
 WORDS: Mapping[str, Callable[..., str]] = {
-    "not any((has_work(state, parameters, node) for node in parameters.source_names))": lambda: (
-        "a source has something to send"
-    ),
+    "is_at_rest(state, parameters)": lambda: "a source has something to send",
     "parameters.is_source(node)": lambda: "it is no source",
     "not source.here": lambda: "the source is here already",
     "parameters.disposals and name <= parameters.sinks": lambda: "sinks do not leave here",
@@ -22,7 +20,9 @@ WORDS: Mapping[str, Callable[..., str]] = {
     "state.remade < parameters.remakes": lambda _remade, _most: _NO_MORE,
     "not in_flight(state, up, down).is_empty()": lambda: _NO_SIGNAL,
     "not signals.is_empty()": lambda: _NO_SIGNAL,
-    "parameters.is_source(node) and name in parameters.reached[node]": lambda: "it is no source of this sink",
+    "parameters.is_source(node) and name <= parameters.sinks and parameters.leads(node, name)": lambda: (
+        "it is no source of this sink"
+    ),
     "source.here": lambda: "the source has not come yet",
     "not is_muted(source)": lambda: "the source is muted",
     "source.left > 0": lambda _left, _none: "the source has sent all that it has",
@@ -58,14 +58,8 @@ class MuteLook(Look):
             for sender, queue in zip(names, queues, strict=True)
             if not queue.is_empty()
         ]
-        told = (sources, sinks, heard, signals or ["none"])
-        return {
-            **{
-                name: " | ".join(parts)
-                for name, parts in zip(("sources", "sinks", "heard", "signals"), told, strict=True)
-            },
-            "remade": f"{state.remade}",
-        }
+        told = {"sources": sources, "sinks": sinks, "heard": heard, "signals": signals or ["none"]}
+        return {**{name: " | ".join(parts) for name, parts in told.items()}, "remade": f"{state.remade}"}
 
     @staticmethod
     def _names(state: Any) -> list[str]:

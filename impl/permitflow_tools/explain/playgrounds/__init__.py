@@ -1,0 +1,1 @@
+"""Machines to play with, one file for each; ``table`` lists them."""
