@@ -94,8 +94,7 @@ class RepeatsAtOnce(SquelchPair):
     def send_xoff(self) -> None:
         super().send_xoff()
         self.feedback.append(self.feedback[-1])
-        self._gaps.append(0)
-        self._told_at.append(self._now)
+        self._world = squelch.told_now(self._world, squelch.OFF)
 
 
 class HearsTheNewest(SquelchPair):

@@ -1,12 +1,12 @@
 """Squelch: recorded runs as behaviours of ``Squelch``, and its two ends beside the model."""
 
-from collections import deque
-
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.squelch.core import SQUELCH, SquelchParameters
 from permitflow.tracing.reader import RecordedChannel
+from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.squelch import SYSTEM, Parameters, Signal, State
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.squelch import ON, SYSTEM, Parameters, Signal, State, told_now, without_oldest
 from permitflow_testing.core_pair import NumberedPair
 from permitflow_testing.moves import ActionRefused
 from permitflow_testing.subjects import UNLIMITED, Subject, step_by_step
@@ -18,47 +18,35 @@ def model_parameters(parameters: SquelchParameters, waiters: int, *, reminders: 
 
 
 class SquelchPair(NumberedPair):
-    """The ends of a squelched channel, in a world with a clock and a throttle, which the ends do not have.
+    """The ends of a squelched channel, in the model's world: its clock, its throttle and its losses.
 
-    The world keeps the rate and both delays, and loses signals: as in the specification, nothing is sent while
-    something is late, and time passes when the receiver has told what is due.
+    The ends have none of these.  So the model says what the world lets happen, and what becomes of it; what an end does
+    is the end's own decision.
     """
 
     def __init__(self, parameters: SquelchParameters, *, tags: int = 1, record: RecorderFactory | None = None) -> None:
         """Nothing has been offered, and no time has passed."""
         super().__init__(parameters, tags=tags, record=record)
-        self._of = parameters
-        self._now = self._lost = 0
-        # The tick in which each of the signals in flight was told, and the messages sent in each of the last ticks.
-        self._told_at: deque[int] = deque()
-        self._gaps: deque[int] = deque()
-        self._lately: deque[int] = deque()
-        self._sent = 0
+        self._constants = model_parameters(parameters, UNLIMITED, reminders=True)
+        self._world = SYSTEM.initial(self._constants)
+        """The model's state after the last step.  Only what the ends do not have is read: what was sent in the last
+        ticks, the gaps between signals, and how many were lost."""
 
     def tick(self) -> None:
         """Time passes."""
-        if self._is_late or self.receiver.haste:
-            raise ActionRefused("something is late, or due")
-        self._lately.append(self._sent)
-        if len(self._lately) >= self._of.data_delay:
-            self._lately.popleft()
-        self._sent = 0
-        self._now += 1
+        self._world = self._let("Tick", self.observe())
 
     def lose_signal(self) -> None:
         """A signal is lost."""
-        if not self.feedback or self._lost == self._of.losses:
-            raise ActionRefused("no signal is in flight, or enough were lost")
-        self._lost += 1
-        for signals in (self.feedback, self._told_at, self._gaps):
-            signals.popleft()
+        self._world = self._let("LoseSignal", self.observe())
+        self.feedback.popleft()
 
     def send(self) -> None:
-        """Send the oldest message, if the throttle lets it pass."""
-        if self._sent == self._of.rate or self._is_late:
-            raise ActionRefused("the rate is kept, or something is late")
+        """Send the oldest message, if the world lets one pass."""
+        willing = self.observe()._replace(waiting=1, heard=ON)
+        passed = self._let("Send", willing)
         self.leave()
-        self._sent += 1
+        self._world = passed
 
     def consume(self) -> None:
         """Consume the oldest message; what it makes due is told later."""
@@ -79,8 +67,7 @@ class SquelchPair(NumberedPair):
 
     def resend_xon(self) -> None:
         """Tell the sender again to go on, after a time-out."""
-        if self.receiver.has_told_off or self.wire or self.feedback or not self.sender.is_stopped:
-            raise ActionRefused("the sender was told to stop, or knows that it may go on, or something is in flight")
+        self._let("ResendXon", self.observe())
         if self.receiver.signal_due is not None:
             raise ActionRefused("another signal is due")
         self.receiver.remind()
@@ -88,44 +75,36 @@ class SquelchPair(NumberedPair):
 
     def receive_signal(self) -> None:
         """Deliver the oldest signal."""
+        before = self.observe()
         self.answer()
-        self._told_at.popleft()
-        self._gaps.popleft()
+        self._world = without_oldest(before)
+
+    def _let(self, action: str, state: State) -> State:
+        """The state after an action, if the world lets it happen in this one."""
+        try:
+            return SYSTEM.perform(action, state, self._constants)
+        except Disabled as refusal:
+            raise ActionRefused(false_guard(refusal)) from refusal
 
     def _tell(self, *, stop: bool) -> None:
         if self.receiver.signal_due != (stop,):
             raise ActionRefused("this signal is not due")
+        before = self.observe()
         self.feedback.append(self.receiver.take_feedback())
-        self._gaps.append(self._age)
-        self._told_at.append(self._now)
-
-    @property
-    def _age(self) -> int:
-        return self._now - self._told_at[-1] if self._told_at else 0
-
-    @property
-    def _is_late(self) -> bool:
-        if len(self.wire) > sum(self._lately) + self._sent:
-            return True
-        if self._told_at and self._now - self._told_at[0] >= self._of.signal_delay:
-            return True
-        return bool(self._of.signal_delay == 0 and self.receiver.haste)
+        self._world = told_now(before, int(stop))
 
     def observe(self) -> State:
         """The state of both ends and of the wires, in the specification's terms."""
         inbox, wire, waiting = self.numbered()
-        return State(
+        gaps = [signal.gap for signal in self._world.signals]
+        return self._world._replace(
             waiting=len(waiting),
             heard=int(self.sender.is_stopped),
-            sent=self._sent,
-            recent=Fifo(self._lately),
             wire=len(wire),
             inbox=len(inbox),
             told=int(self.receiver.has_told_off),
             since=self.receiver.since,
-            signals=Fifo([Signal(int(one.stop), gap) for one, gap in zip(self.feedback, self._gaps, strict=True)]),
-            age=self._age,
-            lost=self._lost,
+            signals=Fifo([Signal(int(one.stop), gap) for one, gap in zip(self.feedback, gaps, strict=True)]),
         )
 
 
