@@ -25,8 +25,8 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast examples are drawn says how busy the machine is, and nothing about what is tested.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", patient, derandomize=True)
-# `nox -s random`: ten times as long, and different in every run; what fails is kept in .hypothesis and tried first.
+settings.register_profile("default", patient, max_examples=50, derandomize=True)
+# `nox -s random`: twenty times as long, and different in every run; what fails is kept in .hypothesis and tried first.
 settings.register_profile("random", patient, max_examples=1000, print_blob=True)
 # For runs that are expected to fail, and where nobody reads the failing example.
 settings.register_profile("unshrunk", patient, derandomize=True, phases=(Phase.explicit, Phase.generate))

@@ -109,7 +109,7 @@ RUNS: dict[str, tuple[list[tuple[int, int, int]], dict[str, Any], set[str]]] = {
 }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 @pytest.mark.parametrize(("run", "gate"), [(name, gate) for name, (gates, *_) in RUNS.items() for gate in gates])
 def test_the_model_leads_all_ends_of_a_gate(run: str, gate: tuple[int, int, int], seed: int) -> None:
     inputs, exclusive, floating = gate

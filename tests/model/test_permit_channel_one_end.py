@@ -9,7 +9,7 @@ from dataclasses import replace
 from operator import sub
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.tracing import Event
@@ -115,7 +115,6 @@ def test_each_end_of_a_behaviour_is_accepted_alone(end: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("end", KINDS)
-@settings(max_examples=300)
 @given(seed=st.integers(0, 10**9), data=st.data())
 def test_one_end_is_accepted_exactly_if_another_explains_it(end: str, seed: int, data: st.DataObject) -> None:
     events = of_end([event._replace(counters=()) for event in random_behaviour(SMALL, seed=seed, events=16)], end)

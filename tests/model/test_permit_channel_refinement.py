@@ -17,7 +17,7 @@ MOVES = {"OfferChunk": "Offer", "WithdrawChunk": "Withdraw", "SendChunk": "Put",
 
 CHANNELS = {
     "two waiters": Parameters(
-        row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(0, 1, 3), waiters=2, tags=5, withdrawals=True
+        row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(0, 3), waiters=2, tags=5, withdrawals=True
     ),
     "all classes": Parameters(
         row_permits=1,
@@ -28,7 +28,7 @@ CHANNELS = {
         watermarks=True,
         flush_idle=True,
         withdrawals=True,
-        waiters=2,
+        waiters=1,
         tags=5,
     ),
 }

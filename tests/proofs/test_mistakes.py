@@ -67,7 +67,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.
-SAMPLE = 3
+SAMPLE = 1
 MISTAKES = [
     pytest.param(
         protocol,
