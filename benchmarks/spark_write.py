@@ -3,7 +3,8 @@
     python -m benchmarks.spark_write --rounds 2
 
 `permitflow serve` with the default window, a consumer that counts rows, and a session as `permitflow.spark.configure`
-makes it: all of them share the machine.  Counted are all processes of the session, the exchange, and the consumer.
+makes it: all of them share the machine.  Counted are all processes of the session, the exchange, and the consumer, from
+when all of them have started.  A Python sink that throws its rows away shows what Spark itself takes to hand them over.
 `--batch-rows N` tries other Arrow batches of Spark, `--row-permits N` other windows.
 """
 
@@ -19,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
-from benchmarks.spark_peers import SLOTS
+from benchmarks.spark_peers import SLOTS, NullSink
 from permitflow.exchange import stream_channels
 from permitflow.spark.local_session import local_session
 
@@ -32,10 +33,12 @@ WARM_UP_ROUNDS = 1
 
 
 async def consume(pipe: object, address: str) -> None:
-    """Count the rows of all channels, and say how many."""
+    """Say that all is loaded, count the rows of all channels, and say how many."""
     import asyncio
 
     from permitflow.client import get
+
+    pipe.send("ready")  # type: ignore[attr-defined]  # a connection
 
     async def count(channel: str) -> int:
         async with get(address, channel) as receiver:
@@ -55,6 +58,8 @@ def write_channels(data: DataFrame, rows: int, window: int | None) -> list[float
     """Processor seconds of the session, the exchange and the consumer; and seconds."""
     options = ("--stream", f"{STREAM}:{SLOTS}", *(() if window is None else ("--row-permits", str(window))))
     with serving(*options, "--address", "127.0.0.1:0") as (address, exchange), Partner(consume, address) as consumer:
+        consumer.hears()
+        before = [processor_seconds(pid) for pid in (exchange, consumer.pid)]
         seconds, session = _measured(
             lambda: (
                 data.write.format("permitflow")
@@ -64,12 +69,18 @@ def write_channels(data: DataFrame, rows: int, window: int | None) -> list[float
             )
         )
         assert (counted := consumer.hears()) == rows, f"{counted:,} of {rows:,} rows came"
-        return [session, processor_seconds(exchange), processor_seconds(consumer.pid), seconds]
+        moving = [processor_seconds(pid) - start for pid, start in zip((exchange, consumer.pid), before, strict=True)]
+        return [session, *moving, seconds]
 
 
 def write_parquet(data: DataFrame) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
         seconds, session = _measured(lambda: data.write.mode("append").parquet(f"{folder}/table"))
+    return [session, 0.0, 0.0, seconds]
+
+
+def write_nowhere(data: DataFrame) -> list[float]:
+    seconds, session = _measured(lambda: data.write.format(NullSink.name()).mode("append").save())
     return [session, 0.0, 0.0, seconds]
 
 
@@ -82,6 +93,7 @@ def _measured(write: Callable[[], None]) -> tuple[float, float]:
 
 
 def _ways(spark: SparkSession, options: argparse.Namespace) -> dict[str, Callable[[], list[float]]]:
+    spark.dataSource.register(NullSink)
     data = spark.range(0, options.rows, 1, SLOTS).selectExpr(*COLUMNS)
     default = spark.conf.get(BATCH_ROWS) or ""
 
@@ -91,6 +103,7 @@ def _ways(spark: SparkSession, options: argparse.Namespace) -> dict[str, Callabl
 
     ways: dict[str, Callable[[], list[float]]] = {
         "parquet": partial(write_parquet, data),
+        "a sink that throws rows away": partial(write_nowhere, data),
         "the defaults": partial(channels, default, None),
     }
     for rows in options.batch_rows:

@@ -1,12 +1,14 @@
 """What the documents say is what the programs do: examples run, results are printed again, links lead somewhere.
 
 A ``console`` block holds commands after ``$`` and what they print; a ``text`` block right after a ``python`` block is
-what that program prints.  ``...`` stands for anything: times, ports.
+what that program prints.  ``...`` stands for anything: times, ports.  A ``python`` block with a title is a part of the
+file that the title names.
 """
 
 import doctest
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,15 +17,19 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from permitflow.spark.calls.options import CALL_OPTIONS
 from permitflow.spark.local_session import FAST_START
 from permitflow.spark.options import CHANNEL_OPTIONS, Use, names_for
+from permitflow_tools.cli.application import app
 from tools.cli_reference import commands
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 DOCUMENTS = sorted([*REPOSITORY.glob("*.md"), *(REPOSITORY / "docs").rglob("*.md")])
-BLOCK = re.compile(r"^```(console|python)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(console|python|sh)\n(.*?)^```$(?:\s*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
+EXCERPT = re.compile(r'^```python title="([^"]+)"\n(.*?)^```$', re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
 ANCHOR = re.compile(r"\]\(([^)#\s]*)#([^)\s]+)\)")
 # What programs dial on pages that start an exchange; the tests have it elsewhere.
@@ -141,6 +147,44 @@ def test_the_programs_of_a_page_run_in_order_with_the_exchange_that_it_starts(pa
 def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
     assert EXCHANGE not in example.program, "nobody serves there"
     assert_runs(example, example.program, tmp_path)
+
+
+def excerpts() -> Iterator[tuple[str, str, str]]:
+    """Blocks that are a part of a file: where, the file, and the part."""
+    for document in DOCUMENTS:
+        text = document.read_text(encoding="utf-8")
+        for block in EXCERPT.finditer(text):
+            where = f"{document.relative_to(REPOSITORY)}:{text.count(chr(10), 0, block.start()) + 1}"
+            yield where, block[1], block[2]
+
+
+def test_an_excerpt_is_what_the_file_in_its_title_says() -> None:
+    """Files of examples/ are run by tests/system/test_examples.py, programs of pages by the tests above."""
+    found = [*excerpts()]
+    assert len(found) >= 10
+    assert [where for where, file, part in found if part not in (REPOSITORY / file).read_text(encoding="utf-8")] == []
+
+
+@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs/guides").glob("spark-*.md")), ids=lambda page: page.name)
+def test_no_block_of_a_guide_to_spark_goes_untested(page: Path) -> None:
+    """Each is a program that runs, an excerpt of one, what a program prints, or a command that starts or looks."""
+    text = page.read_text(encoding="utf-8")
+    fences = re.findall(r"^```(\S+.*)$", text, re.MULTILINE)
+    assert [fence for fence in fences if not re.fullmatch(r"python|python title=\S+|text|console|sh", fence)] == []
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    assert re.findall(r"\n\n {4}\S.*", outside) == [], "a block without a fence"
+
+
+def test_a_command_that_a_document_does_not_run_has_options_that_exist() -> None:
+    """In ``sh`` blocks: servers, and commands that look at what the reader has."""
+    lines = [line for _, text, _ in blocks("sh") for line in text.splitlines() if line.startswith("permitflow ")]
+    assert len(lines) >= 5
+    for line in lines:
+        command: Any = get_command(app)
+        words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+        while isinstance(command, TyperGroup):
+            command, words = command.commands[words[0]], words[1:]
+        command.make_context(line, words)  # raises for a wrong option
 
 
 def test_a_document_that_says_otherwise_is_noticed() -> None:
