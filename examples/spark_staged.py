@@ -3,6 +3,7 @@
 from pyspark.sql import DataFrame, SparkSession
 
 import permitflow.spark
+from permitflow.client.blocking import control
 
 EXCHANGE = {"address": "127.0.0.1:50051", "stream": "orders", "channels": "2"}
 
@@ -10,19 +11,13 @@ spark = permitflow.spark.configure(SparkSession.builder.master("local[2]"), chan
 permitflow.spark.register(spark)
 orders = spark.createDataFrame([(number,) for number in range(1_000)], "number long")
 
-
-def nightly() -> None:
-    """Write the orders of a night, as often as somebody likes: they are published once."""
-    (
-        orders.write.format("permitflow")
-        .mode("append")
-        .options(**EXCHANGE, delivery="staged", query="nightly", batch="20240229", end="false")
-        .save()
-    )
-
-
-nightly()
-nightly()
+# The orders of a night, as often as this program is started: they are published once.
+(
+    orders.write.format("permitflow")
+    .mode("append")
+    .options(**EXCHANGE, delivery="staged", query="nightly", batch="20240229", end="false")
+    .save()
+)
 
 # Orders come as files.
 orders.write.mode("append").parquet("incoming")
@@ -48,5 +43,6 @@ def write(frame: DataFrame, batch: int) -> None:
 copy = incoming.writeStream.foreachBatch(write).option("checkpointLocation", "copy.checkpoint")
 copy.trigger(availableNow=True).start().awaitTermination()
 
-print(spark.read.format("permitflow").options(**EXCHANGE).load().count(), "rows are published")
 spark.stop()
+with control(EXCHANGE["address"]) as line:
+    print(sum(position.next_row for position in line.positions(["orders/0", "orders/1"])), "rows are published")

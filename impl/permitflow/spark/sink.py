@@ -42,6 +42,7 @@ from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
     ChannelError,
+    ChannelSpentError,
     PeerGoneError,
     PermitflowError,
     TaskRetryError,
@@ -291,8 +292,9 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
             with self.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
-            # The failed task may have aborted the channel already, or the channel had ended: no reader waits there.
-            is_over = isinstance(error, ChannelError) and not isinstance(error, PeerGoneError)
+            # The failed task may have aborted the channel already, or the channel had ended or been read before this
+            # job: no reader waits there.
+            is_over = isinstance(error, ChannelError | ChannelSpentError) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None
 

@@ -21,6 +21,7 @@ from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
+    ChannelSpentError,
     JobTotalError,
     PeerGoneError,
     TaskRetryError,
@@ -353,6 +354,17 @@ def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> N
     with pytest.raises(UnknownChannelError, match="nowhere"):
         writer.abort([None])
     assert str(consume(options, first)).startswith("ChannelAbortedError")
+
+
+def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:
+    """Spark would print a second error beside that of the task, which says what to do."""
+    schema = StructType().add("n", LongType())
+    first, second = (PermitflowDataSource(options).writer(schema, overwrite=False) for _ in range(2))
+    first.commit([None])
+    assert [consume(options, channel) for channel in channels_of(options)] == [[], []]
+    with pytest.raises(ChannelSpentError):
+        second.commit([None])
+    second.abort([None])
 
 
 def committing(options: Options, pool: ThreadPoolExecutor) -> "Future[None]":
