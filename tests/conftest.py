@@ -40,6 +40,7 @@ DEAR = {"driver", "cluster", "connected", "browser"}
 MOST_WORKERS = 4
 # Few tests that take minutes: begun last, they would leave the other workers without anything to do.
 BEGUN_FIRST = (
+    "tests/spec",
     "tests/impl/spark",
     "tests/benchmarks/test_run.py",
     "tests/system/tpch/test_main_job.py",
@@ -48,6 +49,9 @@ BEGUN_FIRST = (
     "tests/faults/test_faults.py",
     "tests/proofs/test_theorems.py",
     "tests/test_docs.py",
+    "tests/conformance/test_core_follows_model.py",
+    "tests/conformance/test_channels_follow_model.py",
+    "tests/permitflow_testing/test_examples.py",
 )
 
 

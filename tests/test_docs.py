@@ -128,20 +128,34 @@ def assert_runs(example: Example, program: str, folder: Path) -> None:
     assert_prints(example, done.stdout)
 
 
-@pytest.mark.parametrize("page", WITH_AN_EXCHANGE)
+def is_long(example: Example) -> bool:
+    """Does it start Spark?"""
+    return "SparkSession" in example.program
+
+
+def of_page(page: str) -> list[Example]:
+    return [example for example in ON_PAGES_WITH_AN_EXCHANGE if example.where.startswith(page)]
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, marks=pytest.mark.long if any(map(is_long, of_page(page))) else ())
+        for page in WITH_AN_EXCHANGE
+    ],
+)
 def test_the_programs_of_a_page_run_in_order_with_the_exchange_that_it_starts(page: str, tmp_path: Path) -> None:
     with exchange_of(page) as address:
-        for example in ON_PAGES_WITH_AN_EXCHANGE:
-            if example.where.startswith(page):
-                assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
+        for example in of_page(page):
+            assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
 
 
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(example, marks=[pytest.mark.long] if "SparkSession" in example.program else [], id=example.where)
+        pytest.param(example, marks=[pytest.mark.long] if is_long(example) else [], id=example.where)
         for example in PROGRAMS
-        if example not in ON_PAGES_WITH_AN_EXCHANGE
+        if example not in ON_PAGES_WITH_AN_EXCHANGE or not (is_long(example) or EXCHANGE in example.program)
     ],
 )
 def test_a_program_runs_and_prints_what_the_document_says(example: Example, tmp_path: Path) -> None:
