@@ -29,7 +29,8 @@ _ACTIONS = """
 
 An action changes these parts of the state only: by so much where a number is given, to this value behind `=`, and so
 as the words say. Where a row says when it is possible, it is possible exactly then. Members are numbered from 0: the
-one that acts is 0, another one 1, and "others" stands for all that are left. Each table is a theorem.
+one that acts is 0, another one 1; the ends of a hop are "up" and "down"; "others" stands for all that are left. Each
+table is a theorem.
 """
 _ACTION_COLUMNS = """\
 | Action | Possible | Changes | So |

@@ -5,13 +5,14 @@ a clause is shown; and a muter.  That what a sink has told reaches each source g
 not heard it, there is one furthest down; but what is downstream of that has heard it.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from typing import Any, cast
 
-from permitflow_model.kernel.family import Members, NamedFamily
-from permitflow_model.kernel.queue import Fifo, Queue, larger
+from permitflow_model.kernel.family import NamedFamily
+from permitflow_model.kernel.queue import Queue, larger
 from permitflow_model.mute import (
     SYSTEM,
     Parameters,
@@ -36,7 +37,7 @@ from permitflow_model.mute import (
     source_ok,
     was_told,
 )
-from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary
+from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
@@ -57,7 +58,6 @@ from permitflow_proofs.kernel.symbols import (
     operation,
     predicate,
     relation,
-    truth,
 )
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -180,35 +180,50 @@ def _nodes(state: State) -> Indexed[NamedFamily[int]]:
     return cast("Indexed[NamedFamily[int]]", state.heard)
 
 
+def _row_of(sinks: Indexed[Sink], of: Callable[[int, int], int], name: int) -> NamedFamily[int]:
+    """Of one node or source: a number for each muter."""
+    return cast("NamedFamily[int]", sinks.beside(partial(of, name)))
+
+
+def _any_source(sinks: Indexed[Sink], name: int) -> Source:
+    return Source(predicate("here")(name), function("left")(name), _row_of(sinks, operation("holds"), name))
+
+
+def _state_of(
+    sources: Indexed[Source],
+    sinks: Indexed[Sink],
+    nodes: Indexed[NamedFamily[int]],
+    pairs: Sequence[tuple[int, int]],
+) -> State:
+    """A state with any signals between the nodes of these names, which alone are looked at."""
+    queues = [SymbolicQueue.any_queue(f"signals.{number}", _any_signal, _LAWS) for number, _ in enumerate(pairs)]
+
+    def signals(up: int, down: int) -> Queue[Signal]:
+        for pair, queue in zip(pairs, queues, strict=True):
+            if up == pair[0] and down == pair[1]:
+                return queue
+        raise TypeError(f"nothing is known of the signals up to {up} from {down}")
+
+    return State(
+        sources=cast(Any, sources),
+        sinks=cast(Any, sinks),
+        heard=cast(Any, nodes),
+        signals=cast(Any, nodes.beside(lambda up: nodes.beside(partial(signals, up)))),
+        remade=natural("remade"),
+    )
+
+
 def any_state(parameters: Parameters) -> State:
     """Any state of any graph that satisfies the invariant: those clauses of it that the parameters allow."""
     for node in (_UP, _DOWN, _ONE, _TWO):
         assume(all_of((node >= 1, node <= parameters.nodes)))
     assume(all_of((_MUTER >= 1, parameters.sinks >= _MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, _MUTER - 1)
-    names = (node - 1 for node in (_UP, _DOWN, _ONE, _TWO, _MUTER))  # in families they count from 0
-    here, left, holds, heard = predicate("here"), function("left"), operation("holds"), operation("heard")
-
-    def source(name: int) -> Source:
-        return Source(here(name), left(name), cast(Any, sinks.beside(partial(holds, name))))
-
-    nodes = Indexed.any_family(lambda name: sinks.beside(partial(heard, name)), parameters.nodes, *names)
-    queues = [SymbolicQueue.any_queue(f"signals.{name}", _any_signal, _LAWS) for name in ("acting", "others")]
-
-    def signals(up: int, down: int) -> Queue[Signal]:
-        if up == _UP - 1 and down == _DOWN - 1:
-            return queues[0]
-        if up == _ONE - 1 and down == _TWO - 1:
-            return queues[1]
-        raise TypeError(f"nothing is known of the signals up to {up} from {down}")
-
-    state = State(
-        sources=cast(Any, Indexed.any_family(source, parameters.sources)),
-        sinks=cast(Any, sinks),
-        heard=cast(Any, nodes),
-        signals=cast(Any, nodes.beside(lambda up: nodes.beside(partial(signals, up)))),
-        remade=natural("remade"),
-    )
+    names = [node - 1 for node in (_UP, _DOWN, _ONE, _TWO, _MUTER)]  # in families they count from 0
+    nodes = Indexed.any_family(partial(_row_of, sinks, operation("heard")), parameters.nodes, *names)
+    sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources)
+    up, down, one, two, _ = names
+    state = _state_of(sources, sinks, nodes, ((up, down), (one, two)))
     _any_ways(nodes, parameters)
     _assume_invariant(state, parameters)
     return state
@@ -256,18 +271,21 @@ def _any_hop(parameters: Parameters) -> tuple[int, int]:
     return _UP, _DOWN
 
 
+_ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
+    **dict.fromkeys(("Reconnect", "DuplicateSignal", "ReceiveSignal"), _any_hop),
+    **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (_DOWN,)),
+    "Join": lambda _: (_UP,),
+    "Send": lambda _: (_UP, _DOWN),
+}
+
+
 def _where(*needed: str) -> Subject[State, Parameters]:
     """Any graph, with so much of the protocol."""
     return Subject(
         SYSTEM,
         partial(any_parameters, **{name: PROTOCOL[name] for name in needed}),
         any_state,
-        {
-            **dict.fromkeys(("Reconnect", "DuplicateSignal", "ReceiveSignal"), _any_hop),
-            **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (_DOWN,)),
-            "Join": lambda _: (_UP,),
-            "Send": lambda _: (_UP, _DOWN),
-        },
+        _ARGUMENTS,
     )
 
 
@@ -392,197 +410,209 @@ def _laws() -> tuple[SymbolicObligation, ...]:
     return law_obligations("newest epoch", lambda: _LAWS[0], signal, lambda: _any_signal("signal"))
 
 
-# Frames: here the muters meet, in a graph with a newcomer that has two nodes downstream.
-
-_MEETING = frozenset(map(frozenset, ((1, 3), (2, 3), (1, 4), (3, 4))))
-"""Two sinks, a relay to both, and a source that leads to the first one on two paths."""
-
-_PAIRS = ((3, 1), (3, 2), (4, 1), (4, 3))
-"""Of each hop the node upstream and the node downstream."""
+# Frames: a node that acts is "up" or "down", the ends of a hop; "others" is any other node.  A sink is "down".
 
 
-def _parities(state: State) -> list[int]:
-    return [heard_by(state, 4, muter) % 2 for muter in (1, 2)]
+def _names_of_nodes(state: State) -> list[int]:
+    """The numbers of the nodes that frames tell apart."""
+    return [name + 1 for name in _nodes(state).focus.values()]
 
 
-def _learns_from_all(before: State, after: State, _parameters: Parameters) -> bool:
+def _learns_from_all(before: State, after: State, parameters: Parameters) -> bool:
     """A newcomer knows the newest epoch of each muter that a node downstream knows, and does as it says."""
-    for muter in (1, 2):
-        known = [heard_by(before, node, muter) for node in (1, 3, 4)]
-        newest = heard_by(after, 4, muter)
-        if not all_of([*(newest >= epoch for epoch in known), any_of(newest == epoch for epoch in known)]):
-            return False
-    holds = after.sources.get(0).holds
-    return [holds.get(0), holds.get(1)] == _parities(after)
+    newest = heard_by(after, _UP, _MUTER)
+
+    def is_no_newer(name: int, heard: NamedFamily[int]) -> bool:
+        is_asked = any_of((equal(name + 1, _UP), parameters.is_hop(_UP, name + 1)))
+        return implies(is_asked, heard.get(_MUTER - 1) <= newest)
+
+    def is_not_it(name: int, heard: NamedFamily[int]) -> bool:
+        is_asked = any_of((equal(name + 1, _UP), parameters.is_hop(_UP, name + 1)))
+        return _is_false(all_of((is_asked, heard.get(_MUTER - 1) == newest)))
+
+    knows_all = before.heard.every_by_name(is_no_newer)
+    knows_one = _is_false(before.heard.every_by_name(is_not_it))
+    holds = source_at(after, parameters, _UP).holds.get(_MUTER - 1)
+    return all_of((knows_all, knows_one, holds == newest % 2))
 
 
-def _tells_upstream(down: int, before: State, after: State, _parameters: Parameters) -> bool:
+def _tells_upstream(down: int, is_news: bool, before: State, after: State, parameters: Parameters) -> bool:
     """Who has news of a muter tells each node upstream that is here, once."""
-    is_news = any(heard_by(after, down, muter) != heard_by(before, down, muter) for muter in (1, 2))
-    for up, told_by in _PAIRS:
-        if told_by == down:
-            told = in_flight(after, up, down).size() - in_flight(before, up, down).size()
-            is_told = is_news and (up == 3 or before.sources.get(0).here)
-            if told != (1 if is_told else 0):
-                return False
+    for up in _names_of_nodes(before):
+        told = in_flight(after, up, down).size() - in_flight(before, up, down).size()
+        is_told = is_news and parameters.is_hop(up, down) and is_here(before, parameters, up)
+        if told != (1 if is_told else 0):
+            return False
     return True
 
 
+def _tells_of_a_new_epoch(before: State, after: State, parameters: Parameters) -> bool:
+    old, new = (heard_by(state, _DOWN, _DOWN) for state in (before, after))
+    return (new == old or new == old + 1) and _tells_upstream(_DOWN, new != old, before, after, parameters)
+
+
 def _leaves_nothing(before: State, after: State, parameters: Parameters) -> bool:
-    sink = after.sinks.get(0)
-    return sink.wire == 0 and sink.inbox == 0 and _tells_upstream(1, before, after, parameters)
+    sink = after.sinks.get(_DOWN - 1)
+    return sink.wire == 0 and sink.inbox == 0 and _tells_of_a_new_epoch(before, after, parameters)
 
 
 def _drops_its_queue(before: State, after: State, parameters: Parameters) -> bool:
-    return after.sinks.get(0).inbox == 0 and _tells_upstream(1, before, after, parameters)
+    return after.sinks.get(_DOWN - 1).inbox == 0 and _tells_of_a_new_epoch(before, after, parameters)
 
 
-def _tells_all_again(up: int, down: int, before: State, after: State, _parameters: Parameters) -> bool:
-    """On a new connection a node tells the newest epoch of each muter that it knows, once."""
-    told = [newest_of(in_flight(after, up, down), muter) for muter in (1, 2)]
-    known = [heard_by(before, down, muter) for muter in (1, 2)]
-    return told == known and in_flight(after, up, down).size() == sum(1 if epoch > 0 else 0 for epoch in known)
+def _tells_all_again(before: State, after: State, _parameters: Parameters) -> bool:
+    """On a new connection a node tells the newest epoch of each muter of which it has heard, and nothing else."""
+    told = in_flight(after, _UP, _DOWN)
+    return told.every(_is_newest, before) and newest_of(told, _MUTER) == heard_by(before, _DOWN, _MUTER)
 
 
-# Guards: the source is 4, the sink 1.
+def _is_newest(signal: Signal, state: State) -> bool:
+    return signal.epoch > 0 and signal.epoch == heard_by(state, _DOWN, signal.muter)
 
 
-def _may_dispose(state: State, parameters: Parameters, _name: int) -> bool:
-    return parameters.disposals and not state.sinks.get(0).gone
+def _learns(before: State, after: State, parameters: Parameters) -> bool:
+    """A node learns of newer epochs only; a relay hands them on, a source does as they say."""
+    signal = in_flight(before, _UP, _DOWN).head()
+    old = heard_by(before, _UP, _MUTER)
+    is_news = signal.muter == _MUTER and signal.epoch > old
+    if heard_by(after, _UP, _MUTER) != (signal.epoch if is_news else old):
+        return False
+    if not parameters.is_source(_UP):
+        is_news_of_any = signal.epoch > heard_by(before, _UP, signal.muter)
+        return _tells_upstream(_UP, is_news_of_any, before, after, parameters)
+    held, holds = (source_at(state, parameters, _UP).holds.get(_MUTER - 1) for state in (before, after))
+    return holds == (signal.epoch % 2 if is_news else held)
 
 
-def _may_clear(state: State, parameters: Parameters, _name: int) -> bool:
-    return parameters.clears and state.sinks.get(0).inbox > 0
+def _is_source(parameters: Parameters) -> bool:
+    return parameters.sinks + parameters.relays < _UP
+
+
+def _is_relay(parameters: Parameters) -> bool:
+    return parameters.sinks + parameters.relays >= _UP
+
+
+# Guards.
+
+
+def _may_join(state: State, parameters: Parameters, node: int) -> bool:
+    return parameters.is_source(node) and not source_at(state, parameters, node).here
+
+
+def _may_dispose(state: State, parameters: Parameters, name: int) -> bool:
+    return parameters.disposals and name <= parameters.sinks and not state.sinks.get(name - 1).gone
+
+
+def _may_clear(state: State, parameters: Parameters, name: int) -> bool:
+    return parameters.clears and _may_consume(state, parameters, name)
+
+
+def _may_consume(state: State, parameters: Parameters, name: int) -> bool:
+    return name <= parameters.sinks and state.sinks.get(name - 1).inbox > 0
+
+
+def _may_deliver(state: State, parameters: Parameters, name: int) -> bool:
+    return name <= parameters.sinks and state.sinks.get(name - 1).wire > 0
 
 
 def _may_remake(state: State, parameters: Parameters, up: int, down: int) -> bool:
     return state.remade < parameters.remakes and in_flight(state, up, down).size() > 0
 
 
-def _may_send(state: State, _parameters: Parameters, _node: int, _name: int) -> bool:
+def _may_send(state: State, parameters: Parameters, node: int, name: int) -> bool:
     """A source that is held by any muter sends nothing."""
-    source = state.sources.get(0)
-    is_held = any(source.holds.get(muter) != 0 for muter in (0, 1))
-    return source.here and source.left > 0 and not is_held and not state.sinks.get(0).gone
+    if not (parameters.is_source(node) and name <= parameters.sinks and parameters.leads(node, name)):
+        return False
+    source = source_at(state, parameters, node)
+    return source.here and source.left > 0 and source.holds.every(holds_nothing) and not state.sinks.get(name - 1).gone
 
 
 def _may_hear(state: State, _parameters: Parameters, up: int, down: int) -> bool:
     return in_flight(state, up, down).size() > 0
 
 
-def _learns(up: int, down: int, before: State, after: State, parameters: Parameters) -> bool:
-    """A node learns of newer epochs only; a relay hands them on, a source does as they say."""
-    signal = in_flight(before, up, down).head()
-    for muter in (1, 2):
-        old = heard_by(before, up, muter)
-        if heard_by(after, up, muter) != (max(old, signal.epoch) if signal.muter == muter else old):
-            return False
-        held, holds = before.sources.get(0).holds.get(muter - 1), after.sources.get(0).holds.get(muter - 1)
-        is_news = up == 4 and signal.muter == muter and signal.epoch > old
-        if holds != (signal.epoch % 2 if is_news else held):
-            return False
-    return up == 4 or _tells_upstream(up, before, after, parameters)
-
-
-def _told_by(down: int) -> dict[str, Change]:
-    return {f"signals.{up - 1}.{down - 1}": None for up, told_by in _PAIRS if told_by == down}
-
-
+_EPOCH: dict[str, Change] = {"heard.down.down": None, "signals.up.down": None, "signals.others.down": None}
+_HEARD: dict[str, Change] = {"signals.up.down": -1, "heard.up.down": None, "heard.up.others": None}
+_HOLDS: dict[str, Change] = {"sources.up.holds.down": None, "sources.up.holds.others": None}
 _REMADE = "up to Remakes, where a signal is in flight"
-_EPOCH: dict[str, Change] = {"heard.0.0": None, **_told_by(1)}
-
-
-def _frame_of_hearing(up: int, down: int) -> Frame[State, Parameters]:
-    done: dict[str, Change] = {"sources.0.holds.0": None, "sources.0.holds.1": None} if up == 4 else _told_by(up)
-    changes: dict[str, Change] = {
-        f"signals.{up - 1}.{down - 1}": -1,
-        f"heard.{up - 1}.0": None,
-        f"heard.{up - 1}.1": None,
-        **done,
-    }
-    words = "newer epochs only; a source does as they say" if up == 4 else "newer epochs only; they are handed on"
-    return Frame(
-        "ReceiveSignal", changes, partial(_learns, up, down), words, (up, down), _may_hear, "where one is in flight"
-    )
-
+_TOLD_UPSTREAM = "a new epoch is told to each node upstream"
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame("Done"),
     Frame(
         "Join",
-        {
-            "sources.0.here": True,
-            "sources.0.holds.0": None,
-            "sources.0.holds.1": None,
-            "heard.3.0": None,
-            "heard.3.1": None,
-        },
+        {"sources.up.here": True, **_HOLDS, "heard.up.down": None, "heard.up.others": None},
         _learns_from_all,
         "it knows what any node downstream knows",
-        when=lambda state, *_: not state.sources.get(0).here,
-        possible="once",
+        when=_may_join,
+        possible="once, a source",
     ),
     Frame(
         "Dispose",
-        {"sinks.0.gone": True, "sinks.0.wire": None, "sinks.0.inbox": None, **_EPOCH},
+        {"sinks.down.gone": True, "sinks.down.wire": None, "sinks.down.inbox": None, **_EPOCH},
         _leaves_nothing,
-        "its messages are dropped; a new epoch is told to each node upstream",
+        f"its messages are dropped; {_TOLD_UPSTREAM}",
         when=_may_dispose,
         possible="with Disposals, once",
     ),
     Frame(
         "Clear",
-        {"sinks.0.inbox": None, **_EPOCH},
+        {"sinks.down.inbox": None, **_EPOCH},
         _drops_its_queue,
-        "inbox becomes 0; a new epoch is told to each node upstream",
+        f"inbox becomes 0; {_TOLD_UPSTREAM}",
         when=_may_clear,
         possible="with Clears, where messages are in its queue",
     ),
-    *(
-        Frame(
-            "Reconnect",
-            {f"signals.{up - 1}.{down - 1}": None, "remade": +1},
-            partial(_tells_all_again, up, down),
-            "the newest epochs of all muters are told again",
-            (up, down),
-            _may_remake,
-            _REMADE,
-        )
-        for up, down in _PAIRS
+    Frame(
+        "Reconnect",
+        {"signals.up.down": None, "remade": +1},
+        _tells_all_again,
+        "the newest epochs of all muters are told again",
+        when=_may_remake,
+        possible=_REMADE,
     ),
-    *(
-        Frame(
-            "DuplicateSignal",
-            {f"signals.{up - 1}.{down - 1}": +1, "remade": +1},
-            arguments=(up, down),
-            when=_may_remake,
-            possible=_REMADE,
-        )
-        for up, down in _PAIRS
-    ),
+    Frame("DuplicateSignal", {"signals.up.down": +1, "remade": +1}, when=_may_remake, possible=_REMADE),
     Frame(
         "Send",
-        {"sources.0.left": -1, "sinks.0.wire": +1},
+        {"sources.up.left": -1, "sinks.down.wire": +1},
         when=_may_send,
-        possible="a source that is here, with messages left, whom no muter holds; while the sink is here",
+        possible="a source that is here, with messages left, whom no muter holds; to a sink that is here, to which it "
+        "leads",
     ),
     Frame(
         "Deliver",
-        {"sinks.0.wire": -1, "sinks.0.inbox": +1, **_EPOCH},
-        partial(_tells_upstream, 1),
-        "a new epoch is told to each node upstream",
-        when=lambda state, *_: state.sinks.get(0).wire > 0,
+        {"sinks.down.wire": -1, "sinks.down.inbox": +1, **_EPOCH},
+        _tells_of_a_new_epoch,
+        _TOLD_UPSTREAM,
+        when=_may_deliver,
         possible="where one is on its way",
     ),
     Frame(
         "Consume",
-        {"sinks.0.inbox": -1, **_EPOCH},
-        partial(_tells_upstream, 1),
+        {"sinks.down.inbox": -1, **_EPOCH},
+        _tells_of_a_new_epoch,
         "likewise",
-        when=lambda state, *_: state.sinks.get(0).inbox > 0,
+        when=_may_consume,
         possible="where one is in its queue",
     ),
-    *(_frame_of_hearing(up, down) for up, down in _PAIRS),
+    Frame(
+        "ReceiveSignal",
+        {**_HEARD, "signals.others.up": None},
+        _learns,
+        "a relay: newer epochs only; they are handed on",
+        when=_may_hear,
+        possible="where one is in flight",
+        acts=_is_relay,
+    ),
+    Frame(
+        "ReceiveSignal",
+        {**_HEARD, **_HOLDS},
+        _learns,
+        "a source: newer epochs only; it does as they say",
+        when=_may_hear,
+        possible="where one is in flight",
+        acts=_is_source,
+    ),
 )
 """What each action changes: no message is lost, doubled or let through, but for those that Dispose and Clear drop."""
 
@@ -610,38 +640,23 @@ def _conservation() -> tuple[SymbolicObligation, ...]:
     )
 
 
-def _any_signal_of_two(name: str) -> Signal:
-    muter = 1 if truth(f"{name}.is of the first") else 2
-    return Signal(muter, natural(f"{name}.epoch"))
-
-
-def _any_meeting(_parameters: Parameters) -> State:
+def _any_hop_of_any_state(parameters: Parameters) -> State:
     """Any state of the right types."""
-    silence: NamedFamily[Queue[Signal]] = Members([Fifo()] * 4)
-    signals: NamedFamily[NamedFamily[Queue[Signal]]] = Members([silence] * 4)
-    for up, down in _PAIRS:
-        queue: Queue[Signal] = SymbolicQueue.any_queue(f"signals.{up}.{down}", _any_signal_of_two)
-        signals = signals.put(up - 1, signals.get(up - 1).put(down - 1, queue))
-    return State(
-        sources=Members([Source(truth("here"), natural("left"), Members([natural("holds.1"), natural("holds.2")]))]),
-        sinks=Members([arbitrary(Sink, "first."), arbitrary(Sink, "second.")]),
-        heard=Members([Members([natural(f"heard.{node}.{muter}") for muter in (1, 2)]) for node in range(1, 5)]),
-        signals=signals,
-        remade=natural("remade"),
-    )
+    for node in (_UP, _DOWN):
+        assume(all_of((node >= 1, node <= parameters.nodes)))
+    assume(all_of((_is_false(equal(_UP, _DOWN)), _MUTER >= 1, parameters.sinks >= _MUTER)))
+    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, _MUTER - 1, focus={"down": _DOWN - 1})
+    rows = partial(_row_of, sinks, operation("heard"))
+    nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": _UP - 1, "down": _DOWN - 1})
+    nodes.assume_every(lambda name: nodes.get(name).get(_MUTER - 1) >= 0)
+    up = {"up": _UP - parameters.sinks - parameters.relays - 1}
+    sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources, focus=up)
+    names = nodes.focus.values()
+    return _state_of(sources, sinks, nodes, tuple(product(names, names)))
 
 
-ANY = Subject(
-    SYSTEM,
-    partial(any_parameters_of, Parameters, sinks=2, relays=1, sources=1, newcomers=1, hops=_MEETING, **PROTOCOL),
-    _any_meeting,
-    {
-        **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (1,)),
-        "Join": lambda _: (4,),
-        "Send": lambda _: (4, 1),
-    },
-)
-"""Two muters that meet, in any state at all."""
+ANY = Subject(SYSTEM, partial(any_parameters, **PROTOCOL), _any_hop_of_any_state, _ARGUMENTS)
+"""Any graph in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:

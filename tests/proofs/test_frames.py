@@ -19,7 +19,6 @@ from permitflow_model import (
     squelch,
     token_bucket,
 )
-from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
 from permitflow_model.mistakes import Mistake
@@ -132,25 +131,28 @@ def sends_nothing(state: mute.State, parameters: mute.Parameters, node: int, nam
 def learns_from_one_node(state: mute.State, parameters: mute.Parameters, node: int) -> mute.State:
     after = mute.join(state, parameters, node)
     heard = state.heard.get(0)
-    holds: Members[int] = Members([heard.get(muter) % 2 for muter in range(parameters.sinks)])
-    source = after.sources.get(0)._replace(holds=holds)
-    return after._replace(sources=after.sources.put(0, source), heard=after.heard.put(node - 1, heard))
+    name = node - parameters.sinks - parameters.relays - 1
+    source = after.sources.get(name)._replace(holds=heard.map_by_name(lambda _, epoch: epoch % 2))
+    return after._replace(sources=after.sources.put(name, source), heard=after.heard.put(node - 1, heard))
 
 
 def tells_of_the_first_muter(state: mute.State, parameters: mute.Parameters, up: int, down: int) -> mute.State:
+    def of_the_first(muter: int, epoch: int) -> mute.Signal | None:
+        return mute.Signal(1, epoch) if muter == 0 and epoch > 0 else None
+
     after = mute.reconnect(state, parameters, up, down)
-    told = Fifo([signal for signal in mute.in_flight(after, up, down) if signal.muter == 1])
+    told = state.heard.get(down - 1).listed_by_name(of_the_first)
     return after._replace(signals=after.signals.put(up - 1, after.signals.get(up - 1).put(down - 1, told)))
 
 
 def is_held_by_one_sink(state: mute.State, parameters: mute.Parameters, node: int, name: int) -> mute.State:
     """A source that another sink holds goes on sending to this one."""
-    source = mute.source_at(state, parameters, node)
+    source, number = mute.source_at(state, parameters, node), node - parameters.sinks - parameters.relays - 1
     require(source.holds.get(name - 1) == 0)
-    free = source._replace(holds=Members([0] * parameters.sinks))
-    after = mute.send(state._replace(sources=state.sources.put(0, free)), parameters, node, name)
-    held = after.sources.get(0)._replace(holds=source.holds)
-    return after._replace(sources=after.sources.put(0, held))
+    free = source._replace(holds=source.holds.map_by_name(lambda *_: 0))
+    after = mute.send(state._replace(sources=state.sources.put(number, free)), parameters, node, name)
+    held = after.sources.get(number)._replace(holds=source.holds)
+    return after._replace(sources=after.sources.put(number, held))
 
 
 def becomes_faster(state: mute_delay.State, parameters: mute_delay.Parameters) -> mute_delay.State:

@@ -99,12 +99,18 @@ def of_listed_items_the_largest_is_known() -> bool:
     return listed.sum_of(lambda items: items, larger, 0) == larger(bins.get(one).items, 0)
 
 
+def what_holds_of_a_member_holds_of_its_item() -> bool:
+    bins, _, _ = any_bins()
+    listed = bins.listed_by_name(lambda _name, bin_: bin_.items if bin_.items > 0 else None)
+    return listed.every(lambda items, least: items > least, 0)
+
+
 @pytest.mark.parametrize(
     "claim",
     [
         *(told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed),
         *(a_sum_differs_by_what_was_put, the_largest_is_at_least_each_and_one_has_it),
-        of_listed_items_the_largest_is_known,
+        *(of_listed_items_the_largest_is_known, what_holds_of_a_member_holds_of_its_item),
     ],
 )
 def test_what_holds_of_every_family_is_proved(claim: Callable[[], bool]) -> None:

@@ -37,6 +37,7 @@ from permitflow_proofs.kernel.symbols import (
 M = TypeVar("M")
 N = TypeVar("N")
 T = TypeVar("T")
+P = TypeVar("P")
 
 _Fact = Callable[[int], bool]
 
@@ -135,6 +136,15 @@ class _Listed(Generic[T]):
 
         return larger(nothing, self._members.largest_by_name(of))
 
+    def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
+        """Does it hold for every item?"""
+
+        def of(name: int, member: object) -> bool:
+            item = self._item(name, member)
+            return item is None or holds(item, parameters)
+
+        return self._members.every_by_name(of)
+
 
 class Indexed(Generic[M]):
     """Any family of at least one member, by symbolic names."""
@@ -189,15 +199,20 @@ class Indexed(Generic[M]):
         """
         raise TypeError("members are looked at by symbolic names, which cannot be listed; ask for every member")
 
+    @property
+    def focus(self) -> Mapping[str, int]:
+        """The names that frames tell apart, by their words."""
+        return self._book.focus
+
     def parts(self) -> list[tuple[str, M]]:
         """The members in focus, and any other one.
 
         Raises:
             TypeError: none is in focus.
         """
-        if not self._book.focus:
+        if not self.focus:
             raise TypeError("no member is in focus; give any_family the names that a frame tells apart")
-        return [(word, self._at(name)) for word, name in self._book.focus.items()]
+        return [(word, self._at(name)) for word, name in self.focus.items()]
 
     def get(self, name: int) -> M:
         """The member of this name."""
@@ -242,7 +257,7 @@ class Indexed(Generic[M]):
         return largest
 
     def listed_by_name(self, item: Callable[..., T | None], *context: object) -> Queue[T]:
-        """An item for each member that has one, of which the largest measure can be asked."""
+        """An item for each member that has one; the largest measure can be asked, and what holds for every item."""
         return cast("Queue[T]", _Listed(self, lambda name, member: item(name, member, *context)))
 
     def every(self, holds: Callable[..., bool], *context: object) -> bool:
