@@ -10,6 +10,7 @@ from functools import partial
 
 from permitflow_model.kernel.runs import Move
 from permitflow_model.spark_micro_batch import (
+    NO_ROWS,
     NOTHING_STAGED,
     SYSTEM,
     Parameters,
@@ -614,49 +615,213 @@ def _goes_on(before: State, after: State, _parameters: Parameters) -> bool:
 
 _FAULT: dict[str, Change] = {"faults": -1}
 
+
+def _is_nothing(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.late == NO_ROWS
+
+
+def _is_offered(_before: State, after: State, _parameters: Parameters) -> bool:
+    return after.waiting > 0
+
+
+def _kept_from(state: State, row: int) -> bool:
+    """The exchange has this row and all behind it: none is acknowledged or lost."""
+    return state.acknowledged <= row and state.lost <= row
+
+
+def _in_commit_log(state: State) -> int:
+    return state.end if state.committed else state.start
+
+
+def _has_room_for_a_batch(state: State, parameters: Parameters, rows: int) -> bool:
+    kept = state.produced - state.acknowledged
+    room = rows if kept <= parameters.row_permits else rows + kept - parameters.row_permits
+    may_come = state.produced + state.waiting + rows <= parameters.horizon
+    return may_come and room <= parameters.staging_rows and state.lost <= state.acknowledged
+
+
+def _has_room_for_the_chunk(state: State, parameters: Parameters) -> bool:
+    has_permits = state.produced + state.waiting <= parameters.row_permits + state.acknowledged
+    return state.waiting > 0 and has_permits and state.lost <= state.acknowledged
+
+
+def _may_plan(state: State, parameters: Parameters) -> bool:
+    is_acknowledged = parameters.acknowledge_in == "commit" or state.acknowledged == state.end
+    return state.phase == "idle" and state.produced > state.end and _kept_from(state, state.end) and is_acknowledged
+
+
+def _may_acknowledge(state: State, parameters: Parameters) -> bool:
+    if parameters.acknowledge_in == "commit":
+        return state.phase == "logged"
+    return state.phase == "idle" and state.acknowledged < state.end
+
+
+def _may_acknowledge_for_driver(state: State, parameters: Parameters) -> bool:
+    is_due = state.acknowledged < _in_commit_log(state)
+    return state.phase == "down" and parameters.acknowledge_in == "latestOffset" and is_due
+
+
+def _must_report(state: State, _parameters: Parameters) -> bool:
+    reads = state.phase == "idle" or state.phase == "ready"
+    return reads and not _kept_from(state, _in_commit_log(state))
+
+
+def _is_over(state: State, parameters: Parameters) -> bool:
+    return state.phase == "failed" or (state.phase == "idle" and state.end == parameters.horizon)
+
+
 FRAMES: tuple[Frame[State, Parameters], ...] = (
-    Frame("Offer", {"waiting": None}),
-    Frame("ProduceBatch", {"produced": None}, _has_no_hole, "it grows, and only where no row before is lost"),
-    Frame("FailTask", {"running": False, **_FAULT}),
-    Frame("AbandonTask", {"running": False, "late": None, **_FAULT}, _runs_on, "with the rows of the batch"),
-    Frame("StageLate", {"late": None}),
-    Frame("AbortLate", {"staged": None, "aborting": None}, _removes_what_it_names, "the attempt that it names is gone"),
-    Frame("AcknowledgeForDriver", {"acknowledged": None}, _acknowledges, "all rows in the commit log"),
+    Frame(
+        "Offer",
+        {"waiting": None},
+        _is_offered,
+        "a chunk waits",
+        when=lambda state, parameters, rows: state.waiting == 0 and state.produced + rows <= parameters.horizon,
+        possible="where none waits, up to Horizon",
+    ),
+    Frame(
+        "ProduceBatch",
+        {"produced": None},
+        _has_no_hole,
+        "it grows, and only where no row before is lost",
+        when=_has_room_for_a_batch,
+        possible="within StagingRows, less the rows kept beyond RowPermits; none kept is lost; up to Horizon",
+    ),
+    Frame(
+        "FailTask",
+        {"running": False, **_FAULT},
+        when=lambda state, _: state.running and state.faults > 0,
+        possible="where a task runs, up to Faults",
+    ),
+    Frame(
+        "AbandonTask",
+        {"running": False, "late": None, **_FAULT},
+        _runs_on,
+        "with the rows of the batch",
+        when=lambda state, _: state.running and state.late == NO_ROWS and state.faults > 0,
+        possible="where a task runs, and no abandoned one, up to Faults",
+    ),
+    Frame(
+        "StageLate",
+        {"late": None},
+        _is_nothing,
+        "none runs on",
+        when=lambda state, _: state.late != NO_ROWS,
+        possible="where an abandoned one runs",
+    ),
+    Frame(
+        "AbortLate",
+        {"staged": None, "aborting": None},
+        _removes_what_it_names,
+        "the attempt that it names is gone",
+        when=lambda state, _: state.aborting != 0,
+        possible="where an abort is on its way",
+    ),
+    Frame(
+        "AcknowledgeForDriver",
+        {"acknowledged": None},
+        _acknowledges,
+        "all rows in the commit log",
+        when=_may_acknowledge_for_driver,
+        possible="while the driver is down, in latestOffset, if some are not",
+    ),
     Frame(
         "CrashDriver",
         {"phase": "down", "plan": None, "running": False, "aborting": None, **_FAULT},
         _forgets_what_is_in_no_log,
         "an attempt that it knew to be staged is named",
+        when=lambda state, parameters: (
+            parameters.driver_crashes and state.phase != "down" and state.phase != "failed" and state.faults > 0
+        ),
+        possible="while the driver runs, up to Faults",
     ),
-    Frame("CrashExchange", {"lost": None, **_FAULT}, _loses_what_is_kept, "all that was produced"),
-    Frame("Done"),
+    Frame(
+        "CrashExchange",
+        {"lost": None, **_FAULT},
+        _loses_what_is_kept,
+        "all that was produced",
+        when=lambda state, parameters: (
+            not parameters.durable and state.produced > state.acknowledged and state.faults > 0
+        ),
+        possible="where rows are kept, in memory only, up to Faults",
+    ),
+    Frame("Done", when=_is_over, possible="after all rows up to Horizon, and after a failure"),
     Frame(
         "Produce",
         {"waiting": None, "produced": None},
         _takes_it_over,
         "the whole chunk, and only where no row before it is lost",
+        when=_has_room_for_the_chunk,
+        possible="where one waits, within RowPermits; none kept is lost",
     ),
-    Frame("PlanBatch", {"plan": None, "phase": "planned"}, _is_planned, "no more than is there, and than the cap"),
+    Frame(
+        "PlanBatch",
+        {"plan": None, "phase": "planned"},
+        _is_planned,
+        "no more than is there, and than the cap",
+        when=_may_plan,
+        possible="when idle, where rows are there and none of them is lost; in latestOffset once all before returned",
+    ),
     Frame(
         "WriteOffsetLog",
         {"start": None, "end": None, "committed": False, "published": False, "plan": None, "phase": None},
         _begins_a_batch,
         "the batch that was planned, behind the last one",
+        when=lambda state, _: state.phase == "planned",
+        possible="when planned",
     ),
-    Frame("Acknowledge", {"acknowledged": None, "phase": None}, _acknowledges_a_call, "up to the call's batch"),
-    Frame("RunTask", {"attempts": +1, "running": True}),
-    Frame("Stage", {"staged": None, "running": False, "phase": "staged"}, _stages_the_batch, "the newest attempt's"),
+    Frame(
+        "Acknowledge",
+        {"acknowledged": None, "phase": None},
+        _acknowledges_a_call,
+        "up to the call's batch",
+        when=_may_acknowledge,
+        possible="in commit: when logged; in latestOffset: when idle, if some rows of the last batch are not",
+    ),
+    Frame(
+        "RunTask",
+        {"attempts": +1, "running": True},
+        when=lambda state, _: state.phase == "ready" and not state.running and _kept_from(state, state.start),
+        possible="when ready, and none runs; its rows are kept",
+    ),
+    Frame(
+        "Stage",
+        {"staged": None, "running": False, "phase": "staged"},
+        _stages_the_batch,
+        "the newest attempt's",
+        when=lambda state, _: state.phase == "ready" and state.running and _kept_from(state, state.start),
+        possible="when ready, and one runs; its rows are kept",
+    ),
     Frame(
         "Publish",
         {"published": True, "phase": "published", "output": None, "misplaced": None},
         _adds_what_is_staged,
         "what is staged, once for each batch",
+        when=lambda state, _: state.phase == "staged" and state.staged.attempt == state.attempts,
+        possible="when staged, by the newest attempt",
     ),
     Frame(
-        "WriteCommitLog", {"committed": True, "staged": None, "phase": "idle"}, _removes_the_rest, "nothing is staged"
+        "WriteCommitLog",
+        {"committed": True, "staged": None, "phase": "idle"},
+        _removes_the_rest,
+        "nothing is staged",
+        when=lambda state, _: state.phase == "published",
+        possible="when published",
     ),
-    Frame("Restart", {"phase": None}, _goes_on, "idle, or ready if the batch is not committed"),
-    Frame("ReportLoss", {"phase": "failed", "running": False}),
+    Frame(
+        "Restart",
+        {"phase": None},
+        _goes_on,
+        "idle, or ready if the batch is not committed",
+        when=lambda state, _: state.phase == "down",
+        possible="when down",
+    ),
+    Frame(
+        "ReportLoss",
+        {"phase": "failed", "running": False},
+        when=_must_report,
+        possible="when idle or ready, where a row is lost or acknowledged that is not in the commit log",
+    ),
 )
 """What each action changes."""
 
