@@ -1,15 +1,23 @@
 """Deliberate mistakes in the actions of the models, made by rules: a theorem must notice each.
 
-    python tools/model_mutants.py                          all models
-    python tools/model_mutants.py demand conflate          two of them
-    python tools/model_mutants.py --sample 20 --seed 7     twenty of all, drawn by this seed
-    python tools/model_mutants.py --list                   the mistakes, without trying them
+    python -m tools.model_mutants                          all models
+    python -m tools.model_mutants demand conflate          two of them
+    python -m tools.model_mutants --sample 20 --seed 7     twenty of all, drawn by this seed
+    python -m tools.model_mutants --list                   the mistakes, without trying them
+    python -m tools.model_mutants --write                  all models, and their table in docs/claims.md
 
 A mistake forgets a guard, a part of a condition or an update, changes another field of the same type, does something
 twice, or for one instead of all.  Only theorems are asked: a state count that differs notices nothing, and neither does
-a model that is expected to fail.  Of what no theorem notices it is asked whether it is a mistake at all: does a step
-differ, by more than stuttering, in any state of the invariant, with any parameters that the theorems are about?  Z3
-says so, or it is one.  What was answered is kept in .cache, by the texts that it depends on: a run goes on where it was
+a model that is expected to fail.  The frame of a changed action is asked first, which takes milliseconds.  Of what it
+does not notice it is asked whether it is a mistake at all: does a step differ, by more than stuttering, in any state of
+the invariant, with any parameters that the theorems are about?  Z3 says so, or it is one; then all theorems are asked.
+
+Three more answers are no refutation.  "Says nothing": the premises of a theorem cannot be met any more, which
+`permitflow prove` reports.  "Empty queue": an action takes the head of a queue that may be empty, which the model's
+queue refuses, as TLC does.  These two count as noticed.  "Unanswered" does not: the prover fails in another way, so
+that no theorem says anything about the mistake.
+
+What was answered is kept in .cache, by the texts that it depends on, the prover's too: a run goes on where it was
 stopped.
 
 Exit code 0: all are noticed, but for those of tests/mutants/model_survivors.toml, each with its reason; 1: others
@@ -21,6 +29,7 @@ import ast
 import copy
 import hashlib
 import importlib
+import inspect
 import json
 import os
 import random
@@ -29,25 +38,40 @@ import resource
 import sys
 import time
 import tomllib
-import types
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import z3  # noqa: F401  # loaded once, for all processes
-
+from permitflow_model.kernel.queue import EmptyQueueError
+from permitflow_model.kernel.system import Disabled
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.frame import is_same_state
+from permitflow_proofs.kernel.induction import any_beginning
+from permitflow_proofs.kernel.obligation import SymbolicObligation, decide
+from tools.marks import pasted
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 MODELS = CHECKOUT / "model/permitflow_model"
 PACKAGES = (CHECKOUT / "model", CHECKOUT / "proofs")
 ANSWERS = CHECKOUT / ".cache/model_mutants"
 KNOWN = CHECKOUT / "tests/mutants/model_survivors.toml"
+DOCUMENT = CHECKOUT / "docs/claims.md"
+MARK = "mistakes in models, written by python -m tools.model_mutants --write"
+
+SURVIVED = "survived"
 EQUAL = "no difference"
+SAYS_NOTHING = "says nothing"
+EMPTY_QUEUE = "empty queue"
+UNANSWERED = "unanswered"
+WEAK = (SAYS_NOTHING, EMPTY_QUEUE, UNANSWERED)
+"""Of several, the first counts."""
+
 LIMIT_SECONDS = 120
 """Processor time for one mistake."""
 
@@ -73,11 +97,14 @@ class Mistake:
 
 # Making them.
 
+Twins = dict[str, dict[str, str]]
+"""By the name of a class, without capitals: of each field another one of the same type; "" stands for all classes."""
+
 Change = tuple[str, Callable[[Any], Any]]
 """In words, and what becomes of the node; None: it is left out."""
 
 
-def _changes(node: ast.AST, twins: dict[str, str]) -> Iterator[Change]:
+def _changes(node: ast.AST, twins: Twins) -> Iterator[Change]:
     text = ast.unparse(node).splitlines()[0] if isinstance(node, ast.expr | ast.stmt) else ""
     match node:
         case ast.Expr(value=ast.Call(func=ast.Name(id="require"))):
@@ -101,12 +128,15 @@ def _changes(node: ast.AST, twins: dict[str, str]) -> Iterator[Change]:
             given = "".join(f", {ast.unparse(part)}" for part in context)
             one_only = f"{names[0]}.put(0, {names[1]}({names[0]}.get(0){given}))"
             yield f"for one {text}", lambda _: ast.parse(one_only, mode="eval").body
-        case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with"), keywords=keywords):
+        case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with") as changer, keywords=keywords):
+            # A part of a state is called as its class: `state.permits`, Permits.
+            kind = ast.unparse(changer.value).rpartition(".")[2] if isinstance(changer, ast.Attribute) else ""
+            twin_of = twins.get(kind, twins[""])
             for place, keyword in enumerate(keywords):
                 if keyword.arg is None:
                     continue
                 yield f"without {keyword.arg} in {text}", partial(_without, part="keywords", place=place)
-                twin = twins.get(keyword.arg)
+                twin = twin_of.get(keyword.arg)
                 if twin is not None and all(other.arg != twin for other in keywords):
                     told = f"{twin} for {keyword.arg} in {text}"
                     yield told, partial(_renamed, place=place, name=twin)
@@ -149,18 +179,19 @@ class _Changer(ast.NodeTransformer):
         return ast.Pass() if changed is None and isinstance(node, ast.stmt) else changed
 
 
-def _field_twins(tree: ast.Module) -> dict[str, str]:
-    """Of each field of a state another one of the same type: the next, and the first after the last."""
-    twins: dict[str, str] = {}
+def _field_twins(tree: ast.Module) -> Twins:
+    """Of each field the next one of the same type, and the first after the last."""
+    found: Twins = {"": {}}
     for each in tree.body:
         if isinstance(each, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in each.bases):
             by_type: dict[str, list[str]] = {}
             for field in each.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     by_type.setdefault(ast.unparse(field.annotation), []).append(field.target.id)
-            for names in by_type.values():
-                twins |= dict(zip(names, names[1:] + names[:1], strict=True)) if len(names) > 1 else {}
-    return twins
+            rows = [zip(names, names[1:] + names[:1], strict=True) for names in by_type.values() if len(names) > 1]
+            found[each.name.lower()] = {name: twin for row in rows for name, twin in row}
+            found[""] |= found[each.name.lower()]
+    return found
 
 
 def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
@@ -216,44 +247,36 @@ def _changed_source(tree: ast.Module, node: ast.AST, change: Callable[[Any], Any
 
 
 def judge(mistake: Mistake) -> str:
-    """What notices the mistake; "survived" if nothing does.  Changes the modules of this process."""
-    text = mistake.make()
+    """What notices the mistake; "survived" if nothing does."""
+    mistaken = _functions_with(mistake)
+    with _made(mistake, mistaken):
+        found = _noticed_by(mistake, "frame")
+    if found in (None, *WEAK):
+        found = _difference(mistake, mistaken)
+    if found is not None:
+        return found
+    with _made(mistake, mistaken):
+        return _noticed_by(mistake) or SURVIVED
+
+
+@contextmanager
+def _made(mistake: Mistake, mistaken: Mapping[str, Any]) -> Iterator[None]:
+    """Make the mistake for the block: the function has the other code, wherever it is known."""
+    function = inspect.unwrap(vars(sys.modules[mistake.file])[mistake.function])
+    right, function.__code__ = function.__code__, inspect.unwrap(mistaken[mistake.function]).__code__
+    any_beginning.cache_clear()
     try:
-        _forget_modules()
-        parent, _, child = mistake.file.rpartition(".")
-        package = importlib.import_module(parent)
-        setattr(package, child, _module(mistake.file, text))
-        if theorem := _noticed_by(mistake, "frame"):
-            return theorem
-        loaded = _forget_modules()
-        if none := _difference(mistake, text):
-            return none
-        _forget_modules()
-        sys.modules |= loaded
-        return _noticed_by(mistake) or "survived"
-    except Exception as error:  # a model that cannot be asked is no mistake of a protocol
-        return f"no model: {type(error).__name__}: {error}"
-
-
-def _forget_modules() -> dict[str, types.ModuleType]:
-    names = [name for name in sys.modules if name.split(".")[0] in ("permitflow_model", "permitflow_proofs")]
-    return {name: sys.modules.pop(name) for name in names}
-
-
-def _module(name: str, text: str) -> types.ModuleType:
-    module = types.ModuleType(name)
-    module.__file__ = f"{name}.py"
-    sys.modules[name] = module
-    exec(compile(text, name, "exec"), module.__dict__)
-    return module
+        yield
+    finally:
+        function.__code__ = right
+        any_beginning.cache_clear()
 
 
 def _noticed_by(mistake: Mistake, end: str = "") -> str | None:
-    """The first theorem that is not proved any more, of those whose name has this end."""
-    from permitflow_proofs.kernel.obligation import SymbolicObligation, decide  # the changed one's
-
+    """The first theorem that is refuted, of those whose name has this end; else the strongest of ``WEAK``, if any."""
     registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
     names = {action.name for action in registered.system.actions}
+    weak = set()
     for theorem in registered.load_theorems():
         if theorem.expected != "proved" or not theorem.id.endswith(end):
             continue
@@ -261,39 +284,45 @@ def _noticed_by(mistake: Mistake, end: str = "") -> str | None:
             about = re.sub(r"^(kept by|guard of) |\(.*\)$", "", obligation.name)
             if not isinstance(obligation, SymbolicObligation) or (about in names and about not in mistake.actions):
                 continue
-            found = decide(obligation.claim)
-            if found.outcome == "refuted" or (found.outcome == "proved" and found.reached == 0):
-                return str(theorem.id)
-    return None
+            try:
+                found = decide(obligation.claim)
+            except EmptyQueueError:
+                weak.add(EMPTY_QUEUE)
+            except Exception:  # what the prover cannot ask refutes nothing
+                weak.add(UNANSWERED)
+            else:
+                if found.outcome == "refuted":
+                    return str(theorem.id)
+                if found.outcome == "unknown" or found.reached == 0:
+                    weak.add(UNANSWERED if found.outcome == "unknown" else SAYS_NOTHING)
+    return min(weak, key=WEAK.index, default=None)
 
 
-def _difference(mistake: Mistake, text: str) -> str | None:
+def _difference(mistake: Mistake, mistaken: Mapping[str, Any]) -> str | None:
     """That no step of the mistaken model differs from the model's in any state of the invariant; None if one does."""
-    from permitflow_proofs.kernel.chapter import Chapter  # those of the model without the mistake
-    from permitflow_proofs.kernel.obligation import decide
-
     registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
-    registered.load_theorems()
     proofs = registered.theorems.partition(":")[0]
     parts = [vars(sys.modules[name]) for name in sorted(sys.modules) if f"{name}.".startswith(f"{proofs}.")]
     chapter = next(each for part in parts for each in part.values() if isinstance(each, Chapter))
     # Actions that the theorems leave out may differ, too.
     subject = replace(chapter.subject, system=registered.system)
-    mistaken = _functions_with(mistake, text)
     given: dict[str, None] = {}
     for action in subject.system.actions:
         if action.name in mistake.actions and action.perform.__module__ == mistake.file:
-            found = decide(partial(_does_the_same, subject, action, mistaken[action.perform.__name__]))
+            try:
+                found = decide(partial(_does_the_same, subject, action, mistaken[action.perform.__name__]))
+            except Exception:  # what the prover cannot ask is not the same
+                return None
             if found.outcome != "proved" or found.reached == 0:
                 return None
             given |= dict.fromkeys(found.given.facts if found.given else ())
     return f"{EQUAL} where {', '.join(given)}" if given else EQUAL
 
 
-def _functions_with(mistake: Mistake, text: str) -> dict[str, Any]:
+def _functions_with(mistake: Mistake) -> dict[str, Any]:
     """The names of the changed file.  Functions that do not come to the mistake are the model's own: so are the sums
     that a symbolic queue has by them."""
-    tree = ast.parse(text)
+    tree = ast.parse(mistake.make())
     functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
     tree.body = [each for name, each in functions.items() if mistake.function in _reached(functions, name)]
     names = dict(vars(sys.modules[mistake.file]))
@@ -302,18 +331,14 @@ def _functions_with(mistake: Mistake, text: str) -> dict[str, Any]:
 
 
 def _does_the_same(subject: Any, action: Any, twin: Callable[..., Any]) -> bool:
-    from permitflow_proofs.kernel.frame import is_same_state
-
     before, arguments, parameters = subject.any_call(action.name)
     # A step that changes nothing is none: TLA+ lets any step stutter.
-    one, other = (_after(perform, before, parameters, *arguments) or before for perform in (action.perform, twin))
-    return is_same_state(one, other)
+    steps = [_after(perform, before, parameters, *arguments) or before for perform in (action.perform, twin)]
+    return is_same_state(*(subject.looked_at(state, parameters) for state in steps))
 
 
 def _after(perform: Callable[..., Any], *arguments: Any) -> Any:
     """None: the step is not possible."""
-    from permitflow_model.kernel.system import Disabled
-
     try:
         return perform(*arguments)
     except Disabled:
@@ -347,8 +372,9 @@ class Answers:
         if mistake.model not in self._texts:
             registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
             start = (f"permitflow_model.{mistake.model}", registered.theorems.partition(":")[0])
-            self._texts[mistake.model] = "".join(file.read_text("utf-8") for file in sorted(_imported(*start)))
-        depends_on = (self._texts[mistake.model], mistake.file, mistake.make(), sorted(mistake.actions))
+            files = (Path(__file__), *sorted(_imported(*start)))
+            self._texts[mistake.model] = "".join(file.read_text("utf-8") for file in files)
+        depends_on = (self._texts[mistake.model], mistake.file, str(mistake))
         return self._folder / hashlib.sha256(repr(depends_on).encode()).hexdigest()
 
 
@@ -369,6 +395,9 @@ def _imported(*modules: str) -> set[Path]:
 def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]]:
     """What notices each, as soon as it is known."""
     answers = Answers(ANSWERS)
+    for model in {mistake.model for mistake in mistakes}:
+        # Imported once, for all processes.
+        importlib.import_module(f"permitflow_model.{model}").REGISTERED.load_theorems()
     running: dict[int, tuple[Mistake, int]] = {}
     waiting: list[Mistake] = []
     for mistake in reversed(mistakes):
@@ -413,12 +442,15 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="try those with this text only")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at once")
     parser.add_argument("--list", action="store_true", help="print the mistakes, and try none")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/claims.md; of all models only")
     parser.add_argument("--known", type=Path, default=KNOWN, metavar="FILE", help="the list of known survivors")
     options = parser.parse_args()
 
     names = sorted(snake_case(name) for name, registered in systems().items() if registered.theorems)
     if wrong := sorted(set(options.models) - set(names)):
         parser.error(f"no model is called {wrong[0]!r}; there are {', '.join(names)}")
+    if options.write and (options.models or options.only or options.sample is not None):
+        parser.error("--write is for all mistakes of all models")
     known = known_survivors(options.known)
     chosen = [one for model in options.models or names for one in mistakes_of(model) if options.only in str(one)]
     if options.sample is not None:
@@ -428,32 +460,42 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     started, wrong_answers = time.monotonic(), 0
+    rows: list[list[object]] = [["Model", "mistakes", *KINDS], ["---"] * (len(KINDS) + 2)]
     for model in [name for name in names if any(one.model == name for one in chosen)]:
         kinds: Counter[str] = Counter()
         by: Counter[str] = Counter()
         mistakes = [one for one in chosen if one.model == model]
         for mistake, found in verdicts(mistakes, options.jobs):
-            kind = _kind(found, is_known=str(mistake) in known)
+            kind = _kind(found)
             kinds[kind] += 1
-            by[found] += kind == "noticed"
-            if kind in ("survived", "noticed, but listed as a survivor"):
-                print(f"{mistake}  [{found}]", flush=True)
+            by[found] += 1
+            if (kind == SURVIVED) != (str(mistake) in known):
+                told = found if kind == SURVIVED else f"noticed, but listed as a survivor: {found}"
+                print(f"{mistake}  [{told}]", flush=True)
                 wrong_answers += 1
         told = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
         print(f"{model}: {len(mistakes)} mistakes: {told}", flush=True)
-        print("  by " + ", ".join(f"{theorem} {number}" for theorem, number in by.most_common() if number), flush=True)
+        print("  by " + ", ".join(f"{answer} {number}" for answer, number in by.most_common()), flush=True)
+        rows.append([f"`{model}`", len(mistakes), *(kinds[kind] or "" for kind in KINDS)])
     print(f"{len(chosen)} mistakes, {wrong_answers} survived, {time.monotonic() - started:.0f} s")
+    if options.write and not wrong_answers:
+        text = "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)
+        DOCUMENT.write_text(pasted(DOCUMENT.read_text("utf-8"), MARK, f"\n{text}\n\n"), "utf-8")
     return 1 if wrong_answers else 0
 
 
-def _kind(found: str, *, is_known: bool) -> str:
-    if found == "survived" or found.startswith("nothing in"):
-        return "known" if is_known else "survived"
-    if is_known:
-        return "noticed, but listed as a survivor"
-    if found.startswith(EQUAL):
+KINDS = ("frame", "another theorem", SAYS_NOTHING, EMPTY_QUEUE, EQUAL, f"{EQUAL} where", SURVIVED)
+"""Of answers: those that notice, those that find no mistake, and the last."""
+
+
+def _kind(found: str) -> str:
+    if found in KINDS:
         return found
-    return "no model" if found.startswith("no model") else "noticed"
+    if found == UNANSWERED or found.startswith("nothing in"):
+        return SURVIVED
+    if found.startswith(EQUAL):
+        return f"{EQUAL} where"
+    return "frame" if found.endswith("frame") else "another theorem"
 
 
 if __name__ == "__main__":

@@ -25,8 +25,6 @@ class Shot:
     name: str
     explain: Sequence[str]
     fragment: str = ""
-    steps: Sequence[str] = ()
-    """To be taken by clicks."""
     scheme: Scheme = "light"
     width: int = 1280
     height: int = 900
@@ -40,13 +38,6 @@ SHOTS = (
         fragment="step=14",
         scheme="dark",
         height=860,
-    ),
-    Shot(
-        name="play",
-        explain=("--play", "permit-channel"),
-        fragment="set=4-3-3-0",
-        steps=("OfferChunk(2)", "SendChunk", "Deliver"),
-        height=1100,
     ),
     Shot(name="recorded", explain=(str(TRACE),), height=1120),
     Shot(name="narrow", explain=DEADLOCK, fragment="step=4", width=390, height=860),
@@ -96,8 +87,6 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
         width=shot.width,
         height=shot.height,
     )
-    for step in shot.steps:
-        visit.page.get_by_role("button", name=step, exact=True).click()
     visit.page.screenshot(path=FOLDER / f"{shot.name}.png")
     visit.close()
     if visit.complaints:

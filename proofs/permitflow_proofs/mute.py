@@ -279,6 +279,15 @@ _ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
 }
 
 
+def _looked_at(state: State, parameters: Parameters) -> tuple[object, ...]:
+    """Of any node, any hop and any muter."""
+    parts = (heard_by(state, _ONE, _MUTER), state.sinks.get(_MUTER - 1), in_flight(state, _ONE, _TWO), state.remade)
+    if not parameters.is_source(_ONE):
+        return parts
+    source = source_at(state, parameters, _ONE)
+    return (*parts, source.here, source.left, source.holds.get(_MUTER - 1))
+
+
 def _where(*needed: str) -> Subject[State, Parameters]:
     """Any graph, with so much of the protocol."""
     return Subject(
@@ -286,6 +295,7 @@ def _where(*needed: str) -> Subject[State, Parameters]:
         partial(any_parameters, **{name: PROTOCOL[name] for name in needed}),
         any_state,
         _ARGUMENTS,
+        _looked_at,
     )
 
 

@@ -9,8 +9,8 @@ CHECKOUT = Path(__file__).resolve().parents[2]
 
 
 def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, str(CHECKOUT / "tools/model_mutants.py"), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    command = [sys.executable, "-m", "tools.model_mutants", *arguments]
+    return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, timeout=250, check=False)
 
 
 def test_theorems_notice_a_sample_of_mistakes() -> None:

@@ -71,6 +71,14 @@ class Queue(Protocol[T]):
         ...
 
 
+class EmptyQueueError(IndexError):
+    """An action asks for an item of a queue that may be empty where it does so: its guard forgets that."""
+
+    def __init__(self, name: str = "the queue") -> None:
+        """Of the queue with this name."""
+        super().__init__(f"{name} is empty; an action that takes its head requires that it is not")
+
+
 class Fifo(tuple[T, ...]):
     """The queue as a tuple: for exploration, tests and replay.  Cheap to compare and to hash."""
 
@@ -85,12 +93,26 @@ class Fifo(tuple[T, ...]):
         return len(self)
 
     def head(self) -> T:
-        """The oldest item."""
-        return self[0]
+        """The oldest item.
+
+        Raises:
+            EmptyQueueError: there is none.
+        """
+        try:
+            return self[0]
+        except IndexError:
+            raise EmptyQueueError from None
 
     def last(self) -> T:
-        """The newest item."""
-        return self[-1]
+        """The newest item.
+
+        Raises:
+            EmptyQueueError: there is none.
+        """
+        try:
+            return self[-1]
+        except IndexError:
+            raise EmptyQueueError from None
 
     def push(self, item: T) -> "Fifo[T]":
         """The queue with one more item at its end."""
@@ -263,7 +285,7 @@ class SummedFifo(Generic[T]):
 
 def _top(stack: _Cell[T] | None) -> _Cell[T]:
     if stack is None:
-        raise IndexError("the queue is empty")
+        raise EmptyQueueError
     return stack
 
 

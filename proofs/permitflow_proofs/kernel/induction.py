@@ -38,6 +38,9 @@ class Subject(Generic[S, P]):
     any_arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = field(default_factory=dict)
     """Of the actions that have arguments, besides the name of a member."""
 
+    looked_at: Callable[[S, P], Any] = lambda state, _: state
+    """Parts of a state that stand for all of it: members by symbolic names, where these are any."""
+
     acting: int = 0
     """The name of the member that acts: in focus, as 0, or a symbol for any one."""
 
@@ -148,12 +151,12 @@ class Subject(Generic[S, P]):
 
     def any_case(self) -> tuple[S, P]:
         """Any state that satisfies the inductive invariant, with any parameters; made once for claims that begin so."""
-        case: tuple[S, P] = _beginning(self._make_case)()
+        case: tuple[S, P] = any_beginning(self._make_case)()
         return case
 
     def any_step(self, action: str) -> tuple[S, S, P]:
         """Any step of an action: the states before and after it, and the parameters; likewise."""
-        step: tuple[S, S, P] = _beginning(self._make_step, action)()
+        step: tuple[S, S, P] = any_beginning(self._make_step, action)()
         return step
 
     def any_call(self, action: str, arguments: tuple[int, ...] | None = None) -> tuple[S, tuple[int, ...], P]:
@@ -161,7 +164,7 @@ class Subject(Generic[S, P]):
         if arguments is not None:
             before, parameters = self.any_case()
             return before, self.named(arguments), parameters
-        call: tuple[S, tuple[int, ...], P] = _beginning(self._make_call, action)()
+        call: tuple[S, tuple[int, ...], P] = any_beginning(self._make_call, action)()
         return call
 
     def named(self, numbers: tuple[int, ...]) -> tuple[int, ...]:
@@ -189,7 +192,8 @@ class Subject(Generic[S, P]):
 
 
 @cache
-def _beginning(make: Callable[..., Any], *arguments: str) -> Beginning[Any]:
+def any_beginning(make: Callable[..., Any], *arguments: str) -> Beginning[Any]:
+    """The beginning of claims, made once.  Who changes a model's functions clears this cache."""
     return Beginning(partial(make, *arguments))
 
 

@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, NamedTuple, NoReturn, Protocol, TypeVa
 
 import z3
 
-from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.queue import EmptyQueueError, Fifo
 from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.symbols import (
     Integer,
@@ -253,17 +253,19 @@ class SymbolicQueue(Generic[T]):
         """The oldest item.
 
         Raises:
-            IndexError: the queue is empty on this path, as the model's queue would.
+            EmptyQueueError: the queue is empty on this path, as the model's queue would.
         """
         if self._has_unknown():
             return self._unknown.part("head")[0]
+        if not self._pushed:
+            raise EmptyQueueError(self._unknown.name)
         return self._pushed[0]
 
     def last(self) -> T:
         """The newest item.
 
         Raises:
-            IndexError: the queue is empty on this path.
+            EmptyQueueError: the queue is empty on this path.
         """
         if self._pushed:
             return self._pushed[-1]
@@ -327,7 +329,7 @@ class SymbolicQueue(Generic[T]):
 
     def _require_unknown(self) -> None:
         if not self._has_unknown():
-            raise IndexError(f"{self._unknown.name} is empty")
+            raise EmptyQueueError(self._unknown.name)
 
 
 N = TypeVar("N", bound=tuple[int, ...])
@@ -426,7 +428,7 @@ class SymbolicSequence(Shape, Generic[N]):
         """The oldest item.
 
         Raises:
-            IndexError: it is empty on this path, as the model's queue would.
+            EmptyQueueError: it is empty on this path, as the model's queue would.
         """
         self._require_items()
         return self._apart("head")[0]
@@ -435,7 +437,7 @@ class SymbolicSequence(Shape, Generic[N]):
         """The newest item.
 
         Raises:
-            IndexError: it is empty on this path.
+            EmptyQueueError: it is empty on this path.
         """
         self._require_items()
         return self._apart("last")[0]
@@ -471,7 +473,7 @@ class SymbolicSequence(Shape, Generic[N]):
 
     def _require_items(self) -> None:
         if self.is_empty():
-            raise IndexError(f"{self.term} is empty")
+            raise EmptyQueueError(str(self.term))
 
     def _apart(self, end: str) -> "tuple[N, SymbolicSequence[N]]":
         """The item at one end and the others; there must be one."""
