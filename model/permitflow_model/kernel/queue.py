@@ -5,7 +5,7 @@ with its length.
 """
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import and_
 from typing import Generic, Protocol, TypeVar, cast
 
@@ -130,7 +130,7 @@ class Fifo(tuple[T, ...]):
         """The measures of all items together."""
         if context:
             return reduce(plus, [measure(item, *context) for item in self], nothing)
-        return reduce(plus, map(measure, self)) if self else nothing
+        return _sum_of(self, measure, plus) if self else nothing
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first."""
@@ -140,11 +140,20 @@ class Fifo(tuple[T, ...]):
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
-        return all(holds(item, parameters) for item in self)
+        for item in self:  # noqa: SIM110 - `all` takes twice the time
+            if not holds(item, parameters):
+                return False
+        return True
 
     def join(self, behind: "Fifo[T]") -> "Fifo[T]":
         """The items of both queues, those of the other queue last."""
         return Fifo((*self, *behind))
+
+
+@lru_cache(maxsize=1 << 16)
+def _sum_of(queue: Fifo[T], measure: Callable[..., V], plus: Callable[[V, V], V]) -> V:
+    """A queue has the same content in many states, and several invariants ask for the same sum."""
+    return reduce(plus, map(measure, queue))
 
 
 class _Cell(Generic[T]):

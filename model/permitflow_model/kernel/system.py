@@ -230,12 +230,18 @@ class System(Generic[S, P]):
         Its own actions take no arguments but a member's name, and numbers with a default: the one that is possible if
         any is.
         """
-        return any(
-            self.is_enabled(action.name, state, parameters, *name)
-            for action in self.actions
-            if not action.is_environment
-            for name in action.performers(state)
-        )
+        for action in self._own_actions:
+            for name in action.performers(state):
+                try:
+                    action.require_state(action.perform(state, parameters, *name), state, name)
+                except Disabled:
+                    continue
+                return True
+        return False
+
+    @cached_property
+    def _own_actions(self) -> list[Action[S, P]]:
+        return [action for action in self.actions if not action.is_environment]
 
     def broken_invariants(self, state: S, parameters: P) -> list[str]:
         """The names of the invariants that this state violates."""
