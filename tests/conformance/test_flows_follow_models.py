@@ -146,7 +146,7 @@ FLOWS = {
         ("ReceiveSignal", "SendXoff", "SendXon", "Deliver", "Offer"),
         {
             "at once": squelched(1, reminders=True, high=2, low=2, rate=2, signal_delay=0, data_delay=1),
-            "lossless": squelched(1, reminders=True, high=1, low=0, rate=2, signal_delay=1, data_delay=2),
+            "lossless": squelched(1, reminders=True, high=1, low=0, rate=2, signal_delay=1, data_delay=1),
             "lossy": squelched(1, reminders=True, high=2, low=1, rate=1, signal_delay=1, data_delay=1, losses=2),
         },
         (RepeatsAtOnce, HearsTheNewest),

@@ -76,7 +76,7 @@ def test_undelivered_rows_do_not_cross_the_wire() -> None:
     assert b"secret" not in metadata[0][1]
 
 
-@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000, "\n" * 100_000])
+@pytest.mark.parametrize("text", ["a" * 100_000, "ä" * 100_000, "\udfff" * 10_000, "𝄞" * 100_000, "\n" * 10_000])
 @pytest.mark.parametrize("kind", [SchemaMismatchError, UnknownChannelError, ValueError])
 def test_the_longest_error_takes_less_than_6_kib_of_metadata(kind: type[Exception], text: str) -> None:
     error = {
