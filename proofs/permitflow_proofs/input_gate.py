@@ -164,6 +164,9 @@ EPOCHS = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, EPOCHS_INVAR
 STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT), _SKIPPED)
 """The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
 
+LOSSES = Subject(SYSTEM, partial(any_parameters_of, Parameters), partial(_any_lawful_state, ("LossFrees",)), _SKIPPED)
+"""Any gate, and what it is after an input was lost."""
+
 _RESTING = Subject(
     SYSTEM, any_parameters, partial(_any_lawful_state, ("TypeOK", "NothingAfterEnd", "BacklogKnown")), _SKIPPED
 )
@@ -183,6 +186,7 @@ _PROMISES = frozenset(
 )
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "gate-", promises=_PROMISES)
 _EPOCHS_CHAPTER = Chapter(EPOCHS, EPOCHS_INVARIANT, "gate-", promises=_PROMISES)
+_LOSSES_CHAPTER = Chapter(LOSSES, INVARIANT, "gate-", promises=_PROMISES)
 
 
 def _first_changed(change: Callable[[Channel, Parameters], Channel]) -> Fault[State, Parameters]:
@@ -832,7 +836,7 @@ def _clauses() -> tuple[Theorem, ...]:
             _first_changed(lambda channel, _: channel._replace(over=True, free=channel.free + 1)),
             "after the step an input that is over has a buffer",
         ),
-        kept(
+        _LOSSES_CHAPTER.kept(
             "loss-frees",
             "LossFrees",
             "Where an input is lost, the pending alignment is aborted: nobody stays behind a barrier.",

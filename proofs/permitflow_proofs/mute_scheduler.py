@@ -5,7 +5,8 @@ do not wait for each other in a circle is shown by numbers: each waits for one w
 are; and who begins to wait gets a number below all others, because nobody waits for it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -90,17 +91,12 @@ def _of_any(clause: Callable[..., bool], arity: int) -> Callable[[State, Paramet
 INVARIANT = {name: _of_any(clause, arity) for name, (clause, arity) in _CLAUSES.items()}
 
 
-def any_parameters() -> Parameters:
-    """Any number of actors, batch, mailboxes and pressure, with the two rules that matter."""
-    return any_parameters_of(Parameters, spares_busy=True, frees_running=True)
-
-
 def _is_numbered(state: State, name: int, muter: int) -> bool:
     return implies(merged(partial(waits_for, state, name, muter)), _number(name) < _number(muter))
 
 
 def any_state(parameters: Parameters) -> State:
-    """Any state of any number of actors that satisfies the invariant."""
+    """Any state of any number of actors that satisfies the invariant: those clauses that the rules allow."""
     for name in _NAMES:
         assume(all_of((name >= 0, name < parameters.actors)))
     state = _linked(Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, *_NAMES))
@@ -109,8 +105,10 @@ def any_state(parameters: Parameters) -> State:
     for name in (_ACTOR, _ONE):
         assume(merged(partial(_muted_if_held, state, parameters, name)))
     assume(merged(partial(_not_by_self, state, parameters, _ONE)))
-    assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
-    assume(_is_numbered(state, _ONE, _TWO))
+    if parameters.frees_running is True:
+        assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
+        if parameters.spares_busy is True:
+            assume(_is_numbered(state, _ONE, _TWO))
     return state
 
 
@@ -124,19 +122,21 @@ def _row(actors: Indexed[Actor], link: Callable[[int, int], bool], name: int) ->
     return actors.beside(partial(link, name))
 
 
-SUBJECT = Subject(
-    SYSTEM,
-    any_parameters,
-    any_state,
-    {
-        **dict.fromkeys(
-            ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
-            lambda _: (_ACTOR,),
-        ),
-        **dict.fromkeys(("Send", "UnmuteSender"), lambda _: (_ACTOR, _OTHER)),
-    },
-)
-"""Any number of actors."""
+def _where(**rules: bool) -> Subject[State, Parameters]:
+    """Any number of actors, batch, mailboxes and pressure, with these rules."""
+    return Subject(SYSTEM, partial(any_parameters_of, Parameters, **rules), any_state, _ARGUMENTS)
+
+
+_ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
+    **dict.fromkeys(
+        ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
+        lambda _: (_ACTOR,),
+    ),
+    **dict.fromkeys(("Send", "UnmuteSender"), lambda _: (_ACTOR, _OTHER)),
+}
+
+SUBJECT = _where(spares_busy=True, frees_running=True)
+"""Any number of actors, with the two rules that matter."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-scheduler-", promises=frozenset({"acyclic", "rest", "woken"}))
 
@@ -182,7 +182,7 @@ def _goes_up(more: int, before: State, after: State, _parameters: Parameters) ->
 
 def _acyclic() -> tuple[SymbolicObligation, ...]:
     def initially(wrong: int) -> bool:
-        return _nobody_waits(SYSTEM.initial(any_parameters()), wrong == 1)
+        return _nobody_waits(SYSTEM.initial(SUBJECT.any_parameters()), wrong == 1)
 
     steps = SUBJECT.step_obligations(
         [action.name for action in SYSTEM.actions], partial(_goes_up, 0), partial(_goes_up, 1), "by two at least"
@@ -420,8 +420,9 @@ ANY = Subject(
 
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
+    whatever_rules = replace(_CHAPTER, subject=_where())
     return (
-        _CHAPTER.kept(
+        whatever_rules.kept(
             "type-ok",
             "TypeOK",
             "No mailbox is ever negative, and no run longer than a batch.",
@@ -430,21 +431,21 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             "after the step an actor goes on beyond its batch",
         ),
-        _CHAPTER.kept(
+        whatever_rules.kept(
             "muted-if-held",
             "MutedIfHeld",
             "An actor is muted if and only if one that it has sent to has not freed it, and its behaviour has ended.",
             _muted_for_nothing,
             "after the step an actor is muted in its behaviour",
         ),
-        _CHAPTER.kept(
+        whatever_rules.kept(
             "not-by-self",
             "NotBySelf",
             "No actor mutes itself.",
             lambda state, _: _links(state, _ONE, _ONE, True, False),
             "after the step one does",
         ),
-        _CHAPTER.kept(
+        replace(_CHAPTER, subject=_where(frees_running=True)).kept(
             "woken",
             "Woken",
             "No wake-up is lost: an actor that mutes another one cannot keep up, or its message that it can is on its "
