@@ -28,8 +28,9 @@ _LINE = re.compile(r"^\s*(spark[\w.$-]*)\s*[=:\s]\s*(.*?)\s*$")
 
 _LOCAL = re.compile(r"^local(?:\[\s*(\d+|\*)\s*(?:,\s*\d+\s*)?\])?$")
 
-# With a window of fewer than eight chunks, sender and receiver run in lock-step; see docs/concepts/performance.md.
-_CHUNKS_IN_WINDOW = 8
+# Spark is slower than a channel, so each chunk wakes everybody on its way: half as many chunks as a fast producer wants
+# save three tenths of what worker, exchange and consumer need; see docs/guides/spark-operations.md.
+_CHUNKS_IN_WINDOW = 4
 # Longer batches are no cheaper.
 _BATCH_BYTES = 4 << 20
 
@@ -81,7 +82,7 @@ def configure(
     Args:
         builder: ``SparkSession.builder``, classic or Connect, before or after your own settings, which stay.
         channels: number of channels that the session's jobs open at the same time; each holds a task slot.
-        row_permits: the window of the channels into which they write, if it is not the default: batches are an eighth
+        row_permits: the window of the channels into which they write, if it is not the default: batches are a quarter
             of it.
         timeout_seconds: the longest ``timeout_seconds`` of the session's jobs.
         report: is called with one text: the settings made and why, those kept, and those that cannot be set from here.

@@ -41,7 +41,7 @@ def test_a_fresh_builder_gets_everything_with_reasons() -> None:
     assert os.environ["PYSPARK_PYTHON"] == sys.executable
     for words in (
         f"{SOCKET}=true: the kernel",
-        f"{BATCH_ROWS}=4096: rows wait",
+        f"{BATCH_ROWS}=8192: rows wait",
         f"{BATCH_BYTES}=4194304: so many rows",
         "spark.master=local[1000]: 1000 channels",
     ):
@@ -66,8 +66,8 @@ def test_user_settings_stay_in_every_place_where_spark_reads_them(
     assert f"kept  {SOCKET}=false, although: the kernel" in str(chosen)
 
 
-@pytest.mark.parametrize(("row_permits", "rows"), [(262_144, "32768"), (4, "1")])
-def test_batches_are_an_eighth_of_the_window_that_is_named(row_permits: int, rows: str) -> None:
+@pytest.mark.parametrize(("row_permits", "rows"), [(262_144, "65536"), (4, "1")])
+def test_batches_are_a_quarter_of_the_window_that_is_named(row_permits: int, rows: str) -> None:
     chosen = configuration(new_builder(), row_permits=row_permits)
     assert {setting.key: setting.value for setting in chosen.applied}[BATCH_ROWS] == rows
 
