@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from permitflow_tools.explain.run import Run
     from permitflow_tools.explain.state_graph import StateGraph
 
+_FEW_SIZES = 8
+"""As many buttons as a page has room for."""
+
 MODULE = "PermitChannel"
 """Its specification."""
 
@@ -92,8 +95,11 @@ def run_of(answer: Answer, *, with_barriers: bool) -> "Run":
     from permitflow_tools.explain.looks.permit_channel import live_run, stuck_run
 
     decision, costs, most = answer.decision, costs_of(answer.setting), largest_cost(answer.setting)
-    # Of all sizes, the run needs only some; the page says that all are meant.
-    sizes = costs or tuple(sorted({max(1, most // 4), max(1, most // 2), most}))
+    # Of many sizes the reader may offer some, and those of the run; the page says that all are meant.
+    steps = () if decision.run is None else decision.run.steps
+    offered = {step.arguments[0] for step in steps if step.action == "OfferChunk"}
+    few = range(1, most + 1) if most <= _FEW_SIZES else {max(1, most // 4), max(1, most // 2), most}
+    sizes = costs or tuple(sorted(offered.union(few)))
     if decision.run is not None:
         advice = [f"{way[0].upper()}{way[1:]}" for way in ways_to_live(answer)]
         plain = _model(answer.setting, sizes, with_barriers=False)

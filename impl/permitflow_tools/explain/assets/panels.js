@@ -77,7 +77,9 @@ function showStep(section, run, k) {
 function changes(run, k) {
   if (!run.hasLedger) {
     const [before, after] = [run.valuesAt(k - 1), run.valuesAt(k)];
-    const items = run.variables.flatMap(({ name }, index) => (run.changed(k, index) ? [make("li", {}, make("code", {}, name), ` ${before[index]} \u2192 ${after[index]}`)] : []));
+    const items = run.variables.flatMap(({ name }, index) =>
+      run.changed(k, index) ? changedParts(before[index], after[index]).map(([old, now]) => make("li", {}, make("code", {}, name), ` ${old} \u2192 ${now}`)) : [],
+    );
     return make("ul", { class: "changes" }, ...items);
   }
   const items = run.classes.flatMap((name) => {
@@ -92,6 +94,13 @@ function changes(run, k) {
   const [before, after] = [k - 1, k].map((at) => run.messagesAt(at).waiting.length);
   if (before !== after) items.unshift(change("fill-nothing", "waiting", before, after));
   return make("ul", { class: "changes" }, ...items);
+}
+
+/** Of a value that stands in parts, those that have changed. */
+function changedParts(before, after) {
+  const [old, now] = [before, after].map((text) => text.split(" | "));
+  if (old.length !== now.length) return [[before, after]];
+  return old.flatMap((part, index) => (part === now[index] ? [] : [[part, now[index]]]));
 }
 
 function change(fill, label, before, after) {

@@ -1,10 +1,11 @@
 """Mute, node by node, and words for the false guards."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from permitflow_model.mute import SYSTEM
-from permitflow_tools.explain.look import Look
+from permitflow_tools.explain import svg
+from permitflow_tools.explain.look import BAR_AT, MOST_CHANGES, Look
 
 _NO_SIGNAL = "no signal is on its way"
 _NO_MORE = "connections are made anew no more often"
@@ -33,7 +34,7 @@ WORDS: Mapping[str, Callable[..., str]] = {
 
 
 class MuteLook(Look):
-    """Sinks come first, then relays, then sources."""
+    """Sinks come first, then relays, then sources; behind a mute or an unmute stands its epoch."""
 
     def variables(self, state: Any) -> dict[str, str]:
         """As in the specification, but each node in words."""
@@ -48,18 +49,29 @@ class MuteLook(Look):
             f"{names[number]}: {each.wire} in flight, {each.inbox} in its queue{', has left' if each.gone else ''}"
             for number, each in enumerate(state.sinks)
         )
+        sink_count = len(tuple(state.sinks))
         heard = (
-            f"{name}: {', '.join(f'epoch {epoch}, {_word(epoch)}' for epoch in epochs)}"
-            for name, epochs in zip(names, state.heard, strict=True)
+            f"{name} has {'told' if number < sink_count else 'heard'}: {', '.join(map(_word, epochs))}"
+            for number, (name, epochs) in enumerate(zip(names, state.heard, strict=True))
         )
         signals = [
-            f"{sender} to {receiver}: {', '.join(f'epoch {each.epoch}, {_word(each.epoch)}' for each in queue)}"
+            f"{sender} to {receiver}: {', '.join(_word(each.epoch) for each in queue)}"
             for receiver, queues in zip(names, state.signals, strict=True)
             for sender, queue in zip(names, queues, strict=True)
             if not queue.is_empty()
         ]
         told = {"sources": sources, "sinks": sinks, "heard": heard, "signals": signals or ["none"]}
         return {**{name: " | ".join(parts) for name, parts in told.items()}, "remade": f"{state.remade}"}
+
+    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
+        """Only the parts that have changed: each names its nodes."""
+        old, new = (
+            {part for text in self.variables(each).values() for part in text.split(" | ")} for each in (before, state)
+        )
+        parts = (part for text in self.variables(state).values() for part in text.split(" | "))
+        told = "; ".join(part for part in parts if part in new - old and ": " in part)
+        shown = told if len(told) <= MOST_CHANGES else f"{told[: MOST_CHANGES - 1]}\u2026"
+        yield svg.text(BAR_AT, y + 16, shown, class_="muted")
 
     @staticmethod
     def _names(state: Any) -> list[str]:
@@ -72,7 +84,7 @@ class MuteLook(Look):
 
 
 def _word(epoch: int) -> str:
-    return "mute" if epoch % 2 else "unmute" if epoch else "nothing"
+    return f"{'mute' if epoch % 2 else 'unmute'} ({epoch})" if epoch else "nothing"
 
 
 LOOK = MuteLook(SYSTEM, words=WORDS, beginning="The beginning: nobody mutes.", at_rest="everything has been sent")
