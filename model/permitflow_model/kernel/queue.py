@@ -130,7 +130,13 @@ class Fifo(tuple[T, ...]):
         """The measures of all items together."""
         if context:
             return reduce(plus, [measure(item, *context) for item in self], nothing)
-        return _sum_of(self, measure, plus) if self else nothing
+        if not self:
+            return nothing
+        try:
+            total: V = _sum_of(self, measure, plus)
+        except TypeError:  # symbols, in a proof, have no hash
+            return reduce(plus, map(measure, self))
+        return total
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first."""
