@@ -3,8 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from permitflow.flows.recording import ENDS
-from permitflow.tracing import ChannelTrace, Event, Header
+from permitflow.tracing import Event, Header
 from permitflow.tracing.json_lines import JsonLinesWriter
 from permitflow.tracing.parquet import ROW_GROUP_EVENTS, ParquetWriter
 
@@ -18,7 +17,3 @@ def written(
     writer.write([*headers, *events])
     writer.close()
     return path
-
-
-def headers_of(channel: ChannelTrace) -> list[Header]:
-    return [Header(channel.channel, end, channel.table, channel.parameters) for end in ENDS]

@@ -103,10 +103,3 @@ class Probe:
         self.upstream, self.downstream = self.upstreams[0], self.downstreams[0]
         self.island.start(now)
         self.island.run(EVENTS, now)
-
-    def wait_until(self, now: float) -> None:
-        """Let time pass."""
-        while (deadline := self.island.deadline) is not None and deadline <= now:
-            self.island.on_time(deadline)
-            self.island.run(EVENTS, deadline)
-        self.island.run(EVENTS, now)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from enum import Enum
 from typing import TypeVar
 
+from permitflow.change import Change
 from permitflow.channels.interface import require_count
 from permitflow.errors import BufferOverflowError, LocalProtocolError, StalledGraphError
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
@@ -58,7 +59,7 @@ class Offers(AsyncIterator[T]):
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread = 0
-        self._changed = asyncio.Event()
+        self._changed = Change()
         self._is_awaited = False
         """Does the consumer wait for an element, with none handed over?"""
         self._handed: T = EMPTY
@@ -180,11 +181,11 @@ class Offers(AsyncIterator[T]):
             # Nobody has asked yet.
             return
         if threading.get_ident() == self._thread:
-            self._changed.set()
+            self._changed.note()
         else:
             # A loop that was closed has no consumer.
             with suppress(RuntimeError):
-                loop.call_soon_threadsafe(self._changed.set)
+                loop.call_soon_threadsafe(self._changed.note)
 
     def _wake_sender(self) -> None:
         if self._waiting and (self._is_awaited or self._is_closed or not self._queue.is_full):
@@ -199,7 +200,6 @@ class Offers(AsyncIterator[T]):
         try:
             while True:
                 with self._lock:
-                    self._changed.clear()
                     if self._handed is not EMPTY:
                         element, self._handed = self._handed, EMPTY
                         return element

@@ -23,6 +23,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
+from permitflow.change import Change
 from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError, StalledGraphError
 from permitflow.stages.core.edges import Entry, Exit
 from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_CLOSED, OUT_READY, Connection, Island, Stage
@@ -508,10 +509,10 @@ class _Fed(Elements[T]):
         super().__init__(exit_)
         self._run = run
         self._loop = asyncio.get_running_loop()
-        self._changed = asyncio.Event()
+        self._changed = Change()
         self._since_turn = 0
         """Elements given to the consumer since it last waited."""
-        exit_.when_changed = self._changed.set
+        exit_.when_changed = self._changed.note
 
     def start(self) -> None:
         self._run.start()
@@ -532,7 +533,6 @@ class _Fed(Elements[T]):
         try:
             run.look_for_a_stall()  # one that was there before
             while not (port.is_available or port.is_in_closed):
-                changed.clear()
                 self._since_turn = 0
                 await changed.wait()
         finally:
@@ -542,7 +542,7 @@ class _Fed(Elements[T]):
 
     def _advance(self) -> None:
         self._run.advance()
-        self._changed.set()
+        self._changed.note()
 
     async def _settle(self) -> None:
         await self._run.settle()

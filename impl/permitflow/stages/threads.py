@@ -7,6 +7,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from contextlib import suppress
 from typing import Generic, TypeVar
 
+from permitflow.change import Change
 from permitflow.errors import BlockedThreadError
 from permitflow.stages.core.parameters import require_above_0, require_at_least
 
@@ -40,7 +41,7 @@ class _Shared(Generic[T]):
         self._iterable = iterable
         self._ahead = ahead
         self._loop = asyncio.get_running_loop()
-        self.changed = asyncio.Event()
+        self.changed = Change()
         self.is_awaited = False
         self.condition = threading.Condition()
         self.elements: deque[T] = deque()
@@ -85,12 +86,11 @@ class _Shared(Generic[T]):
 
     def _wake(self) -> None:
         with suppress(RuntimeError):  # a loop that was closed has no consumer
-            self._loop.call_soon_threadsafe(self.changed.set)
+            self._loop.call_soon_threadsafe(self.changed.note)
 
     def take(self) -> list[T]:
         """An element, if one is here; else note that it is awaited."""
         with self.condition:
-            self.changed.clear()
             if not self.elements:
                 self.is_awaited = True
                 return []
@@ -141,11 +141,7 @@ class _Thread(AsyncIterator[T]):
             return  # nothing was opened
         with suppress(TimeoutError):
             async with asyncio.timeout(self._closing_seconds):
-                while not shared.is_over:
-                    shared.changed.clear()
-                    if shared.is_over:
-                        break
-                    await shared.changed.wait()
+                await shared.changed.until(lambda: shared.is_over)
         if not shared.is_over:
             raise BlockedThreadError(source=shared.name, waited_seconds=self._closing_seconds)
         failure, shared.failure = shared.failure, None
