@@ -5,6 +5,7 @@ rate until the signal is heard.  If it was lost, ``repeat`` more messages come b
 """
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -30,7 +31,7 @@ from permitflow_model.squelch import (
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
-from permitflow_proofs.kernel.induction import ExhaustiveObligation, Refutation, Subject
+from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
@@ -109,6 +110,9 @@ INVARIANT = {
 }
 """What every reachable state satisfies; proved by induction."""
 
+_IN_ANY_CASE = {name: clause for name, clause in INVARIANT.items() if name not in ("ToldOff", "StillToCome")}
+"""The part of it that holds however early signals are repeated."""
+
 
 # Symbols.
 
@@ -138,13 +142,13 @@ def any_parameters() -> Parameters:
     return parameters
 
 
-def any_state(parameters: Parameters) -> State:
-    """Any state that satisfies the invariant."""
+def any_state(parameters: Parameters, invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT) -> State:
+    """Any state that satisfies the invariant, or a part of it."""
     queues = {
         "recent": SymbolicQueue.any_queue("recent", integer, tuple(_tick_laws(parameters.rate).values())),
         "signals": SymbolicQueue.any_queue("signals", _any_signal, tuple(_SIGNAL_LAWS.values())),
     }
-    return assume_all(INVARIANT.values(), arbitrary(State, special=queues), parameters)
+    return assume_all(invariant.values(), arbitrary(State, special=queues), parameters)
 
 
 def _any_signal(name: str) -> Signal:
@@ -152,9 +156,12 @@ def _any_signal(name: str) -> Signal:
 
 
 SUBJECT = Subject(SYSTEM, any_parameters, any_state)
-"""Squelch with any parameters."""
+"""Squelch whose signals are not repeated too early."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "squelch-", promises=frozenset({"bounded", "live", "no-storm"}))
+
+_ANY_REPETITION = Subject(SYSTEM, partial(any_parameters_of, Parameters), partial(any_state, invariant=_IN_ANY_CASE))
+"""Squelch with any parameters."""
 
 
 def worst_run(parameters: Parameters) -> Iterator[State]:
@@ -458,6 +465,7 @@ ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_state_at_all)
 
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
+    in_any_case = replace(_CHAPTER, subject=_ANY_REPETITION).kept
     follows, steps = SUBJECT.holds_whenever_invariant, [action.name for action in SYSTEM.actions]
     return (
         _CHAPTER.theorem(
@@ -466,21 +474,21 @@ def theorems() -> tuple[Theorem, ...]:
             "No more than Rate messages leave in a tick, and signals have gaps: what the proofs assume of queues.",
             *_laws(),
         ),
-        _CHAPTER.kept(
+        in_any_case(
             "type-ok",
             "TypeOK",
             "No count is ever negative.",
             lambda state, _: state._replace(wire=-1),
             "-1 messages are in flight",
         ),
-        _CHAPTER.kept(
+        in_any_case(
             "last-word",
             "LastWord",
             "Unless a signal was lost, the sender hears at last what the receiver has told.",
             lambda state, _: state._replace(told=1 - state.told),
             "after the step the receiver has told the other thing",
         ),
-        _CHAPTER.kept(
+        in_any_case(
             "in-flight",
             "InFlight",
             "No more messages are in flight than leave in the time in which one is.",
@@ -488,7 +496,7 @@ def theorems() -> tuple[Theorem, ...]:
             "after the step so many more are in flight",
             about="SentLately",
         ),
-        _CHAPTER.kept(
+        in_any_case(
             "signals-arrive",
             "Aged",
             "The newest signal is in flight no longer than its delay.",
@@ -496,7 +504,7 @@ def theorems() -> tuple[Theorem, ...]:
             "after the step the newest one is older than that",
             about="OldestAge",
         ),
-        _CHAPTER.kept(
+        in_any_case(
             "crossing",
             "Crossed",
             "When the watermark is crossed, there is room for what comes before the sender hears that it must stop.",
