@@ -85,7 +85,7 @@ class PermitSender(Outbound[T]):
     @property
     def rows_held(self) -> int:
         """Row permits that have left the sender: with messages, with the receiver or on their way back."""
-        return self.total.rows - self._row_permits - self.withheld
+        return self.total.rows - self._row_permits + min(0, self._returned_rows)  # without what is withheld
 
     @property
     def peak_rows_held(self) -> int:
@@ -228,7 +228,8 @@ class PermitSender(Outbound[T]):
             and (rows or barriers or watermarks)
         ):
             raise self._overrun(feedback)
-        self._most_rows_held = self.peak_rows_held
+        if (held_until_now := self.rows_held) > self._most_rows_held:
+            self._most_rows_held = held_until_now
         self._returned_rows += rows
         self._returned_barriers += barriers
         self._row_permits += rows
@@ -383,18 +384,15 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Flush.
         """
-        if residue and self._rows.collected and not self._here:
-            flushed = self._rows.flush()
-            self.is_due = True
+        rows, barriers, watermarks = self._rows, self._barriers, self._watermarks
+        if residue and rows.collected and not self._here:
+            flushed = rows.flush()
             if self._record is not None:
                 self._record("Flush", (0, flushed, 0, 0), self._counters())
-        if not self.is_due:
+        elif not self.is_due:
             return None
         self.is_due = False
-        barriers, watermarks = self._barriers, self._watermarks
-        return Permits(
-            self._rows.take_due(), barriers.due and barriers.take_due(), watermarks.due and watermarks.take_due()
-        )
+        return Permits(rows.take_due(), barriers.due and barriers.take_due(), watermarks.due and watermarks.take_due())
 
     def _counters(self) -> tuple[int, int, int]:
         return self._here, self.inbox_rows, self._rows.collected
