@@ -112,9 +112,12 @@ def false_guard(
 
 
 def guards_of(perform: Callable[..., Any]) -> Iterator[str]:
-    """All guards of an action, as the model writes them."""
-    for guard in _required(perform.__code__):
-        yield guard.text
+    """All guards of an action, as the model writes them; also those of functions of its module that it calls."""
+    called = (perform.__globals__.get(name) for name in perform.__code__.co_names)
+    helpers = (each for each in called if inspect.isfunction(each) and each.__module__ == perform.__module__)
+    for code in (perform.__code__, *(helper.__code__ for helper in helpers)):
+        for guard in _required(code):
+            yield guard.text
 
 
 @dataclass(frozen=True)

@@ -69,6 +69,10 @@ _GATE: Words = {
     "not state.failed": lambda: _FAILED,
     "not channel.blocked": lambda: "the input is blocked: its barrier was consumed",
     "_starts(channel.inbox, 'data')": lambda: "no data is next in the inbox",
+    "_starts(channel.inbox, 'barrier')": lambda: "no barrier is next in the inbox",
+    "parameters.epochs == 0 or parameters.skip == 0 or number + 1 < parameters.epochs": lambda: (
+        "there are no more numbers for barriers"
+    ),
     "number == state.epoch or (number > state.epoch and (not pending))": lambda: "the barrier is not the pending one",
     "parameters.skip > 0": lambda *_: _SKIPS_NONE,
     "is_pending(state)": lambda: "no barrier is pending",
