@@ -1,11 +1,16 @@
-"""Draw the runs of docs/protocols/: the shortest counterexamples of models of the manifest; and the README's film."""
+"""Draw the runs of docs/protocols/: the shortest counterexamples of models of the manifest; the README's film; and the
+packages of docs/concepts/architecture.md.
+"""
 
+from html import escape
 from pathlib import Path
 
 from permitflow_model.exploration import explore_model, parameters_for
 from permitflow_model.manifest import Model, read_manifest
 from permitflow_tools.checking.deciding import answer_for
 from permitflow_tools.cli.permits import run_of, setting_of
+from permitflow_tools.explain import svg
+from permitflow_tools.explain.assets import asset
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.run import Run, Verdict
 from permitflow_tools.explain.run_page import film, storyboard
@@ -26,6 +31,96 @@ DRAWN = (
     "grpc-call-wake-up-lost",
     "grpc-call-two-threads",
 )
+
+
+PACKAGES = "packages.svg"
+_COLUMN, _LINE, _WIDTH, _HEIGHT = 196, 92, 176, 52
+# Where each box stands, in columns and lines; a name, and what is in it.
+_BOXES: dict[str, tuple[float, float, str]] = {
+    "permitflow_tools": (0.6, 0, "cli \u00b7 checking \u00b7 explain \u2026"),
+    "permitflow_testing": (2.6, 0, "the kit, judges of runs"),
+    "exchange": (0, 1.75, "channels, stores, servers"),
+    "spark": (1.6, 1.75, "sources and sinks"),
+    "client": (0.6, 2.75, "asyncio, blocking"),
+    "stages": (2, 2.75, "reactive, mute"),
+    "tracing": (3.05, 2.75, "recorded actions"),
+    "carriers": (0, 3.75, "gRPC, TCP, same host"),
+    "channels": (1.6, 3.75, "inside a process"),
+    "wire": (0, 4.75, "messages as bytes"),
+    "stream": (1.6, 4.75, "session, handshake"),
+    "flows": (1.6, 5.75, "permits, gate, demand \u2026"),
+}
+_IMPORTS = (
+    *(("permitflow_tools", "permitflow_testing"), ("exchange", "client"), ("spark", "client"), ("spark", "stages")),
+    *(
+        ("spark", "tracing"),
+        ("tracing", "flows"),
+        ("stages", "channels"),
+        ("client", "channels"),
+        ("client", "carriers"),
+    ),
+    *(("carriers", "wire"), ("wire", "stream"), ("channels", "stream"), ("stream", "flows")),
+)
+_STYLE = """
+.packages { font: 13px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif; }
+.packages .sheet { fill: var(--card); }
+.packages .frame { fill: none; stroke: var(--line); stroke-width: 1.5; }
+.packages .box { fill: var(--track); stroke: var(--muted); }
+.packages text { fill: var(--ink); text-anchor: middle; }
+.packages .name { font-weight: 650; }
+.packages .muted { fill: var(--muted); font-size: 12px; }
+.packages .arrow { stroke: var(--muted); stroke-width: 1.5; fill: none; marker-end: url(#tip); }
+.packages marker path { fill: var(--muted); }
+"""
+
+
+def packages() -> str:
+    """Who imports whom: an arrow leads to what is imported."""
+    width, height = 4 * _COLUMN + 56, int(6.75 * _LINE) + 10
+    parts = [
+        svg.element("rect", class_="sheet", width=width, height=height, rx=12),
+        '<defs><marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" orient="auto">'
+        '<path d="M0 0L8 4L0 8z"/></marker></defs>',
+        svg.element(
+            "rect", class_="frame", x=14, y=1.45 * _LINE, width=width - 28, height=height - 1.45 * _LINE - 14, rx=10
+        ),
+        svg.text(width - 80, 1.45 * _LINE + 24, "permitflow", class_="name"),
+    ]
+    for name in ("permitflow_tools", "permitflow_testing"):
+        x, y = _middle(name)
+        parts.append(_arrow((x, y + _HEIGHT / 2), (x, 1.45 * _LINE)))
+    parts += [_arrow(*_between(_middle(importer), _middle(imported))) for importer, imported in _IMPORTS]
+    for name, (_, _, content) in _BOXES.items():
+        x, y = _middle(name)
+        box = {"x": x - _WIDTH / 2, "y": y - _HEIGHT / 2, "width": _WIDTH, "height": _HEIGHT, "rx": 8}
+        parts += [
+            svg.element("rect", class_="box", **box),
+            svg.text(x, y - 4, escape(name), class_="name"),
+            svg.text(x, y + 15, content, class_="muted"),
+        ]
+    title = "The packages: an arrow leads from each to what it imports"
+    return svg.document(
+        parts, width=width, height=height, title=title, styles=[asset("palette.css"), _STYLE], class_="packages"
+    )
+
+
+def _middle(name: str) -> tuple[float, float]:
+    column, line, _ = _BOXES[name]
+    return 28 + _WIDTH / 2 + column * _COLUMN, 14 + _HEIGHT / 2 + line * _LINE
+
+
+def _between(start: tuple[float, float], end: tuple[float, float]) -> tuple[tuple[float, float], tuple[float, float]]:
+    """From the rim of one box to the rim of another, both of one size."""
+    (x1, y1), (x2, y2) = start, end
+    if y1 == y2:
+        return (x1 + _WIDTH / 2, y1), (x2 - _WIDTH / 2, y2)
+    shift = max(-_WIDTH / 3, min(_WIDTH / 3, (x2 - x1) / 3))
+    return (x1 + shift, y1 + _HEIGHT / 2), (x2 - shift, y2 - _HEIGHT / 2)
+
+
+def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
+    (x1, y1), (x2, y2) = start, end
+    return svg.element("path", class_="arrow", d=f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}")
 
 
 def drawing_of(model: Model) -> str:
@@ -50,6 +145,7 @@ def film_of_the_readme() -> str:
 
 def main() -> None:
     (FOLDER / FILM).write_text(film_of_the_readme(), encoding="utf-8")
+    (FOLDER / PACKAGES).write_text(packages(), encoding="utf-8")
     models = read_manifest()
     for name in DRAWN:
         (FOLDER / f"{name}.svg").write_text(drawing_of(models[name]), encoding="utf-8")

@@ -25,6 +25,8 @@ class Shot:
     name: str
     explain: Sequence[str]
     fragment: str = ""
+    steps: Sequence[str] = ()
+    """To be taken by clicks."""
     scheme: Scheme = "light"
     width: int = 1280
     height: int = 900
@@ -38,6 +40,13 @@ SHOTS = (
         fragment="step=14",
         scheme="dark",
         height=860,
+    ),
+    Shot(
+        name="play",
+        explain=("--play", "permit-channel"),
+        fragment="set=4-3-3-0",
+        steps=("OfferChunk(2)", "SendChunk", "Deliver"),
+        height=1100,
     ),
     Shot(name="recorded", explain=(str(TRACE),), height=1120),
     Shot(name="narrow", explain=DEADLOCK, fragment="step=4", width=390, height=860),
@@ -87,6 +96,8 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
         width=shot.width,
         height=shot.height,
     )
+    for step in shot.steps:
+        visit.page.get_by_role("button", name=step, exact=True).click()
     visit.page.screenshot(path=FOLDER / f"{shot.name}.png")
     visit.close()
     if visit.complaints:

@@ -15,14 +15,19 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from permitflow_tools.explain.playground import play_page
+from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
 from tools import cli_reference
 from tools.api_reference import MODULES
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
+EMPTY_HEADER = re.compile(r"<th[^>]*></th>")
 HOME = "README.md"
 CONTENTS = "docs/README.md"
 SOURCES = "sources"
+PLAY = "start/play.md"
+IN_THE_SITE = "<!-- the site leads to the pages from here -->"
 _WITHOUT_CONTENT = ("__init__.py", "py.typed")
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".tla": "text", ".jsonl": "json", ".csv": "text"}
 
@@ -46,6 +51,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for door in MODULES:
         files.append(File.generated(config, _page_of(door), content=f"# {door}\n\n::: {door}\n"))
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.reference()))
+    for name, playground in PLAYGROUNDS.items():
+        files.append(File.generated(config, f"play/{name}.html", content=play_page(playground, PLAYGROUNDS.values())))
     return files
 
 
@@ -54,7 +61,15 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     place = _places().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if place.endswith(tuple(LANGUAGES)):
         return markdown  # a text that is shown, not a document
+    if page.file.src_uri == PLAY:
+        links = " \u00b7 ".join(f"[{each.title}](../play/{name}.html)" for name, each in PLAYGROUNDS.items())
+        return markdown.replace(IN_THE_SITE, f"**Open: {links}**")
     return LINK.sub(lambda link: f"{link[1]}{_led(link[2], place, page.file.src_uri)}{link[3]}", markdown)
+
+
+def on_page_content(html: str, **_: object) -> str:
+    """A header without a word is none."""
+    return EMPTY_HEADER.sub("<td></td>", html)
 
 
 def _page_of(door: str) -> str:

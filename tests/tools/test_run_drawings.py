@@ -3,7 +3,7 @@
 import pytest
 
 from permitflow_model.manifest import read_manifest
-from tools.run_drawings import DRAWN, FILM, FOLDER, drawing_of, film_of_the_readme
+from tools.run_drawings import DRAWN, FILM, FOLDER, PACKAGES, drawing_of, film_of_the_readme, packages
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -17,3 +17,7 @@ def test_the_readmes_film_is_up_to_date_and_ends_stuck() -> None:
     kept = (FOLDER / FILM).read_text(encoding="utf-8")
     assert kept == film_of_the_readme(), "run `nox -s pictures`"
     assert "the next chunk needs 7" in kept
+
+
+def test_the_drawing_of_the_packages_is_up_to_date() -> None:
+    assert (FOLDER / PACKAGES).read_text(encoding="utf-8") == packages(), "run `nox -s pictures`"

@@ -1,4 +1,4 @@
-"""The site holds every document, each link leads to a page, and it fetches nothing from elsewhere."""
+"""The site holds every document, links lead to pages, nothing is fetched from elsewhere, and everybody can use it."""
 
 import re
 import subprocess
@@ -6,6 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
+from tests.support.axe import violations
+from tests.support.browser import Scheme, find_chromium, open_browser
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)[^>]*\s(?:src|href)=["']?(https?://[^"'\s>]+)""")
@@ -43,3 +47,32 @@ def test_a_door_has_the_docstrings_of_its_names(site: Path) -> None:
 def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
     fetched = {found for page in site.rglob("*.html") for found in FETCHED.findall(page.read_text())}
     assert fetched == set()
+
+
+@pytest.mark.long
+def test_the_site_has_each_page_to_play_with_and_leads_there(site: Path) -> None:
+    exercise = (site / "start/play.html").read_text()
+    for name in PLAYGROUNDS:
+        assert f'href="../play/{name}.html"' in exercise
+        assert 'class="card knobs"' in (site / f"play/{name}.html").read_text()
+
+
+@pytest.mark.long
+def test_a_picture_is_no_text(site: Path) -> None:
+    assert [page.name for page in site.rglob("*.html") if "mermaid" in page.read_text()] == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_everybody_can_use_the_main_pages(site: Path, scheme: Scheme) -> None:
+    chromium = find_chromium()
+    if chromium is None:
+        pytest.skip("there is no Chromium")
+    found = {}
+    with open_browser(chromium) as browser:
+        for name in ("index", "start/play", "guides/parameters", "reference/cli", "concepts/architecture"):
+            page = browser.new_context(color_scheme=scheme, offline=True).new_page()
+            page.goto((site / f"{name}.html").as_uri())
+            found[name] = violations(page)
+            page.context.close()
+    assert {name: broken for name, broken in found.items() if broken} == {}
