@@ -23,7 +23,7 @@ from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.stream.frames import Agreement, Cancel, EndOutcome, Failure, Feedback
 from permitflow.stream.session import State, UpstreamSession
 from permitflow.wire.buffers import Buffer, Received
-from permitflow.wire.coalescing import MessageWriter, collected_rows, rows_in_message
+from permitflow.wire.coalescing import MessageWriter, collected_rows
 from permitflow.wire.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
@@ -58,7 +58,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         self._core = self._session.outbound
         self._is_optimistic = self._core.is_optimistic
         self._writer = MessageWriter(self._codec, self.parameters)
-        self._collected_rows = min(collected_rows(self.parameters), rows_in_message(self._codec.row_bytes))
+        self._collected_rows = collected_rows(self.parameters, self._codec.row_bytes)
         self._line = SendLine(self._core, self._post, self._waiting, BoundLoop(f"channel {self.name!r}"))
 
     # Sending.
@@ -155,11 +155,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             run, rows = self._codec.accepted(chunks)
         if not rows:
             return 0
-        if len(rows) > 1:
-            at_once = min(self._collected_rows, self._writer.message_rows(rows[0]))
-            if sum(rows) > at_once:
-                most = bisect_left(list(accumulate(rows)), at_once) + 1
-                run, rows = run[:most], rows[:most]
+        if len(rows) > 1 and sum(rows) > self._collected_rows:
+            most = bisect_left(list(accumulate(rows)), self._collected_rows) + 1
+            run, rows = run[:most], rows[:most]
         sent = self._session.send_many(run, rows)
         self._posted_rows += sum(rows[:sent])
         return sent

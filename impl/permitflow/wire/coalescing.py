@@ -7,7 +7,6 @@ encoding and decoding each of them would.  Large ones are not copied more often 
 import math
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from functools import lru_cache
 from itertools import accumulate
 from typing import cast
 
@@ -28,50 +27,17 @@ from permitflow.wire.protobuf_values import encode_announcement
 _SMALL_BYTES = 128 << 10
 # A reader that holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 512 << 10
-_JOINED_CHUNKS = 8_192
+_JOINED_CHUNKS = 8_192  # a reader refuses a message with more empty chunks
 # One batch fills at most this share of the window: with more, the two ends would take turns instead of overlapping.
 _WINDOW_SHARE = 2
 # Of a flow without a window: the rows that are written before the peer can object.
 _MOST_COLLECTED = 65_536
-_NO_LIMIT = 1 << 62
-# A stream's chunks have few distinct lengths.
-_CHUNK_SIZES = 64
 
 
-def collected_rows(parameters: Parameters) -> int:
-    """How many rows are collected before the first ones are sent."""
-    return _MOST_COLLECTED if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
-
-
-def rows_in_message(row_bytes: float | None) -> int:
-    """About how many rows fill a message; no limit without a fixed ``row_bytes``."""
-    return max(1, int(FULL_MESSAGE_BYTES / row_bytes)) if row_bytes else _NO_LIMIT
-
-
-@lru_cache(maxsize=_CHUNK_SIZES)
-def rows_in_whole_batches(rows: int, row_bytes: float | None) -> int:
-    """How many rows fill a message with whole batches of joined chunks of ``rows`` rows each.
-
-    Rows that exceed one message slightly would travel as a full message and a short one, at the price of two.
-    """
-    in_batch = int(_JOINED_BYTES / row_bytes) // rows * rows if row_bytes and rows else 0
-    if not in_batch or not row_bytes:
-        return _NO_LIMIT
-    return max(1, int(FULL_MESSAGE_BYTES / (in_batch * row_bytes))) * in_batch
-
-
-@lru_cache(maxsize=_CHUNK_SIZES)
-def even_rows(rows: int, most_rows: int, window_rows: int) -> int:
-    """How many rows fill a message of at most ``most_rows``, if all chunks have ``rows`` rows.
-
-    A window of full messages and a short one needs as many messages as one of even ones.  The short one would stay
-    short, because each return of permits lets the same number of rows leave.
-    """
-    in_window, most = window_rows // rows, most_rows // rows
-    if most < 2:
-        return _NO_LIMIT
-    messages = -(-in_window // most)
-    return -(-in_window // messages) * rows
+def collected_rows(parameters: Parameters, row_bytes: float | None = None) -> int:
+    """How many rows are collected before the first ones are sent: a message full of them, if all have the same size."""
+    most = _MOST_COLLECTED if parameters.window_rows is None else max(1, parameters.window_rows // _WINDOW_SHARE)
+    return min(most, max(1, int(FULL_MESSAGE_BYTES / row_bytes))) if row_bytes else most
 
 
 class MessageWriter:
@@ -81,7 +47,6 @@ class MessageWriter:
         """Use the parameters of the agreement."""
         self._batches = batches
         self._flow = parameters.flow
-        self._window_rows = parameters.window_rows
         self._most_rows = collected_rows(parameters)
         # With rows of fixed size, the numbers of rows decide how chunks travel.
         self._row_bytes = row_bytes = batches.row_bytes if batches.can_join else None
@@ -89,16 +54,8 @@ class MessageWriter:
             self._small_rows = math.ceil(_SMALL_BYTES / row_bytes)
             # Chunks of at least this many rows are sent without a copy: they can be gathered, or are too large to copy.
             self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
-            self._rows_gathered = min(self._most_rows, int(FULL_MESSAGE_BYTES / row_bytes))
+            self._rows_gathered = collected_rows(parameters, row_bytes)
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
-
-    def message_rows(self, rows: int) -> int:
-        """How many rows deserve a message of their own, if all chunks have ``rows`` rows."""
-        if not self._row_bytes or rows < self._staying_rows:
-            return rows_in_whole_batches(rows, self._row_bytes)
-        if self._rows_gathered == self._most_rows or self._window_rows is None:
-            return _NO_LIMIT
-        return even_rows(rows, self._rows_gathered, self._window_rows)
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """Encode the frames' chunks lazily: an encoded frame may leave before the next one is encoded.

@@ -9,7 +9,7 @@ from permitflow import ChannelParameters
 from permitflow.stream.compression import Codec
 from permitflow.stream.frames import Chunks
 from permitflow.wire.arrow import BatchCodec
-from permitflow.wire.coalescing import MessageWriter, even_rows, rows_in_whole_batches
+from permitflow.wire.coalescing import MessageWriter
 from permitflow.wire.codec import EncodedChunks
 
 LARGE_ROWS = 32_768
@@ -81,8 +81,3 @@ def test_chunks_of_texts_are_joined_by_their_size(texts: list[str]) -> None:
 def test_chunks_with_dictionaries_travel_singly() -> None:
     chunk = pa.record_batch({"d": pa.array(["x", "y", "x"]).dictionary_encode()})
     assert [len(each.rows) for each in written([chunk] * 3)] == [1, 1, 1]
-
-
-def test_chunks_that_fill_a_batch_alone_or_differ_in_width_are_sent_as_permits_allow() -> None:
-    assert rows_in_whole_batches(LARGE_ROWS * 4, 8.0) == rows_in_whole_batches(10, None) > WINDOW.row_permits
-    assert even_rows(LARGE_ROWS, 2 * LARGE_ROWS - 1, WINDOW.row_permits) > WINDOW.row_permits
