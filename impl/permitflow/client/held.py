@@ -13,6 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from permitflow.change import Change
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.background import background
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -303,14 +304,12 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
         self._settled = 0
         self._unread: deque[tuple[int, int]] = deque()
         self._unread_rows = 0
-        self._is_told = asyncio.Event()
+        self._told = Change()
 
     async def _pass_on(self, end: RemoteReceiver) -> None:
         eighth, taken = ahead_rows(end.parameters), 0
         while True:
-            while self._is_full(_READ_SHARES * eighth):
-                self._is_told.clear()
-                await self._is_told.wait()
+            await self._told.until(lambda: not self._is_full(_READ_SHARES * eighth))
             try:
                 payload = await end.take_joined()
             except EndOfStream:
@@ -327,9 +326,7 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
         self.has_ended = True
         self.tell_caller()
         # Until the caller has consumed everything, and both ends have compared their ledgers.
-        while self._settled < taken:
-            self._is_told.clear()
-            await self._is_told.wait()
+        await self._told.until(lambda: self._settled >= taken)
         while end.state not in (State.CLOSED, State.FAILED):
             await end.changed()
 
@@ -353,4 +350,4 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
         if new and self.end is not None:
             with suppress(PermitflowError):  # the stream is over; the next read reports it
                 self.end.consume(new)
-        self._is_told.set()
+        self._told.note()
