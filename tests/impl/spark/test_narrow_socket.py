@@ -4,9 +4,8 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from permitflow.spark.reading import SOCKET_BYTES, narrow_socket, spark_socket
 from tests.impl.spark.conftest import Driver
@@ -55,22 +54,20 @@ def test_without_sparks_socket_nothing_is_touched(
 def test_a_real_reader_finds_sparks_socket_and_restores_it(driver: Driver) -> None:
     """In a worker of Spark, which accepted its socket where ``spark_socket`` looks for it."""
 
-    def sizes(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        def size() -> int:
-            found = spark_socket()
-            assert found is not None
-            with found:
-                return found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
+    def size() -> int:
+        found = spark_socket()
+        assert found is not None
+        with found:
+            return found.getsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF)
 
-        for _ in rows:
-            before = size()
-            with narrow_socket():
-                within = size()
-            yield pa.record_batch({"before": [before], "within": [within], "after": [size()]})
+    def sizes(_: None) -> tuple[int, int, int]:
+        before = size()
+        with narrow_socket():
+            within = size()
+        return before, within, size()
 
-    def job(spark: SparkSession) -> Row:
-        (found,) = spark.range(1, numPartitions=1).mapInArrow(sizes, "before long, within long, after long").collect()
-        return found
+    def job(spark: SparkSession) -> list[tuple[int, int, int]]:
+        return spark.sparkContext.parallelize([None], 1).map(sizes).collect()
 
-    found = driver.run(job)
-    assert found.before == found.after > found.within == 2 * SOCKET_BYTES
+    ((before, within, after),) = driver.run(job)
+    assert before == after > within == 2 * SOCKET_BYTES
