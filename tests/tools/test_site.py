@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.long
 def test_each_document_is_a_page(site: Path) -> None:
     documents = [path.relative_to(REPOSITORY / "docs") for path in (REPOSITORY / "docs").rglob("*.md")]
-    pages = {Path("README.md"): "contents.html"}
+    pages = {Path("README.md"): "contents.html", Path("decisions/README.md"): "decisions/index.html"}
     missing = [path for path in documents if not (site / pages.get(path, path.with_suffix(".html"))).is_file()]
     assert missing == []
 
