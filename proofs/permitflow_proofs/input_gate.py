@@ -897,7 +897,14 @@ def _consequences() -> tuple[Theorem, ...]:
             "Conservation",
             "Where senders do not stop and nothing is taken back, no buffer is made or lost either: data is stored "
             "behind barriers instead.",
-            *STORING.induction(partial(_conserves, 0), lambda state, _: state, "a buffer more", partial(_conserves, 1)),
+            *STORING.induction(
+                partial(_conserves, 0),
+                lambda state, _: state,
+                "a buffer more",
+                partial(_conserves, 1),
+                # A sender that never stops is never told to go on.
+                never=("ResumeConsumption",),
+            ),
         ),
         theorem(
             "live-exclusive",

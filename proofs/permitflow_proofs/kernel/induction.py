@@ -3,7 +3,7 @@
 An invariant holds at the start, and each action keeps it.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any, Generic, TypeVar
@@ -71,10 +71,12 @@ class Subject(Generic[S, P]):
         fault: Fault[S, P],
         fault_in_words: str,
         twin_clause: Clause[S, P] | None = None,
+        never: Collection[str] = (),
     ) -> tuple[SymbolicObligation, ...]:
         """The clause holds initially, and each action keeps it.
 
-        The twins make the mistake after the step; they must violate the clause, or ``twin_clause``.
+        The twins make the mistake after the step; they must violate the clause, or ``twin_clause``.  Of the actions
+        that are ``never`` possible it is shown that they are not: nothing could be said of their steps.
         """
         broken = twin_clause or clause
         return (
@@ -92,13 +94,26 @@ class Subject(Generic[S, P]):
                     step.twin_change,
                 )
                 for step in self.step_obligations(
-                    [action.name for action in self.system.actions],
+                    [action.name for action in self.system.actions if action.name not in never],
                     lambda _before, after, parameters: clause(after, parameters),
                     lambda _before, after, parameters: broken(fault(after, parameters), parameters),
                     fault_in_words,
                 )
             ),
+            *(
+                SymbolicObligation(
+                    f"{action} is never possible",
+                    partial(self._is_possible, action, False),
+                    partial(self._is_possible, action, True),
+                    "it is always possible",
+                )
+                for action in never
+            ),
         )
+
+    def _is_possible(self, action: str, expected: bool) -> bool:
+        before, arguments, parameters = self.any_call(action)
+        return self.system.is_enabled(action, before, parameters, *arguments) is expected
 
     def holds_whenever_invariant(
         self, name: str, clause: Clause[S, P], twin: Clause[S, P], twin_change: str
