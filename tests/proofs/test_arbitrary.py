@@ -1,6 +1,7 @@
 """Symbols for parameters and states come from their annotations."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import pytest
@@ -65,3 +66,18 @@ def test_a_field_without_symbols_is_named_unless_it_has_a_value_of_its_own() -> 
     with pytest.raises(TypeError, match=r"ratio: there are no symbols for values of the type <class 'float'>"):
         arbitrary(Unknown)
     assert arbitrary(Unknown, special={"ratio": 0.5}) == Unknown(0.5)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Defaulted:
+    size: int
+    most: int = -1
+
+    def __post_init__(self) -> None:
+        if self.most == -1:
+            object.__setattr__(self, "most", self.size)
+
+
+def test_a_value_that_the_model_takes_for_another_one_is_refused() -> None:
+    with pytest.raises(TypeError, match="Defaulted takes most = -1 for another value"):
+        decide(lambda: any_parameters_of(Defaulted, most=-1).size >= 0)

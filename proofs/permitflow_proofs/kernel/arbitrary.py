@@ -61,9 +61,12 @@ def any_parameters_of(kind: type[T], **special: object) -> T:
 
 def _is_accepted(kind: type[T], values: Mapping[str, object]) -> bool:
     try:
-        kind(**values)
+        made = kind(**values)
     except ValueError:
         return False
+    for name, value in values.items():
+        if getattr(made, name) is not value:
+            raise TypeError(f"{kind.__name__} takes {name} = {value} for another value; give it that one")
     return True
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from permitflow_model.permit_channel import (
+    ALL,
     NO_WATERMARK,
     NOTHING,
     SYSTEM,
@@ -31,7 +32,9 @@ def any_parameters(**fixed: object) -> Parameters:
     """Any parameters that the model accepts, some of them fixed."""
     if "sizes" not in fixed:
         fixed["sizes"] = Sizes(natural("largest_rows"))
-    if "initial_permits" not in fixed:
+    if "initial_permits" in fixed and fixed["initial_permits"] is ALL:
+        fixed["initial_permits"] = fixed["row_permits"] = integer("row_permits")
+    elif "initial_permits" not in fixed:
         number = fixed["initial_permits"] = integer("initial_permits")
         # No restriction: ALL is another word for row_permits.  Known here, so that no question about it forks.
         limit(number >= 0)
