@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import ManifestError, Model, read_manifest
+from permitflow_model.manifest import ManifestError, Model, module_paths, read_manifest
 from permitflow_model.tlc import TlcError
 from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, try_mutant
 
@@ -46,6 +46,18 @@ def test_a_mistake_in_the_specification_is_noticed(mutant_name: str, tried: Trie
     outcome = tried(mutant_name)
     assert outcome.noticed_by == MUTANTS[mutant_name].expect
     assert not outcome.is_survivor
+
+
+def test_each_edit_fits_the_text() -> None:
+    paths = module_paths(CHECKOUT / "spec")
+    texts = {f"{name}.tla": path.read_text(encoding="utf-8") for name, path in paths.items()}
+    unfit = [
+        (mutant.name, edit.old)
+        for mutant in MUTANTS.values()
+        for edit in mutant.edits
+        if texts[edit.file].count(edit.old) != 1
+    ]
+    assert unfit == []
 
 
 def test_every_property_notices_a_mistake() -> None:
