@@ -41,7 +41,7 @@ def verdict_on() -> VerdictOn:
     return verdict
 
 
-SAMPLES = {"conservation", "squelch-conservation", "2014-sign", "exact-response"}
+SAMPLES = {"conservation", "squelch-type-ok", "2014-sign", "exact-response"}
 """The theorems that `make test` proves by both solvers."""
 
 
