@@ -3,6 +3,7 @@
 import json
 import random
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
@@ -123,14 +124,14 @@ def test_a_model_of_one_s_own_is_played_the_same_way(visit: Open) -> None:
     assert opened.page.locator("#step-heading").inner_text().startswith("Step 1: send")
 
 
-@pytest.fixture(scope="module")
-def pages() -> dict[str, str]:
-    return {name: play_page(playground, PLAYGROUNDS.values()) for name, playground in PLAYGROUNDS.items()}
+@cache
+def page(name: str) -> str:
+    return play_page(PLAYGROUNDS[name], PLAYGROUNDS.values())
 
 
 @pytest.mark.long
-def test_the_smallest_deadlock_is_found_by_clicks(visit: Open, pages: dict[str, str]) -> None:
-    opened = visit(pages["permit-channel"])
+def test_the_smallest_deadlock_is_found_by_clicks(visit: Open) -> None:
+    opened = visit(page("permit-channel"))
     for knob in ("row_permits", "permit_batch", "max_chunk_cost"):
         opened.page.locator(f"#knob-{knob}").fill("2")
     assert opened.page.locator(".title .badge").inner_text() == "can get stuck"
@@ -145,9 +146,9 @@ def test_the_smallest_deadlock_is_found_by_clicks(visit: Open, pages: dict[str, 
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLAYGROUNDS)
-def test_each_choice_shows_the_verdict_of_the_model(visit: Open, pages: dict[str, str], name: str) -> None:
+def test_each_choice_shows_the_verdict_of_the_model(visit: Open, name: str) -> None:
     playground = PLAYGROUNDS[name]
-    opened = visit(pages[name])
+    opened = visit(page(name))
     for key, setting in playground.settings().items():
         opened.page.evaluate(f"location.hash = '#set={key}'")
         opened.page.wait_for_function(f"location.hash === '#set={key}'")
@@ -159,10 +160,10 @@ def test_each_choice_shows_the_verdict_of_the_model(visit: Open, pages: dict[str
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLAYGROUNDS)
-def test_the_shown_way_ends_where_nothing_can_move(visit: Open, pages: dict[str, str], name: str) -> None:
+def test_the_shown_way_ends_where_nothing_can_move(visit: Open, name: str) -> None:
     playground = PLAYGROUNDS[name]
     key, setting = next((k, s) for k, s in playground.settings().items() if not s.is_live and s.steps)
-    opened = visit(pages[name], fragment=f"set={key}")
+    opened = visit(page(name), fragment=f"set={key}")
     opened.page.locator("#shortest").click()
     opened.press("End")
     assert (
@@ -174,8 +175,8 @@ def test_the_shown_way_ends_where_nothing_can_move(visit: Open, pages: dict[str,
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLAYGROUNDS)
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-def test_everybody_can_use_a_page(visit: Open, pages: dict[str, str], name: str, scheme: str, width: int) -> None:
-    opened = visit(pages[name], scheme=scheme, width=width)
+def test_everybody_can_use_a_page(visit: Open, name: str, scheme: str, width: int) -> None:
+    opened = visit(page(name), scheme=scheme, width=width)
     assert violations(opened.page) == []
     opened.page.locator("#possible button").first.click()
     assert violations(opened.page) == []
