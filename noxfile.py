@@ -28,7 +28,7 @@ COMMANDS = {
     ),
     "mutants": (
         "mistakes made on purpose in specification, models and implementation: none may go unnoticed (hours)",
-        ["tools/spec_mutants.py", "-m tools.model_mutants", "tools/mutants.py"],
+        ["tools/spec_mutants.py", "-m tools.model_mutants --anew", "tools/mutants.py"],
     ),
     "faults": (
         "240 seeded schedules of cuts, silence, flipped bits, stops and kills: nothing is lost in silence (10 minutes)",

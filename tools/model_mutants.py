@@ -17,8 +17,8 @@ Three more answers are no refutation.  "Says nothing": the premises of a theorem
 queue refuses, as TLC does.  These two count as noticed.  "Unanswered" does not: the prover fails in another way, so
 that no theorem says anything about the mistake.
 
-What was answered is kept in .cache, by the texts that it depends on, the prover's too: a run goes on where it was
-stopped.
+What was answered is kept in .cache, by the texts of the model and of its chapter: a run goes on where it was stopped.
+After a change of the prover's kernel, or of this program, --anew asks all again; so does `nox -s mutants`.
 
 Exit code 0: all are noticed, but for those of tests/mutants/model_survivors.toml, each with its reason; 1: others
 survived; 2: that list cannot be used.
@@ -59,6 +59,7 @@ from tools.marks import pasted
 CHECKOUT = Path(__file__).resolve().parent.parent
 MODELS = CHECKOUT / "model/permitflow_model"
 PACKAGES = (CHECKOUT / "model", CHECKOUT / "proofs")
+PROVER = CHECKOUT / "proofs/permitflow_proofs/kernel"
 ANSWERS = CHECKOUT / ".cache/model_mutants"
 KNOWN = CHECKOUT / "tests/mutants/model_survivors.toml"
 DOCUMENT = CHECKOUT / "docs/claims.md"
@@ -352,7 +353,7 @@ def _try(mistake: Mistake, results: int) -> None:
 
 
 class Answers:
-    """What was found before, in files named by all that it depends on."""
+    """What was found before, in files named by the texts that it depends on."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -372,7 +373,7 @@ class Answers:
         if mistake.model not in self._texts:
             registered = importlib.import_module(f"permitflow_model.{mistake.model}").REGISTERED
             start = (f"permitflow_model.{mistake.model}", registered.theorems.partition(":")[0])
-            files = (Path(__file__), *sorted(_imported(*start)))
+            files = [file for file in sorted(_imported(*start)) if PROVER not in file.parents]
             self._texts[mistake.model] = "".join(file.read_text("utf-8") for file in files)
         depends_on = (self._texts[mistake.model], mistake.file, str(mistake))
         return self._folder / hashlib.sha256(repr(depends_on).encode()).hexdigest()
@@ -392,8 +393,8 @@ def _imported(*modules: str) -> set[Path]:
     return found
 
 
-def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]]:
-    """What notices each, as soon as it is known."""
+def verdicts(mistakes: list[Mistake], jobs: int, *, anew: bool = False) -> Iterator[tuple[Mistake, str]]:
+    """What notices each, as soon as it is known; ``anew``: whatever was found before."""
     answers = Answers(ANSWERS)
     for model in {mistake.model for mistake in mistakes}:
         # Imported once, for all processes.
@@ -401,7 +402,7 @@ def verdicts(mistakes: list[Mistake], jobs: int) -> Iterator[tuple[Mistake, str]
     running: dict[int, tuple[Mistake, int]] = {}
     waiting: list[Mistake] = []
     for mistake in reversed(mistakes):
-        if (found := answers.find(mistake)) is None:
+        if (found := None if anew else answers.find(mistake)) is None:
             waiting.append(mistake)
         else:
             yield mistake, found
@@ -442,15 +443,16 @@ def main() -> int:
     parser.add_argument("--only", default="", metavar="TEXT", help="try those with this text only")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at once")
     parser.add_argument("--list", action="store_true", help="print the mistakes, and try none")
-    parser.add_argument("--write", action="store_true", help="write the table into docs/claims.md; of all models only")
+    parser.add_argument("--anew", action="store_true", help="ask also what was answered before")
+    parser.add_argument("--write", action="store_true", help="write the rows of these models into docs/claims.md")
     parser.add_argument("--known", type=Path, default=KNOWN, metavar="FILE", help="the list of known survivors")
     options = parser.parse_args()
 
     names = sorted(snake_case(name) for name, registered in systems().items() if registered.theorems)
     if wrong := sorted(set(options.models) - set(names)):
         parser.error(f"no model is called {wrong[0]!r}; there are {', '.join(names)}")
-    if options.write and (options.models or options.only or options.sample is not None):
-        parser.error("--write is for all mistakes of all models")
+    if options.write and (options.only or options.sample is not None):
+        parser.error("--write is for all mistakes of a model")
     known = known_survivors(options.known)
     chosen = [one for model in options.models or names for one in mistakes_of(model) if options.only in str(one)]
     if options.sample is not None:
@@ -460,12 +462,12 @@ def main() -> int:
         print(*chosen, sep="\n")
         return 0
     started, wrong_answers = time.monotonic(), 0
-    rows: list[list[object]] = [["Model", "mistakes", *KINDS], ["---"] * (len(KINDS) + 2)]
+    rows: dict[str, str] = {}
     for model in [name for name in names if any(one.model == name for one in chosen)]:
         kinds: Counter[str] = Counter()
         by: Counter[str] = Counter()
         mistakes = [one for one in chosen if one.model == model]
-        for mistake, found in verdicts(mistakes, options.jobs):
+        for mistake, found in verdicts(mistakes, options.jobs, anew=options.anew):
             kind = _kind(found)
             kinds[kind] += 1
             by[found] += 1
@@ -476,16 +478,23 @@ def main() -> int:
         told = ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items()))
         print(f"{model}: {len(mistakes)} mistakes: {told}", flush=True)
         print("  by " + ", ".join(f"{answer} {number}" for answer, number in by.most_common()), flush=True)
-        rows.append([f"`{model}`", len(mistakes), *(kinds[kind] or "" for kind in KINDS)])
+        rows[model] = _cells(f"`{model}`", len(mistakes), *(kinds[kind] or "" for kind in KINDS))
     print(f"{len(chosen)} mistakes, {wrong_answers} survived, {time.monotonic() - started:.0f} s")
     if options.write and not wrong_answers:
-        text = "\n".join(f"| {' | '.join(map(str, cells))} |" for cells in rows)
-        DOCUMENT.write_text(pasted(DOCUMENT.read_text("utf-8"), MARK, f"\n{text}\n\n"), "utf-8")
+        text = DOCUMENT.read_text("utf-8")
+        kept = {line.split("`")[1]: line for line in text.partition(MARK)[2].splitlines() if line.startswith("| `")}
+        table = [_cells("Model", "mistakes", *KINDS), _cells(*["---"] * (len(KINDS) + 2))]
+        table += [row for _, row in sorted((kept | rows).items())]
+        DOCUMENT.write_text(pasted(text, MARK, "\n{}\n\n".format("\n".join(table))), "utf-8")
     return 1 if wrong_answers else 0
 
 
 KINDS = ("frame", "another theorem", SAYS_NOTHING, EMPTY_QUEUE, EQUAL, f"{EQUAL} where", SURVIVED)
 """Of answers: those that notice, those that find no mistake, and the last."""
+
+
+def _cells(*cells: object) -> str:
+    return f"| {' | '.join(map(str, cells))} |"
 
 
 def _kind(found: str) -> str:

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -39,6 +40,15 @@ def test_each_known_survivor_is_a_mistake_that_is_made() -> None:
     assert len(made) > 1_000
     known = tomllib.loads((CHECKOUT / "tests/mutants/model_survivors.toml").read_text()).get("survivor", [])
     assert {mistake for entry in known for mistake in entry["mistakes"]} <= made
+
+
+def test_the_table_counts_the_mistakes_that_are_made() -> None:
+    made = Counter(line.split(":")[0] for line in run_tool("--list").stdout.splitlines())
+    table = (CHECKOUT / "docs/claims.md").read_text(encoding="utf-8").partition("tools.model_mutants --write -->")[2]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")]
+    counted = {name.strip("`"): int(mistakes) for name, mistakes, *_ in rows}
+    assert counted == made, "run `python -m tools.model_mutants --write`"
+    assert all(sum(int(number or 0) for number in numbers) == counted[name.strip("`")] for name, _, *numbers in rows)
 
 
 def test_a_model_that_does_not_exist_is_refused() -> None:
