@@ -205,7 +205,7 @@ def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) 
     assert naming == {"permitflow_model.thresholds", "permitflow_proofs"}
 
 
-def test_nothing_generic_in_the_implementation_names_the_specification_of_a_flow(repository: Path) -> None:
+def test_no_generic_module_names_the_specification_of_a_flow(repository: Path) -> None:
     """A flow has one file per room, named after the flow or its specification; a room's table leads to it."""
     naming = {
         module

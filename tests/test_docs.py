@@ -144,7 +144,7 @@ def of_page(page: str) -> list[Example]:
         for page in WITH_AN_EXCHANGE
     ],
 )
-def test_the_programs_of_a_page_run_in_order_with_the_exchange_that_it_starts(page: str, tmp_path: Path) -> None:
+def test_a_pages_programs_run_in_order_with_its_exchange(page: str, tmp_path: Path) -> None:
     with exchange_of(page) as address:
         for example in of_page(page):
             assert_runs(example, example.program.replace(EXCHANGE, address), tmp_path)
@@ -189,7 +189,7 @@ def test_no_block_of_a_guide_to_spark_goes_untested(page: Path) -> None:
     assert re.findall(r"\n\n {4}\S.*", outside) == [], "a block without a fence"
 
 
-def test_a_command_that_a_document_does_not_run_has_options_that_exist() -> None:
+def test_commands_that_documents_do_not_run_have_valid_options() -> None:
     """In ``sh`` blocks: servers, and commands that look at what the reader has."""
     lines = [line for _, text, _ in blocks("sh") for line in text.splitlines() if line.startswith("permitflow ")]
     assert len(lines) >= 5

@@ -216,7 +216,7 @@ def test_the_actions_of_demand_have_the_same_names_everywhere() -> None:
     [permitflow.flows, permitflow.exchange.books, permitflow.mute, permitflow.stages.core],
     ids=lambda p: p.__name__,
 )
-def test_spec_lines_name_nothing_that_the_specification_does_not_define(package: ModuleType) -> None:
+def test_spec_lines_name_only_what_the_specification_defines(package: ModuleType) -> None:
     lines = list(spec_lines(package))
     assert len(lines) >= 6
     for owner, own, words in lines:
@@ -294,7 +294,7 @@ async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:
         return where, await asyncio.to_thread(scraped, address)
 
 
-def test_each_figure_has_one_name_and_one_meaning_wherever_it_is_shown() -> None:
+def test_each_figure_has_one_name_and_one_meaning() -> None:
     rows = {row["Figure"].strip("`"): row for row in tables()["Figure"]}
     where, metrics = asyncio.run(shown_figures())
     assert {name: row["Means"] for name, row in rows.items()} == {**FIGURES, **GAUGE_HELP}
@@ -321,7 +321,7 @@ def test_the_document_of_the_query_explains_what_is_checked() -> None:
 # One word means one thing over all protocols.
 
 
-def test_the_glossary_has_each_action_once_with_the_protocols_that_have_it() -> None:
+def test_the_glossary_has_each_action_once_with_its_protocols() -> None:
     rows = tables(GLOSSARY)["Action of any protocol"]
     names = [row["Action of any protocol"].strip("`") for row in rows]
     assert len(names) == len(set(names))
@@ -335,7 +335,7 @@ def test_no_two_actions_of_the_glossary_mean_the_same() -> None:
     assert sorted(meanings) == sorted(set(meanings))
 
 
-def test_the_name_of_an_action_names_nothing_else_in_another_specification() -> None:
+def test_an_actions_name_names_nothing_else_elsewhere() -> None:
     specified = {module: names_of(module) for module in sorted(systems())}
     for name, modules in modules_by_action().items():
         assert [module for module, names in specified.items() if name in names] == modules, name
@@ -386,3 +386,14 @@ def test_a_misspelt_action_is_noticed() -> None:
     assert misspelt('record("SendChunks", 1)') == {"SendChunks"}
     assert misspelt('record("SendChunk", 1)') == set()
     assert misspelt('record("CrashDrivers"), record("PlanBatch")') == {"CrashDrivers"}
+
+
+def test_the_name_of_a_test_has_at_most_sixty_characters() -> None:
+    names = {
+        (path.name, name)
+        for folder in ("tests", "examples")
+        for path in (CHECKOUT / folder).rglob("test_*.py")
+        for name in re.findall(r"def test_(\w+)\(", path.read_text())
+    }
+    assert len(names) > 1000
+    assert {(file, name) for file, name in names if len(name) > 60} == set()

@@ -46,7 +46,7 @@ def test_bytes_come_back_in_order_and_not_too_soon() -> None:
 
 
 @pytest.mark.parametrize("setting", SETTINGS)
-def test_no_way_of_aligning_lets_a_row_pass_its_barrier_and_each_holds_what_it_says(setting: str) -> None:
+def test_each_way_of_aligning_holds_what_it_says_and_keeps_order(setting: str) -> None:
     async def test() -> None:
         async with aligning_inputs(setting) as (aligning, senders):
             slow, fast = (senders[name] for name in INPUTS)

@@ -68,7 +68,7 @@ def test_ways_are_compared_with_their_best_numbers() -> None:
     assert "| permitflow, gRPC, defaults | 5 (5 to 5) |" in TABLES["throughput"](results(throughput=cells))
 
 
-def test_memory_of_a_stopped_consumer_is_judged_by_its_growth_with_the_window() -> None:
+def test_memory_of_a_stopped_consumer_is_judged_by_window_growth() -> None:
     grown = [
         {
             "rows of 500 bytes": OURS,

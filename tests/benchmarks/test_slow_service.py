@@ -50,7 +50,7 @@ def rows_of(batch: pa.RecordBatch) -> list[tuple[int, float]]:
     return list(zip(*batch.to_pydict().values(), strict=True))
 
 
-def test_the_gateway_with_the_queue_takes_all_orders_before_one_score_is_fetched(settings: Settings) -> None:
+def test_the_queueing_gateway_takes_all_orders_before_one_score(settings: Settings) -> None:
     with serving(gateway, settings) as url:
         for batch in BATCHES:
             post(f"{url}/orders", encode(batch))

@@ -82,7 +82,7 @@ async def test_a_recorded_run_has_the_steps_of_the_schedule() -> None:
     assert " ".join(steps) == "P4 S S P2 S S P2 S S P2 S S P2"
 
 
-def test_a_batch_that_is_consumed_at_once_is_requested_as_if_one_by_one() -> None:
+def test_a_batch_consumed_at_once_is_requested_as_if_one_by_one() -> None:
     receiver: DemandReceiver[str] = DemandReceiver(Demand(size=8, batch=3))
     receiver.deliver_many(["m"] * 8, [1] * 8)
     assert len(receiver.receive_many(2)) == 2

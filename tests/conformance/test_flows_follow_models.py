@@ -203,7 +203,7 @@ def changed(channel: ChannelTrace, action: str, *instead: tuple[int, ...]) -> Ch
 
 
 @pytest.mark.parametrize("name", FLOWS)
-def test_a_recorded_run_is_a_behaviour_in_the_opinion_of_model_and_tlc(name: str) -> None:
+def test_model_and_tlc_accept_a_recorded_run(name: str) -> None:
     channel = recorded(name)
     for by_end in (False, True) if name != "squelch" else (False,):
         verdict = judge(channel, by_end=by_end)
@@ -221,7 +221,7 @@ def test_a_run_that_lacks_an_event_is_none(name: str, action: str) -> None:
     assert not judge(changed(recorded(name), action)).is_valid
 
 
-def test_a_message_that_may_not_leave_is_impossible_in_the_opinion_of_tlc_too() -> None:
+def test_tlc_too_finds_an_early_message_impossible() -> None:
     channel = changed(recorded("demand"), next(iter(FLOWS["demand"].without)))
     referee = ask_tlc(channel)
     assert "is impossible" in judge(channel).describe()

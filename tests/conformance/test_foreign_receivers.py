@@ -73,7 +73,7 @@ def test_tlc_agrees_where_permits_came_back_in_portions(tmp_path: Path) -> None:
     [([Permits(1), Permits()], UnexpectedFrameError), ([Permits(1), Permits(6)], PermitOverrunError)],
     ids=["no permits", "more than it holds"],
 )
-def test_a_wrong_return_of_permits_ends_the_stream_and_is_not_recorded(
+def test_a_wrong_return_of_permits_ends_the_stream_unrecorded(
     tmp_path: Path, portions: Sequence[Permits], kind: type[Exception]
 ) -> None:
     with pytest.raises(kind):

@@ -73,7 +73,7 @@ class Receiver:
 
 
 @pytest.mark.parametrize("prefetch", [1, 2, 4])
-def test_a_receiver_that_reads_ahead_takes_every_edge_and_refuses_everything_else(prefetch: int) -> None:
+def test_a_receiver_that_reads_ahead_takes_every_edge_only(prefetch: int) -> None:
     done = walk(SYSTEM, Receiver(reading(prefetch)), reading(prefetch), never=NOT_LED)
     assert min(done.states, done.edges, done.refusals) > 100
 

@@ -26,7 +26,7 @@ def runs(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     return folder, subprocess.run(command, cwd=repository, capture_output=True, text=True, timeout=250, check=False)
 
 
-def test_a_real_run_is_valid_and_sabotaged_ones_are_refused_at_the_right_step(runs: Runs) -> None:
+def test_a_real_run_is_valid_and_sabotaged_ones_are_refused(runs: Runs) -> None:
     folder, run = runs
     assert run.returncode == 0, run.stdout + run.stderr
     assert "real run: 124,008 rows in 2,000 chunks came through" in run.stdout

@@ -79,9 +79,7 @@ def test_both_stop_at_the_same_step_of_a_bad_run(sabotage: str) -> None:
     assert "and nothing that was recorded can follow" in referee.describe()
 
 
-def test_a_specification_that_says_something_else_disagrees_and_is_asked_no_more(
-    repository: Path, tmp_path: Path
-) -> None:
+def test_a_specification_that_disagrees_is_asked_no_more(repository: Path, tmp_path: Path) -> None:
     """In it the receiver returns each chunk at once; segments behind that are not walked."""
     text = (repository / "spec/permit_channel/PermitChannel.tla").read_text()
     batched = "IF unreturned + m.cost >= PermitBatch"
@@ -108,7 +106,7 @@ def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
     assert "an event is possible that the model refuses" in referee.describe()
 
 
-def test_a_long_run_is_walked_in_segments_as_if_it_were_walked_at_once() -> None:
+def test_a_long_run_walked_in_segments_gives_the_same() -> None:
     channel = random_run(seed=1, events=100)
 
     at_once, in_segments = ask_tlc(channel), ask_tlc(channel, segment_steps=40)

@@ -76,7 +76,7 @@ async def test_a_message_that_was_taken_needs_not_be_consumed_first() -> None:
         assert await sender.end() is EndOutcome.CANCELLED
 
 
-async def test_all_producers_hear_of_it_and_the_channel_is_spent_and_not_broken(listen: str) -> None:
+async def test_a_cancelled_channel_is_spent_and_all_producers_hear_it(listen: str) -> None:
     opened = served("c", parameters=PERMITS, schema=SCHEMA, listen=listen)
     async with asyncio.timeout(GUARD_SECONDS), opened as (exchange, address):
         channel = exchange.channel("c")
@@ -173,7 +173,7 @@ async def test_a_stream_that_has_ended_meanwhile_is_closed_by_it() -> None:
 
 
 @pytest.mark.parametrize("leave", ["cancel", "close"])
-async def test_the_recorded_run_of_a_receiver_that_leaves_early_is_the_models(tmp_path: Path, leave: str) -> None:
+async def test_a_run_whose_receiver_leaves_early_follows_the_model(tmp_path: Path, leave: str) -> None:
     with FileTrace(tmp_path / "run.jsonl") as trace:
         sender: LocalSender[Any]
         receiver: LocalReceiver[Any]

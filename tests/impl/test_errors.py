@@ -112,7 +112,7 @@ def test_the_type_says_whose_fault_it_is() -> None:
         assert not issubclass(cls, LocalProtocolError) or not issubclass(cls, RemoteProtocolError)
 
 
-def test_a_carriers_error_names_what_was_being_done_and_keeps_its_cause() -> None:
+def test_a_carriers_error_names_the_action_and_keeps_its_cause() -> None:
     cause = ConnectionResetError("reset by peer")
     error = TransportError.of(what="sending a chunk to localhost:1", cause=cause)
     assert str(error) == "sending a chunk to localhost:1: reset by peer"

@@ -134,9 +134,7 @@ async def test_a_flow_bounds_what_a_reader_that_does_not_read_has_here(flow: str
 
 @pytest.mark.parametrize("carrier", CARRIERS)
 @pytest.mark.parametrize("flow", FLOWS)
-async def test_a_stream_ends_also_if_its_last_message_is_consumed_after_its_end_has_come(
-    flow: str, carrier: str
-) -> None:
+async def test_a_stream_ends_also_if_its_last_message_is_consumed_late(flow: str, carrier: str) -> None:
     async with ends_of(FLOWS[flow].parameters, carrier) as (sender, receiver), asyncio.TaskGroup() as group:
         await sender.send(chunk(0))
         ending = group.create_task(sender.end())
@@ -151,7 +149,7 @@ async def test_a_stream_ends_also_if_its_last_message_is_consumed_after_its_end_
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-async def test_a_sender_that_was_faster_than_its_squelch_assumes_is_told_the_numbers(carrier: str) -> None:
+async def test_a_sender_faster_than_its_squelch_is_told_the_numbers(carrier: str) -> None:
     slow = SquelchParameters(high=1, low=0, rate=1, signal_delay=0, data_delay=1)
     listen, same_host = CARRIERS[carrier]
     async with served("c", parameters=slow, listen=listen) as (_, address):

@@ -130,7 +130,7 @@ async def test_an_exchange_tells_the_gate_all_that_it_has_at_hand() -> None:
     assert len(grants) < chunks / 4
 
 
-async def test_all_that_has_come_behind_a_barrier_is_asked_for_as_soon_as_consumption_is_resumed() -> None:
+async def test_what_came_behind_a_barrier_is_asked_for_on_resumption() -> None:
     """With the one chunk told that waited first, a gate that is far away would starve for another round trip."""
     chunks = 10
     async with joined(GateParameters(inputs=2, exclusive=0, floating=1_000), "gRPC") as join, asyncio.timeout(20):
@@ -153,7 +153,7 @@ async def test_all_that_has_come_behind_a_barrier_is_asked_for_as_soon_as_consum
     assert sum(credit for action, credit in before_data if action == "Grant") == chunks * CHUNK_ROWS
 
 
-async def test_an_input_that_was_refused_leaves_the_channel_and_the_gate_as_they_were() -> None:
+async def test_a_refused_input_leaves_channel_and_gate_as_they_were() -> None:
     parameters = GateParameters(inputs=2, exclusive=0, floating=8)
     gate: InputGate[pa.RecordBatch] = InputGate(parameters)
     serving = served(*NAMES, parameters=GateParameters(exclusive=0, floating=100), schema=SCHEMA)

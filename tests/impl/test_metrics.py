@@ -47,7 +47,7 @@ async def test_a_gate_tells_which_input_the_others_wait_for_and_how_long() -> No
     assert samples["gate_alignment_seconds_total", "join"] >= 0.01
 
 
-async def test_an_exchange_tells_which_channels_a_gate_has_stopped_and_how_long() -> None:
+async def test_an_exchange_tells_which_channels_a_gate_has_stopped() -> None:
     registry = CollectorRegistry()
     async with stopped_behind_a_barrier(CHUNK) as (exchange, _):
         registry.register(ExchangeCollector(exchange))

@@ -25,7 +25,7 @@ PULL = ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0)
 # The ends.
 
 
-def test_the_withheld_permits_are_granted_once_when_the_application_asks() -> None:
+def test_withheld_permits_are_granted_once_on_request() -> None:
     receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=8, initial_permits=3))
     assert (receiver.granted.rows, receiver.withheld, receiver.take_feedback()) == (3, 5, None)
     with pytest.raises(OverspendError, match="4 row permits but had only 3"):
@@ -126,9 +126,7 @@ async def test_a_blocking_client_asks_by_itself(listen: str) -> None:
         assert await consuming == 50
 
 
-async def test_recorded_runs_through_an_exchange_are_behaviours_of_the_specification(
-    listen: str, tmp_path: Path
-) -> None:
+async def test_runs_recorded_through_an_exchange_follow_the_model(listen: str, tmp_path: Path) -> None:
     path = tmp_path / "run.jsonl"
     with FileTrace(path) as trace:
         async with (

@@ -102,7 +102,7 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp
         read(GOOD.replace(old, new), tmp_path)
 
 
-def test_a_live_model_stands_for_one_without_each_fair_action_that_it_needs(tmp_path: Path) -> None:
+def test_a_live_model_stands_for_those_without_a_fair_action(tmp_path: Path) -> None:
     models = read(GOOD + 'properties = ["Live", "Ends"]\nneeds = { Ends = ["Deliver"] }\n', tmp_path)
     live, unfair = models["good"], models["good-unfair-deliver"]
     assert (unfair.properties, unfair.expect) == (("Ends",), Verdict("property", "Ends"))

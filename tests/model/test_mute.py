@@ -71,7 +71,7 @@ def test_a_mute_that_comes_twice_is_ended_by_one_unmute() -> None:
     assert not is_source_muted(state, parameters, 3)
 
 
-def test_a_relay_hands_on_the_muters_own_signal_once_however_many_paths_it_took() -> None:
+def test_a_relay_hands_on_a_muters_signal_once_over_many_paths() -> None:
     state = settle(flood(TWO_PATHS, 4, 1, 1), TWO_PATHS)
     assert [heard_by(state, node, 1) for node in (2, 3, 4)] == [1, 1, 1]
 
@@ -93,7 +93,7 @@ def test_a_newcomer_is_muted_unless_the_protocol_is_as_published(mutes_newcomers
     assert is_source_muted(state, parameters, 3) == mutes_newcomers
 
 
-def test_the_shortest_run_into_an_early_unmute_needs_a_second_mute_on_the_fast_path() -> None:
+def test_the_shortest_early_unmute_needs_a_second_mute() -> None:
     graph = explore(SYSTEM, replace(TWO_PATHS, memory="set"), stop_at_violation=True)
     (violation,) = (each for each in graph.violations if each.invariant == "NoEarlyUnmute")
     end = violation.steps[-1].state
@@ -171,7 +171,7 @@ def drain(actor: int, messages: int) -> list[tuple[str, tuple[int, ...]]]:
     return [("BeginBehaviour", (actor,)), ("EndBehaviour", (actor,))] * messages
 
 
-def test_a_sender_to_an_overloaded_actor_finishes_its_behaviour_and_runs_when_that_one_has_drained() -> None:
+def test_a_sender_finishes_its_behaviour_before_it_is_muted() -> None:
     state = scheduled(*overload(1), *behaves(0, 1))
     assert state.actors.get(0).muted
     assert state.actors.get(1).mailbox == 1
@@ -183,7 +183,7 @@ def test_a_sender_is_muted_once_by_each_actor() -> None:
     assert muters(scheduled(*overload(1), *behaves(0, 1, 1, 1))) == [1]
 
 
-def test_a_sender_to_two_overloaded_actors_runs_when_both_have_drained() -> None:
+def test_a_sender_to_two_overloaded_actors_waits_for_both() -> None:
     state = scheduled(*overload(1), *overload(2), *behaves(0, 1, 2))
     muted = [state.actors.get(0).muted]
     for receiver in (1, 2):
@@ -218,7 +218,7 @@ def test_a_sender_to_a_muted_actor_is_muted_and_woken_after_it() -> None:
     assert (muters(state), muters(state, 1)) == ([], [])
 
 
-def test_pressure_mutes_senders_until_it_is_released_and_the_actor_is_not_overloaded() -> None:
+def test_pressure_mutes_senders_until_it_is_released() -> None:
     pressed = [("Post", (1,)), ("BeginBehaviour", (1,)), ("ApplyPressure", (1,)), ("EndBehaviour", (1,))]
     state = scheduled(*pressed, *behaves(0, 1), ("ReleasePressure", (1,)))
     assert not scheduled(("UnmuteSender", (0, 1)), start=state).actors.get(0).muted

@@ -110,7 +110,7 @@ def _worlds(interpretation: PermitChannelReplay, world: World, event: Event) -> 
 
 
 @given(st.integers(0, 10**9))
-def test_every_behaviour_is_valid_in_its_own_order_and_merged_from_its_two_ends(seed: int) -> None:
+def test_every_behaviour_is_valid_merged_from_its_two_ends(seed: int) -> None:
     events = behaviour(seed, 120)
 
     together, apart = judge(events), judge(*by_end(events))
@@ -182,7 +182,7 @@ def test_which_of_two_equal_chunks_was_withdrawn_is_found_out_later(sent_first: 
     assert not judge([*offers, *sends, watermark("SendWatermark")]).is_valid
 
 
-def test_a_barrier_leaves_after_the_chunks_that_were_offered_before_it() -> None:
+def test_a_barrier_leaves_after_the_chunks_before_it() -> None:
     offers = [chunk("OfferChunk", 1), barrier("OfferBarrier"), chunk("OfferChunk", 2)]
 
     assert judge([*offers, chunk("SendChunk", 1), barrier("SendBarrier"), chunk("SendChunk", 2)]).is_valid

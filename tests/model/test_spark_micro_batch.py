@@ -45,7 +45,7 @@ def actions_into(model_name: str) -> list[str]:
     return [step.action for step in counterexample.steps]
 
 
-def test_the_deadlock_of_commit_is_one_batch_that_takes_the_whole_window() -> None:
+def test_the_deadlock_of_commit_is_one_batch_of_the_whole_window() -> None:
     actions = actions_into("spark-commit-stuck")
     batch = ["PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish", "WriteCommitLog"]
     assert actions == [*["Offer", "Produce"] * 2, "Offer", *batch]
@@ -96,7 +96,7 @@ def explored_with_epochs(row_permits: int) -> Graph[State]:
     return explore(ALIGNED, query, invariants={**inherited, "NeverStuckWithEpochs": never_stuck_with_epochs})
 
 
-def test_batches_that_end_at_barriers_keep_all_invariants_and_are_live_if_each_epoch_fits() -> None:
+def test_batches_that_end_at_barriers_are_safe_and_live() -> None:
     graph = explored_with_epochs(row_permits=3)
     assert (graph.violations, graph.deadlock) == ([], None)
     ends = {(state.start, state.end) for state in graph.states if state.phase == "published"}
@@ -121,14 +121,14 @@ def actions_into_a_repetition(faulty: str, perform: Callable[[State, Parameters]
     return [step.action for step in violation.steps]
 
 
-def test_a_sink_that_forgets_repeats_a_batch_after_a_crash_between_publishing_and_the_commit_log() -> None:
+def test_a_forgetful_sink_repeats_a_batch_after_a_crash() -> None:
     publish = SYSTEM.action("Publish").perform
     actions = actions_into_a_repetition("Publish", lambda state, p: publish(state._replace(published=False), p))
     again = ["RunTask", "Stage", "Publish"]
     assert actions[-8:] == [*again, "CrashDriver", "Restart", *again]
 
 
-def test_a_late_attempt_replaces_the_rows_of_the_next_batch_in_a_shared_place() -> None:
+def test_a_late_attempt_replaces_the_next_batchs_rows_when_shared() -> None:
     stage_late = SYSTEM.action("StageLate").perform
 
     def in_a_shared_place(state: State, parameters: Parameters) -> State:

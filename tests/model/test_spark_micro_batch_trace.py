@@ -64,14 +64,14 @@ def replayed(logs: Sequence[Sequence[QueryEvent]], staging_rows: int = 0) -> Rep
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_run_of_the_model_is_a_behaviour_in_whatever_order_its_logs_are_read(seed: int) -> None:
+def test_a_run_is_valid_in_whatever_order_its_logs_are_read(seed: int) -> None:
     logs = recorded(seed)
     random.Random(seed).shuffle(logs)
     assert replayed(logs).is_valid
     assert replayed(logs).performed == sum(map(len, logs))
 
 
-def test_a_run_with_published_batches_is_a_behaviour_if_there_was_room_to_stage_them() -> None:
+def test_a_run_with_published_batches_is_valid_with_room_to_stage() -> None:
     walks = replace(WALKS, staging_rows=3)
     runs = [recorded(seed, walks) for seed in range(40)]
     assert all(replayed(logs, staging_rows=3).is_valid for logs in runs)
@@ -116,7 +116,7 @@ def test_an_ordinary_run_is_valid_and_all_is_published() -> None:
     assert outcome.worlds[0].state.acknowledged == 4
 
 
-def test_rows_of_a_query_that_was_stopped_may_have_been_acknowledged_for_it() -> None:
+def test_rows_of_a_stopped_query_may_have_been_acknowledged() -> None:
     again = [QueryEvent("Restart"), acknowledge(2, 4, before=2)]
     assert replayed(run(plan(0, 2, 4), *again, batches=[(0, 2)])).is_valid
 
@@ -177,7 +177,7 @@ def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
     assert outcome.worlds[0].state.phase == "failed"
 
 
-def test_the_vocabulary_has_the_models_actions_and_says_which_of_them_are_recorded() -> None:
+def test_the_vocabulary_has_all_actions_and_tells_the_recorded_ones() -> None:
     text = (Path(__file__).parents[2] / "docs/reference/vocabulary.md").read_text().split("| Streaming action |")[1]
     text = text.split("\n\n")[0]
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| `")]

@@ -30,9 +30,7 @@ def eight(rate: int, signal_delay: int, data_delay: int) -> Parameters:
 
 
 @pytest.mark.parametrize(("assumed", "overshoot"), TABLE.items())
-def test_a_consumer_that_stops_gets_what_was_sent_until_the_signal_had_its_effect(
-    assumed: tuple[int, int, int], overshoot: int
-) -> None:
+def test_a_stopped_consumer_gets_what_came_before_the_signal(assumed: tuple[int, int, int], overshoot: int) -> None:
     parameters = eight(*assumed)
     peak = max(state.inbox for state in worst_run(parameters))
     assert peak == 8 + overshoot
@@ -47,12 +45,12 @@ def test_the_headroom_of_one_way_is_too_small(assumed: tuple[int, int, int]) -> 
 
 
 @pytest.mark.parametrize("losses", range(4))
-def test_each_lost_signal_costs_as_many_places_as_come_until_it_is_repeated(losses: int) -> None:
+def test_each_lost_signal_costs_the_places_until_its_repetition(losses: int) -> None:
     parameters = replace(eight(2, 3, 3), losses=losses, repeat=14, high=8)
     assert max(state.inbox for state in worst_run(parameters)) == 8 + 12 + 14 * losses
 
 
-def test_in_the_shortest_run_into_an_overflow_the_sender_has_heard_nothing() -> None:
+def test_the_sender_hears_nothing_in_the_shortest_overflow() -> None:
     graph = explore(SYSTEM, replace(SMALL, capacity=2), stop_at_violation=True)
     (violation,) = graph.violations
     assert violation.invariant == "Bounded"

@@ -59,7 +59,7 @@ def test_an_event_that_the_protocol_does_not_allow_is_named(
     assert found.blocked[0].event.action == (sender or receiver)[-1]
 
 
-def test_an_event_that_waits_for_the_other_end_is_starved_and_not_refused() -> None:
+def test_an_event_that_waits_for_the_other_end_is_starved() -> None:
     assert [block.is_refused for block in judged([Event("Offer"), Event("Send"), Event("Answer")], []).blocked] == [
         False
     ]

@@ -64,7 +64,7 @@ def test_a_protocol_is_found_by_what_recordings_call_it() -> None:
 
 
 @each_system
-def test_constants_and_variables_have_the_same_names_in_the_same_order(name: str) -> None:
+def test_constants_and_variables_have_the_same_names(name: str) -> None:
     text, make = text_of(name), systems()[name].parameters
     assert is_dataclass(make)
     constants = ["".join(part.capitalize() for part in field.name.split("_")) for field in fields(make)]
@@ -73,7 +73,7 @@ def test_constants_and_variables_have_the_same_names_in_the_same_order(name: str
 
 
 @each_system
-def test_actions_invariants_and_probes_have_the_same_names_in_the_same_order(name: str) -> None:
+def test_actions_invariants_and_probes_have_the_same_names(name: str) -> None:
     text, system = text_of(name), systems()[name].system
     defined = operators(text)
     actions = [action.name for action in system.actions]
@@ -94,7 +94,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
     assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py"}
 
 
-def test_the_page_about_the_textbook_example_names_its_actions_and_who_performs_them() -> None:
+def test_the_textbook_page_names_actions_and_who_performs_them() -> None:
     page = (SPEC.parent / "docs/guides/adding-a-protocol.md").read_text()
     told = re.findall(r"^\| `(\w+)` \| (application|sender|receiver) \|", page, re.MULTILINE)
     actions = systems()["StopAndWait"].system.actions
@@ -113,7 +113,7 @@ def test_environment_and_protocol_have_the_same_actions(name: str) -> None:
 
 
 @each_system
-def test_every_invariant_is_confirmed_and_every_probe_refuted_by_a_model(name: str) -> None:
+def test_a_model_confirms_every_invariant_and_refutes_every_probe(name: str) -> None:
     system = systems()[name].system
     models = [model for model in MODELS.values() if system_of(model.module) is systems()[name]]
     confirmed = {invariant for model in models if str(model.expect) == "success" for invariant in model.invariants}

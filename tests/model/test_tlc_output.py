@@ -72,9 +72,7 @@ def test_a_violated_temporal_property_is_named_where_that_is_certain(
 
 
 @pytest.mark.parametrize(("properties", "name"), [(["IsQueue"], "IsQueue"), (["IsQueue", "IsFair"], None)])
-def test_a_violated_formula_of_an_instance_is_named_if_it_is_the_only_one(
-    properties: list[str], name: str | None
-) -> None:
+def test_an_instances_only_violated_formula_is_named(properties: list[str], name: str | None) -> None:
     text = "Action property line 49, col 27 to line 49, col 49 of module BoundedQueue is violated."
     output = message(2112, text, severity=1)
     assert read_output(output, properties=properties).verdict == Verdict("property", name)

@@ -162,7 +162,7 @@ def test_a_view_is_told_in_whole_sentences() -> None:
     assert str(Seen(taken, ("chunk 2", "chunk 3"))) == "chunk 0 of 1 row is taken, chunk 2 and chunk 3 wait"
 
 
-def test_two_cancellations_of_anyios_stream_go_wrong_where_it_was_woken(judge_of: JudgeOf) -> None:
+def test_anyios_stream_breaks_two_cancellation_rules(judge_of: JudgeOf) -> None:
     report = judge_of(CountedStream).report()
     for what, then in {
         "send": "a withdrawn chunk of 1 row is taken, nobody waits",

@@ -254,7 +254,7 @@ def test_a_wrong_pair_breaks_the_rule(wrong: Callable[..., FlowPair], rule: str,
     assert report[rule].counterexample
 
 
-def test_a_rule_that_cannot_be_told_behind_another_mistake_is_not_called_broken() -> None:
+def test_a_rule_hidden_by_another_mistake_is_not_called_broken() -> None:
     report = judged(GrantsOnArrival, "none-lost")
     assert report.broken == ()
     assert report["none-lost"].finding == (

@@ -89,7 +89,7 @@ def test_without_a_judge_or_a_loop_the_kit_makes_its_own() -> None:
 
 
 @pytest.mark.parametrize("module", ["permitflow_testing", "permitflow_testing.judging", "permitflow_testing.traces"])
-def test_without_tests_and_drawn_runs_neither_hypothesis_nor_pytest_is_needed(module: str) -> None:
+def test_the_kit_needs_neither_hypothesis_nor_pytest_for_runs(module: str) -> None:
     code = f"import sys, {module}; sys.exit(bool({{'hypothesis', 'pytest', 'anyio', 'grpc'}} & set(sys.modules)))"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=250).returncode == 0
 

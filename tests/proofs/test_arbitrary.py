@@ -62,7 +62,7 @@ def test_assumptions_about_a_state_hold() -> None:
     assert holds(lambda: assume_all([lambda pair, least: pair.left > least], arbitrary(Pair), 3).left >= 4)
 
 
-def test_a_field_without_symbols_is_named_unless_it_has_a_value_of_its_own() -> None:
+def test_a_field_without_symbols_is_named_unless_it_has_a_value() -> None:
     with pytest.raises(TypeError, match=r"ratio: there are no symbols for values of the type <class 'float'>"):
         arbitrary(Unknown)
     assert arbitrary(Unknown, special={"ratio": 0.5}) == Unknown(0.5)

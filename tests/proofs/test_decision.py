@@ -42,7 +42,7 @@ def costs_at_the_threshold() -> Iterator[tuple[int, int, int, bool]]:
                     yield row_permits, permit_batch, max_chunk_cost, flush_idle
 
 
-def test_it_finds_what_the_explorer_finds_on_both_sides_of_the_threshold() -> None:
+def test_proofs_and_explorer_agree_on_both_sides_of_the_threshold() -> None:
     for row_permits, permit_batch, max_chunk_cost, flush_idle in costs_at_the_threshold():
         parameters = Parameters(
             row_permits=row_permits,

@@ -8,7 +8,7 @@ from permitflow_proofs.kernel.obligation import shortest_run
 
 
 @pytest.mark.parametrize("size", [1, 2, 5])
-def test_with_a_batch_above_the_window_nothing_moves_once_the_window_is_consumed(size: int) -> None:
+def test_a_batch_above_the_window_stops_everything(size: int) -> None:
     parameters = Parameters(size=size, batch=size + 1, initial=size)
     run = shortest_run(SYSTEM, parameters, lambda state, here: not SYSTEM.invariants["NeverStuck"](state, here))
     assert run is not None

@@ -141,7 +141,7 @@ def is_positive(member: int) -> bool:
     return member > 0
 
 
-def test_the_one_that_is_brought_into_focus_is_no_longer_among_the_others() -> None:
+def test_the_focused_one_is_no_longer_among_the_others() -> None:
     def claim(least: int) -> bool:
         numbers = any_numbers()
         numbers.assume_every(is_positive)
@@ -290,7 +290,7 @@ def live(short: int, *, look_for_one: bool = True) -> bool:
     return never_stuck(with_the_one_that_moves(state) if look_for_one else state, parameters)
 
 
-def test_no_channel_is_stuck_if_there_are_more_permits_than_all_may_hold_while_they_wait() -> None:
+def test_enough_permits_for_all_channels_leave_none_stuck() -> None:
     assert proved(partial(live, 0))
     assert refuted(partial(live, 1)), "one permit less"
 

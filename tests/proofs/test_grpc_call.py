@@ -30,9 +30,7 @@ def with_defect(defect: Defect) -> Subject[State, Parameters]:
         ("threads", "ActLate", {"EndSent"}),
     ],
 )
-def test_a_stage_with_a_mistake_of_the_article_breaks_the_clauses_about_it(
-    defect: Defect, action: str, clauses: set[str]
-) -> None:
+def test_a_mistake_of_the_article_breaks_its_clauses(defect: Defect, action: str, clauses: set[str]) -> None:
     about = {name: INVARIANT[name] for name in clauses}
     assert {name for name in about if not is_kept(about[name], with_defect(defect), action)} == clauses
 

@@ -166,7 +166,7 @@ def test_only_the_largest_is_known_of_listed_items() -> None:
         decide(adds_up)
 
 
-def test_names_cannot_be_listed_and_members_are_numbers_and_truth_values() -> None:
+def test_names_cannot_be_listed_and_members_are_numbers() -> None:
     def lists() -> bool:
         bins, _, _ = any_bins()
         return any(bins.names())

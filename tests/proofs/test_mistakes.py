@@ -106,7 +106,7 @@ def test_without_a_mistake_a_channel_refines_its_queue(action: str) -> None:
     assert decide(lambda: implements(SEEN, action)).outcome == "proved"
 
 
-def test_no_run_is_shorter_in_which_withdrawing_a_barrier_loses_the_newest_watermark() -> None:
+def test_no_shorter_run_loses_the_newest_watermark() -> None:
     """Specification and model may make a mistake alike: their graphs are equal, and only a statement notices it."""
     table = import_module("permitflow_model.mistakes.permit_channel").MISTAKES
     (mistake,) = (each for each in table if each.action == "WithdrawBarrier")

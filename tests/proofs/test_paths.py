@@ -26,7 +26,7 @@ def test_a_comparison_forks() -> None:
     assert [int(path.values()["x"]) < 5 for path in paths] == [True, False]
 
 
-def test_both_sides_of_every_fork_are_visited_and_tell_themselves_apart() -> None:
+def test_both_sides_of_every_fork_are_visited() -> None:
     def grade() -> int:
         x = integer("x")
         return sum(1 for limit in (1, 2, 3) if x >= limit)
@@ -298,7 +298,7 @@ def test_symbols_live_inside_an_exploration_only() -> None:
 # A beginning that is explored once.
 
 
-def test_functions_go_on_from_each_way_of_a_beginning_which_is_walked_for_the_first_only() -> None:
+def test_a_beginning_is_walked_for_the_first_function_only() -> None:
     walks = []
 
     def begin() -> int:
@@ -321,7 +321,7 @@ def test_functions_go_on_from_each_way_of_a_beginning_which_is_walked_for_the_fi
     assert len(walks) == count
 
 
-def test_what_is_impossible_in_a_beginning_stays_a_part_of_the_verification_condition() -> None:
+def test_an_impossible_beginning_stays_in_the_condition() -> None:
     def begin() -> int:
         x = natural("x", 3)
         return x if x > 1 else 0

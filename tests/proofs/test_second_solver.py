@@ -82,7 +82,7 @@ def test_premises_that_cannot_be_met_are_noticed_by_the_second_alone() -> None:
     assert verdict.problems() == ["it: cvc5 says unsat to the premises, not sat"]
 
 
-def test_where_z3_leaves_something_out_wrongly_the_second_solver_objects(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_second_solver_objects_to_what_z3_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
     ask = Trail._ask
 
     def hasty(self: Trail, *terms: z3.BoolRef) -> tuple[bool, z3.ModelRef | None]:

@@ -8,7 +8,7 @@ from permitflow_proofs.stop_and_wait import SUBJECT
 from tests.support.mistaken import is_kept, with_mistake
 
 
-def test_answered_on_arrival_everything_comes_in_order_and_the_application_holds_two() -> None:
+def test_answers_on_arrival_keep_order_and_two_are_held() -> None:
     """The messages are all right, the back-pressure is gone."""
     kept = {name: SYSTEM.invariants[name] for name in ("NeverStuck", "ExactlyOnceInOrder", "Bounded")}
     wrong = mistaken(SYSTEM, *ON_ARRIVAL)

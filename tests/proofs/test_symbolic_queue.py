@@ -115,7 +115,7 @@ def test_an_item_is_not_more_than_the_sum_only_because_of_the_law() -> None:
     assert decide(lambda: claim(law=False)).outcome == "refuted"
 
 
-def test_a_property_of_every_item_holds_for_the_taken_one_and_the_rest() -> None:
+def test_a_property_of_every_item_holds_for_taken_and_rest() -> None:
     def claim(known: bool) -> bool:
         numbers = SymbolicQueue.any_queue("numbers", integer)
         if known:

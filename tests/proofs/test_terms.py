@@ -138,7 +138,7 @@ def test_only_tuples_of_integers_have_symbols_like_them() -> None:
         decide(lambda: any_like("text", "x") == "text")
 
 
-def test_a_truth_value_times_a_number_is_the_number_or_nothing_and_does_not_fork() -> None:
+def test_a_truth_value_times_a_number_does_not_fork() -> None:
     def claim(number: int) -> bool:
         holds = truth("holds")
         product = holds * number

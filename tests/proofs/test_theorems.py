@@ -135,9 +135,7 @@ def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_o
 
 
 @pytest.mark.parametrize("name", sorted(REFUTED - REFUTED_OF_2014))
-def test_a_false_statement_about_another_protocol_is_refuted_by_a_run_of_its_model(
-    name: str, verdict_on: VerdictOn
-) -> None:
+def test_a_false_statement_about_another_protocol_is_refuted(name: str, verdict_on: VerdictOn) -> None:
     verdict = verdict_on(name)
     counterexample, system = verdict.counterexample, systems()[verdict.theorem.module].system
     assert counterexample is not None

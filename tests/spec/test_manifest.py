@@ -160,9 +160,7 @@ def test_every_module_is_checked(models: dict[str, Model], spec_directory: Path)
     assert {model.module for model in models.values()} == modules
 
 
-def test_each_fairness_condition_is_left_out_of_a_model_that_is_live_with_it(
-    models: dict[str, Model], spec_directory: Path
-) -> None:
+def test_each_fairness_condition_is_left_out_of_a_live_model(models: dict[str, Model], spec_directory: Path) -> None:
     defined = {
         (name, condition)
         for name, path in module_paths(spec_directory).items()

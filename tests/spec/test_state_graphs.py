@@ -25,7 +25,7 @@ def test_the_graphs_are_equal(model_name: str, models: dict[str, Model], tlc_run
 
 
 @pytest.mark.parametrize("name", systems())
-def test_every_action_and_every_constant_takes_part_in_a_compared_graph(name: str, models: dict[str, Model]) -> None:
+def test_every_action_and_constant_takes_part_in_a_compared_graph(name: str, models: dict[str, Model]) -> None:
     sample = [model for model in models.values() if model.module == name and model.name in COMPARED]
     actions = {action for model in sample for _, action, _ in explore_model(model).graph.edges}
     assert actions == {action.name for action in systems()[name].system.actions}

@@ -95,7 +95,7 @@ async def test_a_part_that_is_killed_is_started_again_and_has_not_failed(new_par
     assert (part.is_done, part.starts, part.failures) == (True, 2, 0)
 
 
-async def test_a_part_that_has_no_reason_to_fail_ends_the_run_with_the_end_of_its_log(tmp_path: Path) -> None:
+async def test_a_part_that_stops_without_reason_ends_the_run_with_its_log(tmp_path: Path) -> None:
     script = 'echo \'{"event": "ready"}\'; echo what happened; echo why >&2; exit 7'
     with pytest.raises(DemoError) as caught:
         await Part("the part", lambda life: ["sh", "-c", script], tmp_path / "log").run()

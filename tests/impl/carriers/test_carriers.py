@@ -78,7 +78,7 @@ def carriers(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContex
     return made
 
 
-async def test_messages_of_all_sizes_arrive_whole_and_in_order_and_then_the_end(
+async def test_messages_of_all_sizes_arrive_whole_and_in_order(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:
     chance = random.Random(1)
@@ -100,7 +100,7 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order_and_then_the_end(
 
 
 @pytest.mark.parametrize("carriers", [over_tcp, in_shared_memory])
-async def test_others_have_their_turn_while_many_messages_that_came_together_are_delivered(
+async def test_other_tasks_run_while_many_messages_are_delivered(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module in ("tcp", "shared_memory.link"):
@@ -126,7 +126,7 @@ async def test_others_have_their_turn_while_many_messages_that_came_together_are
     assert len({round_ for _, round_ in heard}) == 3
 
 
-async def test_nothing_is_heard_within_a_call_and_a_full_carrier_says_when_it_takes_more(
+async def test_a_full_carrier_says_when_it_takes_more(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:
     is_within_call = False
@@ -154,7 +154,7 @@ async def test_nothing_is_heard_within_a_call_and_a_full_carrier_says_when_it_ta
         assert await far.read() == b"next"
 
 
-async def test_a_half_that_is_closed_while_the_carrier_is_full_is_closed_behind_what_was_written(
+async def test_a_full_carrier_closes_its_half_behind_what_was_written(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]],
 ) -> None:
     async with carriers() as (dialler, acceptor):
@@ -200,7 +200,7 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read(
         await asyncio.wait({writing})
 
 
-async def test_over_grpc_both_ends_may_write_what_the_other_one_has_not_read() -> None:
+async def test_both_ends_may_write_over_grpc_what_nobody_has_read() -> None:
     """Permits alone bind; gRPC's windows would grow to a few MiB by themselves."""
     async with over_grpc() as (dialler, acceptor):
         near = Conversation(dialler)
@@ -259,7 +259,7 @@ async def test_a_stream_runs_to_its_end_over_carriers_that_are_often_full(room: 
     assert await numbers_over(*ends, 40) == [batch(number) for number in range(40)]
 
 
-async def test_a_message_that_a_lossy_carrier_loses_is_noticed_at_the_next_one() -> None:
+async def test_a_lost_message_is_noticed_at_the_next_one() -> None:
     """A carrier that loses nothing is what this protocol is made for."""
     with pytest.raises(PermitflowError, match="or one before it was lost"):
         await numbers_over(*joined(MemoryCarrier(), LossyCarrier(lambda number: number == 2)), 4)

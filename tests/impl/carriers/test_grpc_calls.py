@@ -106,7 +106,7 @@ async def test_the_peers_status_counts_whichever_way_the_write_crossed_it(play: 
     [(CROSSED, "the stream broke off"), ((grpc.StatusCode.OK, "", ()), "it closed the stream before the end")],
     ids=["no status", "a good end"],
 )
-async def test_a_stream_that_ends_without_a_reason_means_that_the_peer_is_gone(
+async def test_a_stream_without_a_final_status_means_a_lost_peer(
     monkeypatch: pytest.MonkeyPatch, status: Status, words: str
 ) -> None:
     monkeypatch.setattr(grpc_calls, "_STATUS_SECONDS", 0.01)

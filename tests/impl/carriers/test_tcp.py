@@ -41,7 +41,7 @@ async def test_the_next_address_is_dialled_when_the_first_refuses(
         await test(listener)
 
 
-async def test_an_address_that_is_silent_does_not_keep_the_next_one_from_being_dialled(
+async def test_a_silent_address_does_not_delay_the_next_one(
     resolve_to: Callable[..., None], silent_port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def test(listener: socket.socket) -> None:
@@ -70,7 +70,7 @@ for dial in (lambda at: asyncio.run(describe(at, "none")), lambda at: open_sourc
 """
 
 
-async def test_an_exchange_over_tcp_is_dialled_and_its_errors_understood_without_grpc() -> None:
+async def test_an_exchange_is_dialled_over_tcp_without_grpc() -> None:
     async with ExchangeServer(Exchange(), "tcp://127.0.0.1:0") as server:
         command = (sys.executable, "-c", DIAL_WITHOUT_GRPC, server.address)
         dialler = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
@@ -90,7 +90,7 @@ async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
 
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
-async def test_a_header_of_which_one_bit_was_altered_is_refused_and_not_waited_for(bit: int) -> None:
+async def test_a_header_with_one_flipped_bit_is_refused(bit: int) -> None:
     altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
     altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
     async with dialled_by_a_stranger() as (stranger, acceptor):
@@ -150,7 +150,7 @@ async def everything(stranger: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("error", [None, UnknownChannelError(channel="x", known=())], ids=["well", "with an error"])
-async def test_an_acceptor_that_gave_up_within_a_message_hangs_up_and_adds_nothing_to_it(
+async def test_an_acceptor_that_gives_up_hangs_up_and_adds_nothing(
     error: PermitflowError | None,
 ) -> None:
     async with dialled_by_a_stranger() as (stranger, acceptor):

@@ -269,7 +269,7 @@ async def test_aborting_drops_what_was_sent_and_gives_the_reason() -> None:
         receiver.receive_nowait()
 
 
-async def test_an_abort_after_the_end_counts_until_the_receiver_has_everything() -> None:
+async def test_an_abort_after_the_end_counts_until_all_is_received() -> None:
     sender, receiver = channel()
     sender.send_nowait("x", 6)
     await sender.end()

@@ -21,7 +21,7 @@ def payloads(receiver: LocalReceiver[object]) -> list[object]:
             return found
 
 
-async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newcomer() -> None:
+async def test_a_newcomer_does_not_take_permits_from_a_waiting_task() -> None:
     sender, receiver = channel()
     sender.send_nowait("first", 5)
     waiting = asyncio.ensure_future(sender.send("waiting", 4))
@@ -34,7 +34,7 @@ async def test_permits_that_came_back_for_one_who_waits_are_not_taken_by_a_newco
     assert payloads(receiver) == ["waiting", "newcomer"]
 
 
-async def test_a_message_that_came_for_one_who_waits_is_not_taken_by_a_newcomer() -> None:
+async def test_a_newcomer_does_not_take_a_message_from_a_waiting_task() -> None:
     sender, receiver = channel()
     waiting = asyncio.ensure_future(receiver.receive())
     await turns()

@@ -73,7 +73,7 @@ async def test_inputs_are_served_in_turn() -> None:
         assert [payload for _, payload in brief(await all_of(gate))] == ["l0", "r0", "l1", "l2"]
 
 
-async def test_an_input_behind_its_barrier_waits_for_the_others_and_goes_on_with_the_next_item() -> None:
+async def test_an_input_waits_behind_its_barrier_and_then_goes_on() -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")
         left.send_barrier_nowait("epoch")
@@ -94,9 +94,7 @@ async def test_an_input_behind_its_barrier_waits_for_the_others_and_goes_on_with
 
 
 @pytest.mark.parametrize(("exclusive", "floating"), [(0, 1), (0, 7), (1, 0), (5, 3)])
-async def test_random_gates_are_never_stuck_and_their_runs_are_behaviours_of_the_model(
-    exclusive: int, floating: int
-) -> None:
+async def test_random_gates_are_never_stuck_and_follow_the_model(exclusive: int, floating: int) -> None:
     for seed in range(3):
         choose = random.Random(seed)
         parameters = GateParameters(inputs=choose.randint(2, 4), exclusive=exclusive, floating=floating)
@@ -124,7 +122,7 @@ async def produce(sender: LocalSender[Any], most: int, choose: random.Random) ->
 
 @pytest.mark.parametrize(("exclusive", "floating"), [(0, 3), (2, 1)])
 @pytest.mark.parametrize("is_lossy", [False, True])
-async def test_runs_with_newer_barriers_early_ends_and_losses_are_behaviours_of_the_model(
+async def test_newer_barriers_early_ends_and_losses_follow_the_model(
     exclusive: int, floating: int, is_lossy: bool
 ) -> None:
     recorded: Counter[str] = Counter()
@@ -246,7 +244,7 @@ async def test_a_blocked_input_that_fails_still_counts_for_its_barrier() -> None
             await gate.receive()
 
 
-async def test_a_wait_that_takes_too_long_names_who_keeps_the_others_waiting() -> None:
+async def test_a_wait_that_takes_too_long_names_who_causes_it() -> None:
     async with InputGate[str](GateParameters(inputs=4), stall_seconds=0.01) as gate:
         first, second, _ = opened(gate, "abc")
         for sender in (first, second):
@@ -284,7 +282,7 @@ async def test_a_cancelled_call_has_received_nothing() -> None:
         assert brief([await receiving]) == [("r", "chunk")]
 
 
-async def test_a_sender_that_gives_up_does_not_keep_the_credit_that_others_need() -> None:
+async def test_a_sender_that_gives_up_frees_credit_for_the_others() -> None:
     async with InputGate[list[int]](GateParameters(inputs=2, exclusive=0, floating=3)) as gate:
         left, right = opened(gate, "lr")
         for _ in range(3):
@@ -300,7 +298,7 @@ async def test_a_sender_that_gives_up_does_not_keep_the_credit_that_others_need(
             assert gate.statistics().pool == 3
 
 
-async def test_the_least_watermark_is_handed_out_and_idle_inputs_do_not_hold_it_back() -> None:
+async def test_the_least_watermark_passes_and_idle_inputs_do_not_delay_it() -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")
         found = []
@@ -358,14 +356,14 @@ async def test_misuse_is_refused() -> None:
 
 
 @pytest.mark.parametrize("inputs", [1, 2])
-async def test_an_input_whose_chunks_may_be_too_large_for_the_pool_is_refused(inputs: int) -> None:
+async def test_an_input_with_chunks_too_large_for_the_pool_is_refused(inputs: int) -> None:
     gate = InputGate[str](GateParameters(inputs=2, exclusive=0, floating=8))
     with pytest.raises(InvalidParametersError, match=r"must be at most 4 .* wanted=gate\.parameters"):
         open_channel(GateParameters(inputs=inputs, exclusive=0, floating=16), group=gate.group)
     open_channel(GateParameters(inputs=inputs, exclusive=0, floating=16, max_chunk_cost=4), group=gate.group)
 
 
-async def test_an_input_that_leaves_before_anything_was_received_makes_room_for_another() -> None:
+async def test_an_input_that_leaves_early_makes_room_for_another() -> None:
     parameters = GateParameters(inputs=2, exclusive=0, floating=4)
     async with InputGate[str](parameters, stall_seconds=5) as gate:
         left = gate.open_channel("l")

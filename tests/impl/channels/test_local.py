@@ -69,7 +69,7 @@ def test_parameters_of_another_kind_are_refused() -> None:
         open_channel(64)  # type: ignore[arg-type]  # that is the point
 
 
-async def test_the_two_ways_to_receive_are_not_mixed_while_a_message_is_held() -> None:
+async def test_two_ways_to_receive_are_not_mixed_while_one_is_held() -> None:
     sender, receiver = channel()
     sender.send_nowait("a", 1)
     receiver.take_nowait()

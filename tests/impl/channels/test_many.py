@@ -72,7 +72,7 @@ class SendsWhenAsked:
 
 
 @pytest.mark.parametrize("behind", [0, 1], ids=["alone", "before another one"])
-async def test_a_chunk_that_sends_when_it_is_asked_for_its_rows_spends_no_permit_twice(behind: int) -> None:
+async def test_a_chunk_that_sends_while_counted_spends_no_permit_twice(behind: int) -> None:
     ends: tuple[LocalSender[object], LocalReceiver[object]] = open_channel(ChannelParameters(row_permits=4))
     sender, receiver = ends
     sending = asyncio.ensure_future(sender.send_many(deque([SendsWhenAsked(sender), *[b"c"] * behind])))

@@ -26,7 +26,7 @@ def channel(
 
 
 @given(rows=st.integers(0, 100), row_permits=st.integers(2, 12))
-def test_the_slices_of_a_chunk_are_the_chunk_and_never_exceed_the_permits(rows: int, row_permits: int) -> None:
+def test_slices_make_up_the_chunk_and_never_exceed_the_permits(rows: int, row_permits: int) -> None:
     async def test() -> None:
         sender, receiver = channel(row_permits, 1)
         sending = asyncio.ensure_future(sender.send(list(range(rows))))
@@ -59,7 +59,7 @@ def test_without_waiting_all_slices_leave_or_none() -> None:
         receiver.receive_nowait()
 
 
-async def test_a_split_send_that_is_cancelled_before_its_first_slice_has_sent_nothing() -> None:
+async def test_a_split_send_cancelled_before_its_first_slice_sent_nothing() -> None:
     sender, receiver = channel()
     sender.send_nowait(b"xxx")
     split = asyncio.ensure_future(sender.send(b"a" * 20))
@@ -106,7 +106,7 @@ async def test_the_end_comes_after_the_last_slice(is_cancelled: bool) -> None:
     assert split.cancelled() == is_cancelled
 
 
-async def test_rows_that_contradict_a_chunk_are_refused_where_it_has_to_be_split() -> None:
+async def test_rows_that_contradict_a_split_chunk_are_refused() -> None:
     sender, receiver = channel()
     rule = "rows must equal the chunk's own 3 where it exceeds max_chunk_cost = 6 and is split, not 7"
     with pytest.raises(InvalidParametersError, match=rule):

@@ -136,7 +136,7 @@ def test_both_ends_report_the_same_numbers() -> None:
     by_the_clock(test)
 
 
-def test_a_gate_tells_for_how_long_an_input_was_stopped_and_for_how_long_another_was_awaited() -> None:
+def test_a_gate_tells_how_long_each_input_was_stopped_or_awaited() -> None:
     async def test(loop: ClockLoop) -> None:
         async with InputGate[str](GateParameters(inputs=2)) as gate:
             left, right = gate.open_channel("left"), gate.open_channel("right")

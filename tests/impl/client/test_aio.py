@@ -111,7 +111,7 @@ async def test_a_chunk_of_many_megabytes_arrives() -> None:
     assert message.payload.equals(text)
 
 
-async def test_a_message_that_does_not_fit_the_stream_is_refused_and_the_stream_goes_on() -> None:
+async def test_a_message_that_does_not_fit_is_refused_and_sending_goes_on() -> None:
     async with serving() as (_, server), asyncio.TaskGroup() as group:
         reading = group.create_task(read(server.address))
         async with put(server.address, "orders/0", SCHEMA) as sender:
@@ -141,7 +141,7 @@ async def test_describe_tells_schema_and_parameters_and_takes_nothing() -> None:
         assert numbers(await read(server.address)) == [1]
 
 
-async def test_a_row_that_no_message_can_carry_is_refused_and_the_stream_goes_on(
+async def test_a_row_too_large_for_a_message_is_refused_and_sending_goes_on(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(arrow, "MAX_CHUNK_BYTES", 1_000)

@@ -140,7 +140,7 @@ async def test_a_consumer_that_leaves_halfway_is_named_to_the_producer() -> None
                 pass
 
 
-async def test_a_consumer_that_leaves_before_its_first_message_may_be_replaced() -> None:
+async def test_a_consumer_that_leaves_before_its_first_message_is_replaced() -> None:
     async with serving() as (exchange, server):
         async with get(server.address, "orders/0"):
             with pytest.raises(ChannelBusyError, match="is being read by"):

@@ -117,7 +117,7 @@ def test_barriers_keep_their_places_among_batches_that_wait(exchange: ServedExch
     assert sending.result(PATIENCE_SECONDS) == 8 * 300
 
 
-def test_a_barrier_that_cannot_travel_is_refused_and_the_stream_goes_on(exchange: ServedExchange) -> None:
+def test_a_barrier_that_cannot_travel_is_refused_and_sending_goes_on(exchange: ServedExchange) -> None:
     with sink_of(exchange, exchange.channel()) as sink:
         with pytest.raises(InvalidParametersError, match="barrier must be a whole number of 64 bits"):
             sink.send_barrier(2**63)
@@ -160,9 +160,7 @@ class Interleaved(deque[pa.RecordBatch]):
         return count
 
 
-def test_a_batch_that_is_sent_with_the_end_while_the_loop_looks_elsewhere_is_not_lost(
-    exchange: ServedExchange, pool: ThreadPoolExecutor
-) -> None:
+def test_a_batch_sent_with_the_end_is_not_lost(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
     channel = exchange.channel()
     reading = pool.submit(read_all, exchange, channel)
     with sink_of(exchange, channel) as sink:
@@ -180,7 +178,7 @@ def test_a_batch_that_is_sent_with_the_end_while_the_loop_looks_elsewhere_is_not
     assert reading.result(PATIENCE_SECONDS) == list(range(20))
 
 
-def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange: ServedExchange) -> None:
+def test_a_batchs_permits_return_when_the_next_one_is_asked_for(exchange: ServedExchange) -> None:
     channel, trace = exchange.channel(), MemoryTrace()
     send_all(exchange, channel, [numbers(0, 64), numbers(64, 128)])
     with open_source(exchange.address, channel, timeout_seconds=PATIENCE_SECONDS, record=trace.recorder) as source:
@@ -196,7 +194,7 @@ def test_permits_of_a_batch_return_only_when_the_next_one_is_asked_for(exchange:
         assert trace.events[-1].end == "receiver"
 
 
-def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(exchange: ServedExchange) -> None:
+def test_a_waiting_consumer_returns_the_residue_after_a_timeout(exchange: ServedExchange) -> None:
     channel, trace = exchange.channel(), MemoryTrace()
     with sink_of(exchange, channel) as sink:
         sink.send(numbers(0, 10))
@@ -211,7 +209,7 @@ def test_a_waiting_consumer_returns_the_residue_and_can_go_on_after_a_timeout(ex
             assert next(source, None) is None
 
 
-def test_a_starved_send_names_channel_address_and_cause_and_hands_the_rest_back(
+def test_a_starved_send_names_the_cause_and_hands_the_rest_back(
     exchange: ServedExchange, pool: ThreadPoolExecutor
 ) -> None:
     channel = exchange.channel()
@@ -245,7 +243,7 @@ def test_a_probe_leaves_the_data_where_they_are(exchange: ServedExchange) -> Non
     assert read_all(exchange, channel) == list(range(100))
 
 
-def test_another_schema_is_refused_at_the_handshake_and_for_each_batch(exchange: ServedExchange) -> None:
+def test_another_schema_is_refused_at_handshake_and_for_each_batch(exchange: ServedExchange) -> None:
     channel = exchange.channel()
     words = pa.record_batch({"n": ["one"]})
     with sink_of(exchange, channel) as sink:
@@ -309,9 +307,7 @@ DROPPED: dict[str, Callable[[ServedExchange, str], object]] = {
 
 
 @pytest.mark.parametrize("dropped", DROPPED)
-def test_an_end_that_is_dropped_without_close_hangs_up_and_says_what_to_do(
-    exchange: ServedExchange, dropped: str
-) -> None:
+def test_an_end_dropped_without_close_hangs_up_and_warns(exchange: ServedExchange, dropped: str) -> None:
     channel = exchange.channel()
     others, ends = set(threading.enumerate()), held_ends()
     if dropped == "source":

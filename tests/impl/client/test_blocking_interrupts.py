@@ -180,7 +180,7 @@ def ordered(kept: ServedExchange, channel: str, interrupting: Interrupting) -> N
 
 
 @pytest.mark.parametrize("use", [opened, ordered])
-def test_an_opening_or_order_that_is_interrupted_anywhere_leaves_nothing_behind(
+def test_an_interrupted_opening_or_order_leaves_nothing_behind(
     kept: ServedExchange, use: Callable[[ServedExchange, str, Interrupting], None]
 ) -> None:
     channel, ends = kept.channel(), held_ends()
@@ -192,7 +192,7 @@ def test_an_opening_or_order_that_is_interrupted_anywhere_leaves_nothing_behind(
 
 
 @pytest.mark.filterwarnings("ignore:.*was dropped and hangs up:ResourceWarning")
-def test_an_abort_that_is_interrupted_anywhere_leaves_nothing_behind_once_the_end_is_dropped(
+def test_an_interrupted_abort_leaves_nothing_behind(
     exchange: ServedExchange,
 ) -> None:
     ends = held_ends()
@@ -255,7 +255,7 @@ print("as it should be")
 """
 
 
-def test_a_child_cannot_use_what_its_parent_has_opened_and_makes_a_loop_of_its_own(exchange: ServedExchange) -> None:
+def test_a_forked_child_cannot_use_its_parents_ends(exchange: ServedExchange) -> None:
     said = run_python(FORKING, exchange.address, exchange.channel(), exchange.channel())
     assert said == ("as it should be", ""), said[1]
 
@@ -293,9 +293,7 @@ def test_a_process_that_exits_with_open_ends_prints_nothing(exchange: ServedExch
     assert said == ("as it should be", ""), said[1]
 
 
-def test_an_end_that_is_closed_while_another_thread_waits_for_it_lets_it_go(
-    exchange: ServedExchange, pool: ThreadPoolExecutor
-) -> None:
+def test_an_end_closed_by_another_thread_ends_the_wait(exchange: ServedExchange, pool: ThreadPoolExecutor) -> None:
     channel = exchange.channel()
     with sink_of(exchange, channel), source_of(exchange, channel) as source:
         begins = threading.Event()

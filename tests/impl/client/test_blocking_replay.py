@@ -55,7 +55,7 @@ def read(exchange: ServedExchange, channel: str, **wanted: object) -> list[int]:
         return [number for batch in source for number in batch.column(0).to_pylist()]
 
 
-def test_a_sink_waits_for_acknowledgements_and_says_so_when_there_are_none(exchange: ServedExchange) -> None:
+def test_a_sink_waits_for_acknowledgements_and_says_so(exchange: ServedExchange) -> None:
     channel, chunk_rows = exchange.channel(), SMALL_WINDOW.max_chunk_cost
     with sink_of(exchange, channel, "p") as sink, orders_to(exchange) as orders:
         sink.send(numbers(0, chunk_rows))

@@ -48,7 +48,7 @@ def content(found: Sequence[JoinedChunks | Message[Any]]) -> list[int]:
 
 
 @over_every_path
-async def test_chunks_that_were_sent_together_are_one_batch_and_its_rows_tell_their_bounds() -> None:
+async def test_chunks_sent_together_are_one_batch_that_tells_their_bounds() -> None:
     async with stream() as (sender, receiver):
         await sender.send_many(chunks(3, 1, 4, 1, 5))
         await sender.end()
@@ -77,7 +77,7 @@ async def test_barriers_and_watermarks_stay_in_their_place() -> None:
 
 @over_every_path
 @pytest.mark.parametrize("max_rows", [1, 3, 7, None])
-async def test_no_more_rows_come_than_are_wanted_but_for_a_chunk_that_has_more(max_rows: int | None) -> None:
+async def test_a_read_returns_no_more_rows_than_wanted_but_whole_chunks(max_rows: int | None) -> None:
     async with stream() as (sender, receiver):
         sending = asyncio.ensure_future(sender.send_many(chunks(*[1, 2, 5] * 20)))
         found: list[JoinedChunks | Message[Any]] = []

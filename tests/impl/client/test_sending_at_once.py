@@ -100,7 +100,7 @@ async def test_chunks_that_came_as_one_batch_leave_as_one() -> None:
         assert BatchCodec(texts.schema).decode(arrow, frame.rows) == texts
 
 
-async def test_a_sender_that_never_waits_lets_its_chunks_go_where_the_carrier_is_busy() -> None:
+async def test_chunks_of_a_sender_that_never_waits_go_to_a_busy_carrier() -> None:
     wide = pa.record_batch({"w": pa.array([bytes(FULL_MESSAGE_BYTES // 4)], pa.binary(FULL_MESSAGE_BYTES // 4))})
     async with agreed(wide.schema) as (end, wire):
         wire.is_busy = True
@@ -121,7 +121,7 @@ async def much_to_write() -> AsyncIterator[tuple[RemoteSender, Wire]]:
         yield end, wire
 
 
-async def test_senders_wait_in_the_order_of_their_calls_while_much_is_to_be_written() -> None:
+async def test_senders_wait_in_the_order_of_their_calls() -> None:
     async with much_to_write() as (end, wire):
         sends = (end.send(chunk(1)), end.send(chunk(2)), end.send_barrier("epoch"), end.send(chunk(3)))
         waiting = [asyncio.create_task(send) for send in sends]
@@ -158,7 +158,7 @@ async def test_a_send_without_waiting_does_not_overtake_one_that_waits() -> None
         assert wire.sent() == [50, 150, 50, 1, 9]
 
 
-async def test_a_sender_that_gives_up_while_much_is_to_be_written_has_sent_nothing() -> None:
+async def test_a_sender_that_gives_up_on_a_full_carrier_has_sent_nothing() -> None:
     async with much_to_write() as (end, wire):
         first, second = (asyncio.create_task(end.send(chunk(rows))) for rows in (1, 2))
         await turns()

@@ -64,9 +64,7 @@ async def test_no_task_receives_while_another_one_holds_messages(rows: int, way:
 @TRAINS
 @pytest.mark.parametrize("first", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
 @pytest.mark.parametrize("second", [RemoteReceiver.take_joined, RemoteReceiver.take_many])
-async def test_tasks_that_take_get_one_what_came_behind_the_others_and_all_of_it_keeps_its_permits(
-    rows: int, first: Way, second: Way
-) -> None:
+async def test_concurrent_takers_get_one_batch_that_keeps_its_permits(rows: int, first: Way, second: Way) -> None:
     async with played_stream(WINDOW) as (producer, receiver):
         tasks = await two_that_wait(receiver, first, second)
         producer.send(rows, rows)

@@ -180,7 +180,7 @@ async def test_an_agreed_stream_is_broken_off_in_band_before_its_status(deed: st
 
 
 @pytest.mark.parametrize("refused", [put_frame(schema=OF_120_COLUMNS), put_frame(channel="ö" * 30_000)])
-async def test_an_error_does_not_break_the_connection_of_a_client_that_accepts_8_kib_of_metadata(refused: Put) -> None:
+async def test_an_error_fits_a_client_that_accepts_8_kib_of_metadata(refused: Put) -> None:
     """Other streams of the client share that connection."""
     options = [("grpc.max_metadata_size", 8 << 10), ("grpc.absolute_max_metadata_size", 8 << 10)]
 
@@ -237,7 +237,7 @@ REFUSED_PUTS: dict[str, tuple[Put, type[PermitflowError]]] = {
 
 
 @pytest.mark.parametrize("deed", REFUSED_PUTS)
-async def test_a_channel_takes_no_schema_over_from_a_producer_that_is_refused(deed: str) -> None:
+async def test_a_refused_producer_leaves_its_schema_to_no_channel(deed: str) -> None:
     frame, kind = REFUSED_PUTS[deed]
     async with served("orders/0", parameters=SMALL, retention=Retention.REPLAY) as (exchange, address):
         outcome = await call(address, PUT_STREAM, [encoded(PUT_STREAM, frame)], leaves=False)

@@ -148,7 +148,7 @@ def test_times_that_cannot_work_are_refused(name: str, seconds: float) -> None:
 SILENT_SECONDS = 3.0
 
 
-async def test_a_peer_that_has_begun_over_tcp_and_falls_silent_is_told_and_closed() -> None:
+async def test_a_peer_that_falls_silent_over_tcp_is_told_and_closed() -> None:
     server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0", silence_seconds=SILENT_SECONDS)
     async with server, connected_to(server.address) as connection:
         clock = asyncio.get_running_loop().time

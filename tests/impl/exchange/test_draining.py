@@ -33,7 +33,7 @@ async def serving(listen: str, store: SqliteStore | None = None) -> AsyncIterato
 
 
 @pytest.mark.parametrize("is_durable", [False, True])
-async def test_a_producer_with_a_name_is_sent_away_at_once_also_while_it_waits_for_room(
+async def test_a_named_producer_that_waits_for_room_is_sent_away_at_once(
     listen: str, tmp_path: Path, is_durable: bool
 ) -> None:
     async def produce(address: str) -> str:

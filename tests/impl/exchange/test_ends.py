@@ -86,7 +86,7 @@ async def test_an_idle_producer_hears_that_the_consumer_was_killed(start: Start,
                 await deed()
 
 
-async def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(listen: str) -> None:
+async def test_a_producer_hears_at_once_that_another_broke_the_channel(listen: str) -> None:
     async with serving(listen) as (_, address), put(address, CHANNEL, SCHEMA) as idle:
         async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.send(chunk(0, 1))
@@ -100,7 +100,7 @@ async def test_a_producer_hears_at_once_that_another_one_has_broken_the_channel(
 
 
 @pytest.mark.parametrize("closes", [True, False])
-async def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(listen: str, closes: bool) -> None:
+async def test_an_end_waits_until_the_last_message_is_consumed(listen: str, closes: bool) -> None:
     async with (
         serving(listen) as (channel, address),
         put(address, CHANNEL, SCHEMA) as sender,
@@ -122,7 +122,7 @@ async def test_an_end_waits_until_the_consumer_has_consumed_the_last_message(lis
         assert await ending is CONSUMED
 
 
-async def test_an_end_without_rows_of_its_own_covers_what_others_have_put_before(listen: str) -> None:
+async def test_an_end_without_rows_covers_what_others_have_put(listen: str) -> None:
     """As that of a job's commit, which comes after its tasks."""
     async with serving(listen) as (channel, address):
         async with put(address, CHANNEL, SCHEMA) as sender:
@@ -137,7 +137,7 @@ async def test_an_end_without_rows_of_its_own_covers_what_others_have_put_before
             assert await ending is CONSUMED
 
 
-async def test_an_end_that_asks_for_no_more_is_accepted_beside_a_slow_consumer(listen: str) -> None:
+async def test_an_end_that_does_not_wait_is_accepted_beside_a_slow_consumer(listen: str) -> None:
     async with (
         serving(listen) as (_, address),
         put(address, CHANNEL, SCHEMA) as sender,
@@ -155,7 +155,7 @@ async def test_an_end_on_a_channel_that_keeps_its_rows_is_accepted(listen: str) 
         assert await sender.end() is ACCEPTED
 
 
-def test_a_blocking_end_says_who_holds_the_rows_and_can_be_waited_for_again(start: Start, listen: str) -> None:
+def test_a_blocking_end_names_who_holds_the_rows_and_waits_again(start: Start, listen: str) -> None:
     address = start("serve", "--listen", listen, "--row-permits", 64).hears("ready")["address"]
     with open_sink(address, CHANNEL, SCHEMA, timeout_seconds=1.0) as sink, open_source(address, CHANNEL) as source:
         for _ in range(4):
@@ -172,7 +172,7 @@ def test_a_blocking_end_says_who_holds_the_rows_and_can_be_waited_for_again(star
 # Older releases.
 
 
-async def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_it_does_not_know() -> None:
+async def test_an_older_releases_end_waits_and_gets_no_unknown_frame() -> None:
     async def test(until: EndOutcome | None) -> list[Any]:
         async with (
             served("orders/0", schema=BATCH.schema) as (_, address),
@@ -203,7 +203,7 @@ async def test_an_end_of_an_older_release_waits_as_well_and_gets_no_frame_that_i
     ],
     ids=["without facts", "of another language", "as if it gave up", "nothing"],
 )
-async def test_after_a_failure_of_a_producer_its_consumer_hears_that_rows_are_missing(error: bytes, words: str) -> None:
+async def test_a_consumer_hears_that_a_failed_producers_rows_are_missing(error: bytes, words: str) -> None:
     async with (
         served("orders/0", schema=BATCH.schema) as (_, address),
         get(address, "orders/0") as receiver,
@@ -219,7 +219,7 @@ async def test_after_a_failure_of_a_producer_its_consumer_hears_that_rows_are_mi
             await to_its_end(carrier)
 
 
-async def test_no_other_producer_ends_a_channel_as_whole_while_one_is_told_that_it_has_broken_the_rules() -> None:
+async def test_no_producer_ends_a_channel_that_another_has_broken() -> None:
     async with (
         served("orders/0", schema=BATCH.schema) as (_, address),
         get(address, "orders/0") as receiver,

@@ -148,7 +148,7 @@ MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = 
 
 
 @pytest.mark.parametrize("what", MANY)
-async def test_a_peer_that_says_too_much_at_once_is_refused_without_holding_up_others(what: str) -> None:
+async def test_a_peer_that_says_too_much_is_refused_beside_others(what: str) -> None:
     method, kind, made = MANY[what]
 
     messages = made()
@@ -441,7 +441,7 @@ async def answer(address: str, message: bytes, kind: type[Refusal]) -> Refusal:
     ],
     ids=lambda request: type(request).__name__,
 )
-async def test_a_request_that_names_a_channel_twice_is_refused_and_changes_nothing(request_: ControlRequest) -> None:
+async def test_a_request_that_names_a_channel_twice_changes_nothing(request_: ControlRequest) -> None:
     async with both_kinds() as (exchange, address):
         error = await answer(address, encode_request(request_), InvalidParametersError)
         assert "channels must not name one twice" in str(error)
@@ -452,7 +452,7 @@ async def test_a_request_that_names_a_channel_twice_is_refused_and_changes_nothi
     ("method", "field"),
     [("positions", 2), ("acknowledge", 2), ("publish", 3), ("discard", 3), ("close", 2), ("statistics", 1)],
 )
-async def test_a_request_of_a_million_items_is_refused_without_a_look_at_them(method: str, field: int) -> None:
+async def test_a_request_of_a_million_items_is_refused_unread(method: str, field: int) -> None:
     request = pb.ControlRequest()
     getattr(request, method).ParseFromString(bytes((field << 3 | 2, 0)) * ITEMS)
     message = request.SerializeToString()
@@ -469,7 +469,7 @@ async def test_a_request_of_megabytes_is_refused_unread() -> None:
         assert "4194304 bytes are the most" in str(error)
 
 
-async def test_a_channel_remembers_so_many_named_producers_and_refuses_the_next(
+async def test_a_channel_remembers_a_bounded_number_of_named_producers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("permitflow.exchange.channels.replay_channel.MOST_PRODUCERS", 2)

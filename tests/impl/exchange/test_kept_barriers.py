@@ -36,7 +36,7 @@ async def test_barriers_stand_where_they_were_sent_with_every_flow(listen: str, 
         assert await read(server.address) == [0, 1, 2, 3]
 
 
-async def test_a_consumer_passes_barriers_by_acknowledging_and_may_name_the_next_one() -> None:
+async def test_a_consumer_acknowledges_barriers_and_may_name_the_next() -> None:
     async with serving("etl", "audit") as (channel, address), control(address) as orders:
         for number in (1, 2):
             await channel.append(rows(2 * number - 2, 2 * number))
@@ -77,7 +77,7 @@ async def test_a_position_tells_the_rows_that_wait_for_room() -> None:
         await sender.end()
 
 
-async def test_what_is_no_number_ends_the_stream_and_the_rows_before_it_are_kept() -> None:
+async def test_an_invalid_barrier_number_ends_the_stream_and_rows_stay() -> None:
     async with serving() as (channel, address):
         async with put(address, CHANNEL, SCHEMA, producer="p") as sender:
             await sender.send(rows(0, 2))

@@ -193,7 +193,7 @@ async def test_an_exchange_that_knows_of_no_compression_gets_none() -> None:
     assert not chunk.uncompressed_bytes
 
 
-async def test_an_exchange_that_does_not_say_what_has_become_of_the_rows_has_accepted_them() -> None:
+async def test_an_exchange_silent_about_the_rows_has_accepted_them() -> None:
     """One of an older release."""
     async with lying(agreeing()) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
         assert await sender.end() is EndOutcome.ACCEPTED

@@ -72,7 +72,7 @@ async def test_removing_a_channel_breaks_off_its_streams_and_frees_its_name() ->
         exchange.remove_channel("orders/1")
 
 
-async def test_a_reader_that_waits_for_a_schema_hears_that_the_channel_was_removed() -> None:
+async def test_a_reader_that_waits_for_a_schema_hears_of_the_removal() -> None:
     async def read(address: str) -> None:
         async with get(address, "orders/0"):
             pass
@@ -97,9 +97,7 @@ async def staged(exchange: Exchange, channel: str, partition: int) -> StagedPart
 
 
 @pytest.mark.parametrize("steps", [1, 10], ids=["before the store has heard of it", "while the store writes"])
-async def test_a_batch_that_is_being_published_when_a_channel_is_removed_is_published_without_it(
-    store: Store, steps: int
-) -> None:
+async def test_a_batch_is_published_without_a_channel_removed_meanwhile(store: Store, steps: int) -> None:
     exchange = Exchange(store=store)
     exchange.add_channels(["kept", "removed"], retention=Retention.REPLAY)
     parts = [await staged(exchange, name, number) for number, name in enumerate(("removed", "kept"))]
@@ -143,7 +141,7 @@ async def filled(names: Sequence[str] = NAMES) -> Exchange:
     return exchange
 
 
-async def test_where_the_store_fails_each_channel_is_acknowledged_or_not_and_the_order_may_be_repeated(
+async def test_a_failed_store_lets_the_order_be_repeated_per_channel(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async def fail(*_: object) -> None:

@@ -84,7 +84,7 @@ async def test_statistics_tell_what_is_kept_and_for_whom() -> None:
     assert (numbers.sent_rows, numbers.consumed_rows, numbers.rows_held, numbers.peak_rows_held) == (7, 2, 5, 7)
 
 
-async def test_producers_that_wait_are_served_in_the_order_in_which_they_came() -> None:
+async def test_waiting_producers_are_served_in_the_order_they_came() -> None:
     channel = keeping()
     await channel.append(rows(0, 8))
     async with asyncio.TaskGroup() as group:
@@ -158,7 +158,7 @@ async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> N
     assert await numbers(channel.read()) == [0, 1, 2]
 
 
-async def test_rows_that_are_being_written_count_though_their_producer_is_cancelled() -> None:
+async def test_rows_being_written_count_after_a_cancellation() -> None:
     stores = SlowStores()
     channel = keeping(store=stores)
     writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
@@ -176,7 +176,7 @@ async def test_rows_that_are_being_written_count_though_their_producer_is_cancel
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
 
 
-async def test_rows_that_could_not_be_written_are_not_counted_and_can_be_sent_again() -> None:
+async def test_rows_that_could_not_be_written_can_be_sent_again() -> None:
     stores = SlowStores()
     channel = keeping(store=stores)
     stores.channel.is_open.set()
@@ -189,7 +189,7 @@ async def test_rows_that_could_not_be_written_are_not_counted_and_can_be_sent_ag
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
 
 
-async def test_small_chunks_that_come_together_are_kept_together_and_cut_where_they_are_wanted() -> None:
+async def test_small_chunks_are_kept_together_and_cut_where_wanted() -> None:
     store = ChannelStore()
     await store.append(0, [rows(row, row + 1) for row in range(100)])
     assert len(await store.read(0, 100)) == 1

@@ -51,7 +51,7 @@ async def test_orders_and_questions() -> None:
         assert await read(address, consumer="etl") == [5, 6, 7]
 
 
-async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_nothing() -> None:
+async def test_an_order_that_cannot_be_carried_out_ends_the_stream() -> None:
     async with serving("etl") as (channel, address):
         await fill(address, 0, 4)
         log_id = channel.position("etl").log_id
@@ -76,7 +76,7 @@ async def test_an_order_that_cannot_be_carried_out_ends_the_stream_and_does_noth
         assert channel.state is ChannelState.OPEN
 
 
-async def test_an_order_that_does_not_fit_the_wire_is_refused_before_it_is_sent() -> None:
+async def test_an_order_that_does_not_fit_the_wire_is_never_sent() -> None:
     async with serving() as (_, address):
         cases: list[Callable[[AioControl], Coroutine[Any, Any, object]]] = [
             lambda orders: orders.acknowledge({CHANNEL: 2**63}),

@@ -83,7 +83,7 @@ async def test_ranges_that_cannot_be_read_are_refused_with_the_reason() -> None:
         assert await read(address, 3, 4, consumer="etl", log_id=log_id) == [3]
 
 
-async def test_a_channel_that_is_read_once_has_no_ranges_consumers_or_producers() -> None:
+async def test_a_read_once_channel_has_no_ranges_consumers_or_producers() -> None:
     async def enter(dialling: Any) -> None:
         async with dialling:
             pass
@@ -100,7 +100,7 @@ async def test_a_channel_that_is_read_once_has_no_ranges_consumers_or_producers(
                 await receiver.receive()
 
 
-async def test_rows_that_are_acknowledged_before_they_were_read_break_the_reader_off() -> None:
+async def test_acknowledging_rows_before_reading_them_breaks_the_reader_off() -> None:
     async def take_all(receiver: Any) -> None:
         while True:
             receiver.consume()
@@ -115,7 +115,7 @@ async def test_rows_that_are_acknowledged_before_they_were_read_break_the_reader
                 await take_all(receiver)
 
 
-async def test_a_chunk_above_the_largest_is_kept_in_slices_even_if_it_may_travel_whole() -> None:
+async def test_a_chunk_above_the_largest_is_kept_in_slices() -> None:
     whole = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4, oversize=Oversize.WHOLE)
     async with serving(parameters=whole) as (channel, address), asyncio.TaskGroup() as group:
         async with put(address, CHANNEL, SCHEMA) as sender:
@@ -145,7 +145,7 @@ async def test_an_older_producer_that_waits_for_room_makes_way_at_once() -> None
         assert await read(address) == [8]
 
 
-async def test_a_producer_that_gives_up_breaks_the_channel_and_what_it_has_put_can_be_read() -> None:
+async def test_a_producer_that_gives_up_breaks_the_channel_behind_its_rows() -> None:
     async with serving() as (channel, address):
         async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.send(rows(0, 3))
@@ -159,7 +159,7 @@ async def test_a_producer_that_gives_up_breaks_the_channel_and_what_it_has_put_c
         await refused(fill(address, 3, 4), ChannelAbortedError)
 
 
-async def test_a_producer_that_gives_up_while_its_rows_wait_for_room_breaks_the_channel_at_once() -> None:
+async def test_a_producer_that_gives_up_waiting_breaks_the_channel_at_once() -> None:
     async with serving() as (channel, address), asyncio.TaskGroup() as group:
         async with put(address, CHANNEL, SCHEMA) as sender:
             blocked = group.create_task(refused(send_for_ever(sender), ChannelClosedError))
@@ -171,7 +171,7 @@ async def test_a_producer_that_gives_up_while_its_rows_wait_for_room_breaks_the_
         assert channel.waiting.running == 0
 
 
-async def test_an_error_in_the_block_of_a_named_producer_leaves_the_channel_open() -> None:
+async def test_an_error_in_a_named_producers_block_leaves_the_channel_open() -> None:
     async def stumble(address: str, producer: str) -> None:
         async with put(address, CHANNEL, SCHEMA, producer=producer) as sender:
             await sender.send(rows(0, 1))
@@ -198,7 +198,7 @@ async def test_watermarks_are_refused_and_rows_before_them_are_kept() -> None:
         assert await read(address, 0, 2) == [0, 1]
 
 
-async def test_producers_of_another_schema_or_of_an_ended_channel_are_refused() -> None:
+async def test_producers_with_another_schema_or_after_the_end_are_refused() -> None:
     async with serving() as (channel, address):
         await fill(address, 0, 1)
         with pytest.raises(SchemaMismatchError):

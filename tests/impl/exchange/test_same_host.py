@@ -84,7 +84,7 @@ async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> N
             await sender.end()
 
 
-async def test_the_agreement_comes_over_the_network_also_to_a_reader_that_waited_and_asked_for_a_sign() -> None:
+async def test_a_waiting_reader_gets_the_agreement_over_the_network() -> None:
     """Only then does the reader change over to memory, and would hear nothing there before."""
     async with served(CHANNEL, schema=None) as (_, address), dialling(address, GET_STREAM) as reader:
         with closing(Offer(SameHost.REQUIRE, writes=False, who="the exchange")) as offer:
@@ -113,9 +113,7 @@ async def test_an_end_that_requires_shared_memory_refuses_the_network(here: str,
             await sender.end()
 
 
-def test_a_stream_gives_its_memory_back_at_its_end_and_waits_for_no_garbage_collector(
-    complete: Complete, rings: Rings
-) -> None:
+def test_a_stream_gives_its_memory_back_without_garbage_collection(complete: Complete, rings: Rings) -> None:
     """A client that opens many streams would have eight megabytes of each until Python looks for cycles."""
 
     async def test() -> None:

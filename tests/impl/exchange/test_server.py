@@ -67,7 +67,7 @@ def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not numbers, "it was tried"
 
 
-async def test_an_exchange_without_descriptors_takes_connections_once_it_has_some(
+async def test_an_exchange_out_of_descriptors_accepts_again_later(
     failures: list[int], caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.ERROR):
@@ -111,7 +111,7 @@ async def test_no_listener_and_no_such_service_are_errors() -> None:
         await asyncio.to_thread(is_serving, address)
 
 
-async def test_a_stream_that_has_missed_that_it_is_cancelled_does_not_keep_the_exchange_from_stopping(
+async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As where an error comes at the same moment, and the peer that is to be told of it does not read."""

@@ -100,7 +100,7 @@ def chunk(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(numbers, pa.int64())], _SCHEMA)
 
 
-async def test_rows_are_seen_once_their_whole_batch_is_published_in_the_order_of_the_partitions(listen: str) -> None:
+async def test_rows_are_seen_when_their_batch_is_published_in_order(listen: str) -> None:
     async with world(listen) as here:
         last = await here.stage([5, 6], 2)
         other = await here.stage([7], 1, channel="b")
@@ -215,7 +215,7 @@ async def test_published_rows_beyond_the_window_are_there_after_a_restart(tmp_pa
         assert found == [*range(10)]
 
 
-async def test_attempts_that_had_ended_can_be_published_after_a_restart_and_others_cannot(tmp_path: Path) -> None:
+async def test_only_ended_attempts_can_be_published_after_a_restart(tmp_path: Path) -> None:
     with exchange_in(tmp_path) as (exchange, _):
         whole = await stage(exchange, [1, 2, 3], 0)
         torn = await stage(exchange, [1, 2], 0, ends=False)
@@ -228,7 +228,7 @@ async def test_attempts_that_had_ended_can_be_published_after_a_restart_and_othe
         assert exchange.staging.statistics("a").staged_rows == 0
 
 
-async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:
+async def test_late_rows_left_by_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:
     late = Staging("q", 0, 0, "late")
     with exchange_in(tmp_path) as (exchange, channel):
         await exchange.staging.publish("q", 0, [await stage(exchange, [1], 0)])
@@ -244,7 +244,7 @@ async def test_late_rows_that_were_not_forgotten_before_a_crash_are_forgotten_af
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_however_often_the_exchange_starts_again_each_row_comes_once_in_order(tmp_path: Path, seed: int) -> None:
+async def test_each_row_comes_once_in_order_over_any_number_of_restarts(tmp_path: Path, seed: int) -> None:
     chance = random.Random(seed)
     batches = [[*range(first, first + 6)] for first in range(0, 36, 6)]
 

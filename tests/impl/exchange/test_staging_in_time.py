@@ -118,7 +118,7 @@ async def test_a_producer_is_told_when_others_keep_the_room_for_too_long(clock: 
     areas.stop()
 
 
-async def test_an_attempt_that_waits_for_room_hears_of_the_end_of_its_channel(clock: Clock) -> None:
+async def test_an_attempt_that_waits_for_room_hears_the_channel_end(clock: Clock) -> None:
     store = Store()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
@@ -132,7 +132,7 @@ async def test_an_attempt_that_waits_for_room_hears_of_the_end_of_its_channel(cl
     areas.stop()
 
 
-async def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_in_the_store(clock: Clock) -> None:
+async def test_an_attempt_forgotten_while_written_leaves_nothing(clock: Clock) -> None:
     store = SlowStore()
     areas = areas_of(clock, store)
     part = areas.open("a", Staging("q", 0, 0, "x"))
@@ -147,7 +147,7 @@ async def test_an_attempt_that_is_forgotten_while_it_is_written_leaves_nothing_i
     areas.stop()
 
 
-async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the_disk_takes(clock: Clock) -> None:
+async def test_a_batch_is_not_forgotten_while_a_slow_disk_publishes_it(clock: Clock) -> None:
     store = SlowStore()
     areas = areas_of(clock, store)
     store.is_open.set()
@@ -164,7 +164,7 @@ async def test_a_batch_that_is_being_published_is_not_forgotten_however_long_the
     areas.stop()
 
 
-async def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_can_be_repeated(clock: Clock) -> None:
+async def test_a_publication_on_a_full_disk_changes_nothing_and_repeats(clock: Clock) -> None:
     store = SlowStore()
     store.is_open.set()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
@@ -180,7 +180,7 @@ async def test_a_publication_that_found_the_disk_full_has_changed_nothing_and_ca
     areas.stop()
 
 
-async def test_a_publication_and_a_producer_that_come_together_get_rows_of_their_own(clock: Clock) -> None:
+async def test_a_publication_and_a_producer_together_get_separate_rows(clock: Clock) -> None:
     store = SlowStore()
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")

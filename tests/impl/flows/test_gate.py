@@ -68,7 +68,7 @@ def test_credit_that_comes_home_is_shared_in_turn() -> None:
     assert [each.free for each in three] == [1, 1, 1]
 
 
-def test_a_large_amount_is_shared_equally_and_what_one_does_not_need_goes_to_the_others() -> None:
+def test_a_large_amount_is_shared_equally_and_the_rest_goes_on() -> None:
     first, second, third, holder = inputs(4, 0, 10)
     holder.on_announcement(Backlog(10))
     holder.take_feedback()
@@ -113,7 +113,7 @@ def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
 
 
 @pytest.mark.parametrize("behind", ["d", "dd", "b", "db"])
-def test_what_was_offered_while_the_sender_was_stopped_may_leave_as_soon_as_it_is_resumed(behind: str) -> None:
+def test_what_was_offered_to_a_stopped_sender_leaves_on_resumption(behind: str) -> None:
     end = sender(5)
     assert offer(end, "b" + behind) == ["b"]
     assert (end.is_stopped, end.can_send(), end.sendable(), end.admits([1])) == (True, False, 0, 0)
@@ -153,7 +153,7 @@ def test_credit_for_what_was_withdrawn_goes_back() -> None:
     assert (end.credit, gate.gate.pool, gate.borrowed) == (0, 4, 0)
 
 
-def test_the_sender_hears_what_was_consumed_though_borrowed_credit_does_not_come_back() -> None:
+def test_a_sender_hears_what_was_consumed_of_borrowed_credit() -> None:
     parameters = GateParameters(exclusive=0, floating=4)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
     end.offer(Kind.CHUNK, "chunk", 3)
@@ -175,7 +175,7 @@ def test_the_sender_hears_what_was_consumed_though_borrowed_credit_does_not_come
     assert (end.heard_mark, end.unsettled(), end.peak_rows_held, gate.unsettled()) == ((3, 0), None, 3, False)
 
 
-def test_chunks_that_will_be_offered_next_are_part_of_the_backlog_once() -> None:
+def test_chunks_that_follow_are_part_of_the_backlog_once() -> None:
     told: list[tuple[str, tuple[int, ...]]] = []
     end: GateSender[object] = GateSender(
         GateParameters(exclusive=0, floating=9, max_chunk_cost=2),
@@ -194,7 +194,7 @@ def test_chunks_that_will_be_offered_next_are_part_of_the_backlog_once() -> None
     assert offered == [5, 1, 1]  # each row once: the last chunk has one row that was not expected
 
 
-def test_a_watermark_waits_until_the_one_before_is_consumed_and_costs_no_credit() -> None:
+def test_a_watermark_waits_for_the_one_before_and_costs_no_credit() -> None:
     parameters = GateParameters(exclusive=0, floating=1)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
     for value in ("first", "second", "third"):
@@ -333,7 +333,7 @@ def test_the_largest_chunk_follows_from_the_credit() -> None:
 
 @pytest.mark.parametrize("members", [2, 3])
 @pytest.mark.parametrize("floating", range(1, 10))
-def test_inputs_that_share_the_pool_for_large_chunks_are_never_all_stuck(floating: int, members: int) -> None:
+def test_inputs_that_share_the_pool_are_never_all_stuck(floating: int, members: int) -> None:
     """All of them lack one row for their chunk: there is one left in the pool."""
     most = GateParameters(inputs=members, exclusive=0, floating=floating).max_chunk_cost
     assert members * (most - 1) < floating <= members * most
@@ -354,7 +354,7 @@ OWN = GateParameters(inputs=2, exclusive=100, floating=50, max_chunk_cost=20)
         (GATE.wishes(3, 0, 4, 2), GateParameters(inputs=3, exclusive=0, floating=4, max_chunk_cost=2)),
     ],
 )
-def test_the_ends_agree_on_the_smaller_credit_and_on_the_clients_inputs(wanted: Wishes, agreed: GateParameters) -> None:
+def test_the_ends_agree_on_the_smaller_credit_and_the_inputs(wanted: Wishes, agreed: GateParameters) -> None:
     result = GATE.agree(OWN, wanted)
     assert result == agreed
     assert GATE.verify(GATE.state(result), wanted) == agreed

@@ -24,7 +24,7 @@ def test_the_defaults_are_those_of_the_first_published_version() -> None:
     )
 
 
-def test_a_channel_that_keeps_its_rows_has_a_larger_window_unless_one_is_chosen() -> None:
+def test_a_channel_that_keeps_its_rows_has_a_larger_window() -> None:
     assert kept_parameters() == ChannelParameters(
         row_permits=1_048_576, permit_batch=131_072, max_chunk_cost=32_768, barrier_permits=1
     )

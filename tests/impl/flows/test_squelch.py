@@ -37,9 +37,7 @@ def test_the_headroom_is_that_of_both_ways_and_of_each_lost_signal() -> None:
         ({"losses": True}, "losses must be a whole number of at least 0, not True"),
     ],
 )
-def test_numbers_that_cannot_work_are_refused_with_the_number_that_is_needed(
-    stated: dict[str, int], message: str
-) -> None:
+def test_unworkable_numbers_are_refused_with_the_needed_one(stated: dict[str, int], message: str) -> None:
     with pytest.raises(InvalidParametersError) as caught:
         replace(PARAMETERS, **stated)
     assert message in str(caught.value)
@@ -64,7 +62,7 @@ def test_a_wish_of_a_low_mark_above_the_high_one_is_refused() -> None:
     assert SQUELCH.agree(PARAMETERS, SQUELCH.wishes(high=2, low=-1)).low == 1, "half of it, as everywhere"
 
 
-def test_a_capacity_that_is_too_small_for_the_peer_is_refused_with_the_number_that_is_needed() -> None:
+def test_a_capacity_too_small_for_the_peer_is_refused_with_the_number() -> None:
     with pytest.raises(ParameterMismatchError, match=r"= 180; this end has 26, the peer None") as caught:
         SQUELCH.agree(PARAMETERS, SQUELCH.wishes(rate=30))
     assert caught.value.name == "capacity"
@@ -114,7 +112,7 @@ def test_a_reminder_says_once_more_that_the_sender_may_go_on() -> None:
 # Beyond what was assumed.
 
 
-def test_a_sender_that_is_faster_than_agreed_is_found_out_with_the_numbers() -> None:
+def test_a_sender_faster_than_agreed_is_refused_with_the_numbers() -> None:
     receiver = SquelchReceiver[str](PARAMETERS)
     delivered(receiver, 26)
     with pytest.raises(InboxOverflowError) as caught:
@@ -127,7 +125,7 @@ def test_a_sender_that_is_faster_than_agreed_is_found_out_with_the_numbers() -> 
     assert (receiver.unconsumed, receiver.peak_inbox_rows) == (26, 26)
 
 
-def test_a_burst_into_a_local_channel_overflows_and_the_sender_is_told() -> None:
+def test_a_burst_into_a_local_channel_overflows_and_is_told() -> None:
     sender, _ = open_channel(SquelchParameters(high=2, rate=2))
     with pytest.raises(InboxOverflowError, match="9 messages came on top of 0, and there are places for 6"):
         sender.send_at_once("abcdefghi", [1] * 9)

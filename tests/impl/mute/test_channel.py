@@ -97,7 +97,7 @@ def exact(reader: CountReader, sent: Sequence[bytes]) -> Callable[[], bool]:
     return lambda: reader.counts == Counter(sent)
 
 
-async def test_a_stalled_reader_behind_a_second_worker_stops_the_sender_of_the_first() -> None:
+async def test_a_stalled_reader_of_the_second_worker_stops_the_sender() -> None:
     """The bound across a boundary: a mute comes before all later acknowledgements."""
     reader = CountReader(SMALL)
     back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])
@@ -127,7 +127,7 @@ async def test_a_stalled_reader_behind_a_second_worker_stops_the_sender_of_the_f
         await until(exact(reader, sent))
 
 
-async def test_a_worker_that_dies_is_replaced_and_no_line_is_lost_or_counted_twice(tmp_path: Path) -> None:
+async def test_a_dead_worker_is_replaced_and_each_line_counts_once(tmp_path: Path) -> None:
     reader = CountReader(SMALL)
     saved = str(tmp_path / "counts")
     back = Started(name="back#1", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=saved)
@@ -225,7 +225,7 @@ async def test_a_peer_killed_within_a_write_stops_nobody_else(
     assert [record.getMessage() for record in caplog.records] == []
 
 
-async def test_a_worker_that_dies_while_its_reader_stalls_leaves_nobody_muted(tmp_path: Path) -> None:
+async def test_a_worker_that_dies_beside_a_stalled_reader_leaves_none_muted(tmp_path: Path) -> None:
     """wally #667: no unmute after recovery."""
     reader = CountReader(SMALL)
     back = Started(name="back#1", inlet="127.0.0.1:0", sinks=[text_of(reader.address)], saved=str(tmp_path / "counts"))
@@ -311,7 +311,7 @@ class Nowhere:
         pass
 
 
-async def test_a_log_that_acknowledges_in_batches_mutes_and_is_read_again_from_the_last_commit(tmp_path: Path) -> None:
+async def test_a_log_is_read_again_from_the_last_commit(tmp_path: Path) -> None:
     sent = [*islice(cycle(WORDS), 4_000)]
     words, counts = LogServer(sent, most_lines=16), LogServer([])
     saved = str(tmp_path / "counts")
@@ -389,7 +389,7 @@ async def test_a_feed_that_fails_loses_its_connection_and_no_line(caplog: pytest
         pipeline.close()
 
 
-async def test_a_log_behind_a_boundary_is_committed_when_the_next_worker_has_counted() -> None:
+async def test_a_log_commits_when_the_next_worker_has_counted() -> None:
     sent = [*islice(cycle(WORDS), 1_000)]
     log, reader = LogServer(sent), CountReader(SMALL)
     back = Started(name="back", inlet="127.0.0.1:0", sinks=[text_of(reader.address)])

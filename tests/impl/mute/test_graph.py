@@ -115,7 +115,7 @@ def test_a_source_does_not_read_before_it_is_started() -> None:
 
 
 @pytest.mark.parametrize("seed", range(50))
-def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: int) -> None:
+def test_a_reminder_repairs_lost_repeated_and_late_signals(seed: int) -> None:
     draw = random.Random(seed)
     mute = graph("source a", "source b", "a c", "b c", "c sink1", "c sink2", "b sink2")
     for _ in range(60):
@@ -139,7 +139,7 @@ def test_lost_repeated_and_late_signals_leave_the_truth_after_a_reminder(seed: i
     assert mute.muted_by("source") == {name for name in ("sink1", "sink2") if mute.is_muting(name)}
 
 
-def test_an_upstream_that_leaves_is_not_muted_any_more_unless_another_path_leads_to_the_muter() -> None:
+def test_an_upstream_that_leaves_is_unmuted_unless_a_path_remains() -> None:
     mute = graph("source a", "source b", "a sink", "b sink")
     mute.report("sink", 1)
     mute.settle()

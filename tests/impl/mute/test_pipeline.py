@@ -125,7 +125,7 @@ async def staged(*, sinks: int = 1, stall_seconds: float = 60.0, buffers: Buffer
             reader.close()
 
 
-async def test_a_reader_that_stands_still_stops_the_sender_within_the_bound_and_not_below_half_of_it() -> None:
+async def test_a_stalled_reader_stops_the_sender_within_the_bound() -> None:
     """The trigger is a short write."""
     async with staged(buffers=MEDIUM) as stage:
         await stage.send(cycle(WORDS))
@@ -140,7 +140,7 @@ async def test_a_reader_that_stands_still_stops_the_sender_within_the_bound_and_
             await until(lambda: stage.readers[0].lines > before + 20_000)  # noqa: B023  # awaited at once
 
 
-async def test_a_client_that_reads_only_after_it_has_written_all_is_stuck_beyond_the_bound() -> None:
+async def test_a_client_that_writes_all_before_it_reads_is_stuck() -> None:
     """The blocking client of an echo server; what it can write is what the buffers on the way hold."""
     async with staged(stall_seconds=0.01) as stage:
         stage.readers[0].stand_still()

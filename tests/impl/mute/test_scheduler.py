@@ -34,7 +34,7 @@ def overload(actors: Actors, name: str, more: int = 0) -> None:
     assert actors.is_overloaded(name)
 
 
-def test_a_sender_to_an_overloaded_actor_is_muted_until_that_one_has_drained() -> None:
+def test_a_sender_is_muted_until_the_overloaded_actor_has_drained() -> None:
     """It finishes its behaviour, and its message is delivered."""
     actors = Actors(lambda ready: ready - 1)  # the newest first
     for name in ("sender", "receiver"):

@@ -14,7 +14,7 @@ from permitflow.mute.pipeline import Event
 from tests.support.turns import until
 
 
-async def test_a_worker_that_is_killed_is_reported_and_runs_again_at_its_address(tmp_path: Path) -> None:
+async def test_a_killed_worker_is_reported_and_runs_again_at_its_address(tmp_path: Path) -> None:
     events: list[Event] = []
     reader = CountReader(Buffers())
     settings = WorkerSettings(

@@ -178,7 +178,7 @@ async def test_a_consumer_that_cancels_behind_java_is_heard_by_the_producer(clas
         assert await java.said() == ("cancelled", "")
 
 
-async def test_a_producer_that_gives_up_before_java_is_heard_by_the_consumer(class_path: str) -> None:
+async def test_java_hears_that_a_producer_gave_up(class_path: str) -> None:
     exchange = exchange_of(ChannelParameters(row_permits=WINDOW))
     async with (
         asyncio.timeout(SECONDS),

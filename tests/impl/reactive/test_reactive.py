@@ -60,7 +60,7 @@ def ends(parameters: Parameters) -> tuple[LocalSender[Any], LocalReceiver[Any]]:
 # Publishers.
 
 
-async def test_requests_beyond_the_window_are_remembered_and_granted_within_it(settle: Settle) -> None:
+async def test_requests_beyond_the_window_are_granted_within_it(settle: Settle) -> None:
     sender, receiver = ends(ChannelParameters(row_permits=2))
     feeding = asyncio.create_task(Source(range(10)).run_to(sender))
     collector = Collector(first=7)
@@ -77,9 +77,7 @@ async def test_requests_beyond_the_window_are_remembered_and_granted_within_it(s
 
 
 @pytest.mark.parametrize("parameters", [Demand(size=3, initial=0), ChannelParameters(row_permits=3, initial_permits=0)])
-async def test_a_channel_without_initial_credit_sends_nothing_before_a_request(
-    parameters: Parameters, settle: Settle
-) -> None:
+async def test_a_channel_without_initial_credit_waits_for_a_request(parameters: Parameters, settle: Settle) -> None:
     sender, receiver = ends(parameters)
     feeding = asyncio.create_task(Source(range(5)).run_to(sender))
     collector = Collector()
@@ -196,7 +194,7 @@ async def test_a_number_that_is_not_whole_is_refused(settle: Settle) -> None:
         assert repr(wrong) in str(collector.errors[0])
 
 
-def test_a_subscriber_outside_of_an_event_loop_hears_why_it_is_refused() -> None:
+def test_a_subscriber_outside_an_event_loop_hears_why_it_is_refused() -> None:
     collector = Collector(first=1)
     SourcePublisher(Source(range(3))).subscribe(collector)
     assert "no running event loop" in str(collector.errors[0])
@@ -292,7 +290,7 @@ async def test_calls_of_a_reader_wait_until_another_thread_has_made_its_own() ->
     assert (subscription.requested, subscription.overlaps) == (4, False)
 
 
-async def test_a_subscription_that_comes_after_the_reader_has_gone_is_cancelled() -> None:
+async def test_a_subscription_after_its_reader_has_gone_is_cancelled() -> None:
     reading: ReadingSubscriber[int] = ReadingSubscriber()
     await reading.aclose()
     subscription = Scripted()
@@ -310,7 +308,7 @@ async def test_a_subscription_that_comes_after_the_end_is_cancelled() -> None:
     assert (subscription.cancellations, subscription.requested) == (1, 0)
 
 
-async def test_an_error_of_a_subscription_reaches_the_reader_and_not_the_publisher() -> None:
+async def test_a_subscriptions_error_reaches_its_reader_only() -> None:
     def lost(_: int) -> None:
         raise OSError("lost")
 
@@ -377,9 +375,7 @@ class Logged(IterablePublisher[int]):
 @pytest.mark.parametrize(
     ("prefetch", "requests"), [(8, [8, 4, 4]), (4, [4, 2, 2, 2, 2, 2]), (3, [3, *[1] * 10]), (1, [1] * 13)]
 )
-async def test_a_source_over_a_publisher_asks_for_half_of_its_prefetch_again(
-    prefetch: int, requests: list[int]
-) -> None:
+async def test_a_source_over_a_publisher_asks_for_half_of_its_prefetch(prefetch: int, requests: list[int]) -> None:
     publisher = Logged(range(12))
     assert [number async for number in from_publisher(publisher, prefetch)] == [*range(12)]
     assert publisher.requests == requests
@@ -394,7 +390,7 @@ async def test_a_source_over_a_publisher_keeps_no_more_than_its_prefetch() -> No
     assert publisher.cancellations == 1
 
 
-async def test_a_publisher_that_emits_too_much_fails_the_stream_and_is_cancelled() -> None:
+async def test_a_publisher_that_emits_too_much_is_cancelled() -> None:
     class Overflows(Publisher[int]):
         cancellations = 0
 

@@ -57,7 +57,7 @@ FULL = {
 }
 
 
-def test_a_message_of_all_kinds_of_fields_is_a_row_and_a_row_that_message(service: Service) -> None:
+def test_a_message_with_all_kinds_of_fields_becomes_a_row_and_back(service: Service) -> None:
     method, schema = reading(service.options("Watch"))
     written = method_of(WriteCallOptions.parse(service.options("Record")).call, client_streams=True)
     given = pa.RecordBatch.from_pylist([FULL], schema=arrow_schema(schema))
@@ -71,7 +71,7 @@ def test_a_message_of_all_kinds_of_fields_is_a_row_and_a_row_that_message(servic
     assert Rows(method, "", schema).batch([message]).to_pylist() == [FULL]
 
 
-def test_a_field_that_is_not_set_is_null_only_where_protobuf_keeps_that(service: Service) -> None:
+def test_an_unset_field_is_null_only_where_protobuf_keeps_that(service: Service) -> None:
     method, schema = reading(service.options("Watch"))
     (row,) = Rows(method, "", schema).batch([Sample(light=7)]).to_pylist()
     assert [name for name, value in row.items() if value is None] == ["level", "place", "at"]
@@ -124,7 +124,7 @@ def test_a_null_element_of_a_list_is_refused(service: Service) -> None:
         Messages(written, "", StructType().add("values", "string"), Nulls.DEFAULT).of(rows)
 
 
-def test_users_functions_make_several_rows_of_a_message_and_the_message_of_a_row(service: Service) -> None:
+def test_users_functions_convert_messages_and_rows(service: Service) -> None:
     options = service.options("Watch", rows="tests.support.samples_service:two_rows")
     schema = StructType().add("number", "long").add("word", "string")
     method = method_of(ReadCallOptions.parse(options).call, client_streams=False)
@@ -225,7 +225,7 @@ def test_a_nulls_rule_beside_a_function_is_refused(service: Service) -> None:
         GrpcDataSource(options).writer(NUMBERS, False)
 
 
-def test_a_streaming_query_writes_only_to_a_service_that_takes_rows_again(service: Service) -> None:
+def test_a_streaming_query_writes_only_to_a_repeatable_service(service: Service) -> None:
     with pytest.raises(InvalidOptionError, match="option 'repeatable' must be 'true' for a streaming query"):
         GrpcDataSource(service.options("Record")).streamWriter(NUMBERS, False)
     GrpcDataSource(service.options("Record", repeatable="true")).streamWriter(NUMBERS, False)
@@ -250,7 +250,7 @@ def test_a_reader_that_stands_still_holds_the_service_back(service: Service) -> 
     assert service.most_ahead <= 10 + 2
 
 
-def test_a_call_is_cancelled_after_the_most_messages_or_if_nobody_wants_more(service: Service) -> None:
+def test_a_call_is_cancelled_after_the_most_messages_or_unread(service: Service) -> None:
     endless = '{"count": 1000000}'
     options = service.options("Watch", max_messages="25", batch_messages="10", batch_seconds="60")
     assert [batch.num_rows for batch in batches(options, endless)] == [10, 10, 5]
@@ -260,7 +260,7 @@ def test_a_call_is_cancelled_after_the_most_messages_or_if_nobody_wants_more(ser
     assert service.given < 1_000_000
 
 
-def test_an_error_of_the_service_fails_the_task_behind_the_messages_before_it(service: Service) -> None:
+def test_a_services_error_fails_the_task_behind_earlier_messages(service: Service) -> None:
     service.fail_after = 15
     reader = batches(service.options("Watch", batch_messages="10", batch_seconds="60"))
     assert next(reader).num_rows == 10
@@ -352,7 +352,7 @@ def test_a_service_that_reads_slowly_holds_the_rows_back() -> None:
 
 
 @pytest.mark.parametrize("rows", [50, 2_000])
-def test_a_service_that_answers_early_has_not_acknowledged_the_rows_behind(rows: int) -> None:
+def test_a_service_that_answers_early_acknowledges_no_later_rows(rows: int) -> None:
     with Service(answer_after=30).served() as service:
         with pytest.raises(EarlyAnswerError, match=r"has answered after \d+ messages, before all rows"):
             writer(service).send(counted(service, rows, together=50), ())

@@ -91,9 +91,7 @@ def test_only_workers_on_this_machine_have_this_python(master: str, python: str 
 
 
 @pytest.mark.parametrize("remote", ["setting", "environment"])
-def test_a_connect_server_gets_what_a_session_can_set_and_the_rest_is_said(
-    remote: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_connect_server_gets_what_a_session_can_set(remote: str, monkeypatch: pytest.MonkeyPatch) -> None:
     builder = new_builder()
     if remote == "setting":
         builder.remote("sc://host:15002")

@@ -58,7 +58,7 @@ def test_a_frame_goes_through_a_service(connected: Driver) -> None:
         assert connected.run(job) == [(number, number / 2) for number in range(100)]
 
 
-def test_a_streaming_query_takes_rows_of_kept_channels_and_publishes_them_once(
+def test_a_query_publishes_rows_of_kept_channels_once(
     connected: Driver, kept: ServedExchange, replay_options: Options, tmp_path: Path
 ) -> None:
     target = another_stream(kept, replay_options)

@@ -76,14 +76,14 @@ def test_a_barrier_that_an_input_has_left_out_is_given_up() -> None:
     assert end == offset(3, a=30, b=9)
 
 
-def test_what_is_given_up_need_not_be_kept_so_that_a_channel_never_fills_with_it() -> None:
+def test_what_is_given_up_does_not_fill_a_channel() -> None:
     plan = planner()
     apart = positions(at("a", 9, (1, 1), (2, 2)), at("b", 9, (2_000, 5)))
     assert plan.plan(START, apart) is START
     assert {row.next_barrier for row in plan.acknowledgement(START)} == {2_000}
 
 
-def test_an_input_that_has_ended_is_not_waited_for_and_its_rest_belongs_to_the_next_epoch() -> None:
+def test_an_ended_input_is_not_awaited_and_its_rest_comes_later() -> None:
     there = positions(at("a", 40, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), state=ENDED))
     plan = planner()
     second = plan.plan(offset(1, a=10, b=3), there)
@@ -92,7 +92,7 @@ def test_an_input_that_has_ended_is_not_waited_for_and_its_rest_belongs_to_the_n
     assert plan.plan(third, there) is third
 
 
-def test_when_all_inputs_have_ended_the_rows_behind_the_last_barrier_are_a_batch() -> None:
+def test_the_rows_behind_the_last_barrier_are_a_batch() -> None:
     there = positions(at("a", 40, (1, 10), state=ENDED), at("b", 9, (1, 3), state=ENDED))
     plan = planner()
     end = plan.plan(offset(1, a=10, b=3), there)
@@ -100,7 +100,7 @@ def test_when_all_inputs_have_ended_the_rows_behind_the_last_barrier_are_a_batch
     assert plan.plan(end, there) is end
 
 
-def test_available_now_ends_at_the_last_barrier_that_is_aligned_when_it_begins() -> None:
+def test_available_now_ends_at_the_last_aligned_barrier() -> None:
     plan = planner()
     plan.end_at(positions(at("a", 30, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), (2, 6))))
     later = positions(at("a", 30, (1, 10), (2, 20), (3, 30)), at("b", 9, (1, 3), (2, 6), (3, 9)))
@@ -110,9 +110,7 @@ def test_available_now_ends_at_the_last_barrier_that_is_aligned_when_it_begins()
 
 
 @pytest.mark.parametrize(("state", "rows"), [(ENDED, {"a": 40, "b": 9}), (ChannelState.OPEN, {"a": 10, "b": 3})])
-def test_available_now_reads_the_rest_only_of_inputs_that_had_ended_when_it_began(
-    state: ChannelState, rows: dict[str, int]
-) -> None:
+def test_available_now_reads_the_rest_of_inputs_already_ended(state: ChannelState, rows: dict[str, int]) -> None:
     ended = positions(at("a", 40, (1, 10), state=ENDED), at("b", 9, (1, 3), state=ENDED))
     plan = planner()
     plan.end_at({**ended, "b": replace(ended["b"], state=state)})
@@ -129,7 +127,7 @@ def test_available_now_does_not_wait() -> None:
         assert plan.plan(START, there) is START
 
 
-def test_inputs_that_keep_the_others_waiting_are_named_after_the_stall_time_without_any_row() -> None:
+def test_stalled_inputs_are_named_after_the_stall_time() -> None:
     clock = Clock()
     plan = planner("a", "b", "c", clock=clock)
     start, waits = offset(0, a=0, b=0, c=0), (at("a", 9, (4, 9)), at("c", 9, (4, 1)))
@@ -149,7 +147,7 @@ def test_without_any_barrier_no_input_waits_for_another() -> None:
         assert plan.plan(START, positions(at("a", 9), at("b", 0))) is START
 
 
-def test_the_epochs_of_a_broken_input_are_read_and_then_the_query_fails() -> None:
+def test_a_broken_inputs_epochs_are_read_before_the_query_fails() -> None:
     there = positions(at("a", 30, (1, 10), (2, 20)), at("b", 9, (1, 3), state=BROKEN))
     plan = planner()
     end = plan.plan(START, there)
@@ -168,7 +166,7 @@ def test_a_broken_input_is_waited_for_no_longer_than_its_last_barrier() -> None:
     assert plan.plan(START, positions(broken, at("b", 9, (2, 9)))) == offset(2, a=20, b=9)
 
 
-def test_an_epoch_that_does_not_fit_is_said_with_the_channel_and_its_numbers() -> None:
+def test_an_epoch_that_does_not_fit_is_told_with_its_numbers() -> None:
     plan, blocked = planner(), at("a", 9, (1, 9))
     assert plan.plan(START, positions(blocked, at("b", 98, waiting=2))) is START
     with pytest.raises(EpochTooLargeError) as caught:
@@ -202,7 +200,7 @@ def test_a_full_channel_that_has_its_barrier_waits_for_the_others() -> None:
     assert planner().plan(START, positions(at("a", 100, (1, 90), waiting=5), at("b", 3))) is START
 
 
-def test_a_query_begins_at_its_consumers_rows_whatever_barriers_others_have_passed() -> None:
+def test_a_query_begins_at_its_consumers_rows() -> None:
     there = positions(at("a", 30, (3, 20), acknowledged=15), at("b", 9, (2, 3), (3, 9)))
     plan = planner()
     start = plan.initial(there)
@@ -210,7 +208,7 @@ def test_a_query_begins_at_its_consumers_rows_whatever_barriers_others_have_pass
     assert plan.plan(start, there) == offset(3, a=20, b=9)
 
 
-def test_a_channel_that_is_new_among_the_options_is_aligned_from_the_next_batch_on() -> None:
+def test_a_new_channel_is_aligned_from_the_next_batch_on() -> None:
     there = positions(at("a", 30, (2, 20)), at("b", 9, (1, 3), (2, 9)))
     plan, start = planner(), offset(1, a=10)
     entered = plan.plan(start, there)

@@ -150,7 +150,7 @@ def ask_until_it_fails(reader: ExchangeStreamReader, offset: OffsetJson) -> NoRe
         offset = reader.latestOffset(offset, UNBOUNDED)
 
 
-def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_acknowledged(
+def test_a_batch_is_an_epoch_that_can_be_read_again(
     exchange: ServedExchange,
 ) -> None:
     put_epochs(exchange.address, "orders", [1, 2, EMPTY, 4])
@@ -173,7 +173,7 @@ def test_a_batch_is_an_epoch_and_can_be_read_again_and_the_barrier_before_it_is_
     reader.stop()
 
 
-def test_an_epoch_that_the_exchange_cannot_keep_is_said_instead_of_waiting_for_ever(exchange: ServedExchange) -> None:
+def test_an_epoch_that_cannot_be_kept_is_told_at_once(exchange: ServedExchange) -> None:
     """The producer of orders waits for room in the middle of its second epoch."""
 
     async def produce(failed: asyncio.Event) -> None:
@@ -209,9 +209,7 @@ def test_an_epoch_that_the_exchange_cannot_keep_is_said_instead_of_waiting_for_e
     reader.stop()
 
 
-def test_each_batch_has_the_rows_between_aligned_barriers_also_after_exchange_and_query_started_again(
-    driver: Driver, tmp_path: Path, address: str
-) -> None:
+def test_each_batch_has_its_epochs_rows_also_after_restarts(driver: Driver, tmp_path: Path, address: str) -> None:
     """A batch fails after its rows were taken; it comes again with the same rows, from the other exchange."""
     durable, checkpoint = (*STREAMS, "--store", str(tmp_path / "store")), str(tmp_path / "checkpoint")
     options = options_of(address, trace_dir=str(tmp_path / "trace"))
@@ -242,9 +240,7 @@ LAST = 12
 """Epochs of a query that never ends by itself."""
 
 
-def test_a_query_that_is_stopped_in_the_middle_takes_each_epoch_once_while_producers_wait_for_it(
-    driver: Driver, tmp_path: Path
-) -> None:
+def test_a_query_stopped_midway_takes_each_epoch_once(driver: Driver, tmp_path: Path) -> None:
     """The channels keep three epochs of orders, so that their producer is never far ahead."""
     checkpoint = str(tmp_path / "checkpoint")
     window = ChannelParameters(row_permits=3 * ROWS["orders"], permit_batch=ROWS["orders"])

@@ -117,7 +117,7 @@ def test_backlog_and_rates_come_from_sparks_progress(kept: ServedExchange) -> No
     json.dumps(record.as_json(), allow_nan=False)
 
 
-def test_an_exchange_that_is_away_costs_a_record_its_numbers_and_no_more() -> None:
+def test_an_absent_exchange_costs_a_record_only_its_numbers() -> None:
     def fails(record: QueryRecord) -> None:
         raise RuntimeError("the user's own mistake")
 
@@ -166,7 +166,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.name.startswith("permitflow.")]
 
 
-def test_the_last_batch_that_was_committed_is_acknowledged_once_when_its_run_ends(
+def test_the_last_committed_batch_is_acknowledged_once_at_the_end(
     options: Options, caplog: pytest.LogCaptureFixture
 ) -> None:
     put(options, 0, 100)
@@ -199,7 +199,7 @@ def test_the_listener_does_not_acknowledge_unknown_queries_or_offsets(
     assert "another" in lost
 
 
-def test_a_query_that_is_stopped_holds_no_row_and_goes_on_where_it_was(
+def test_a_stopped_query_holds_no_row_and_goes_on_where_it_was(
     driver: Driver, options: Options, tmp_path: Path
 ) -> None:
     checkpoint, traces = str(tmp_path / "checkpoint"), str(tmp_path / "traces")

@@ -111,14 +111,14 @@ def test_a_stream_has_a_consumer_a_limit_for_batches_and_epochs() -> None:
     assert (aligned.epochs, aligned.stall_seconds) == (Epochs.ALIGNED, 5.0)
 
 
-def test_a_batch_job_is_direct_and_a_stream_is_staged_and_ends_nothing() -> None:
+def test_a_batch_job_is_direct_and_a_stream_is_staged() -> None:
     job, stream = WriteOptions.parse(GOOD), WriteOptions.parse_stream({**GOOD, "checkpointLocation": "/somewhere"})
     assert (job.delivery, job.end) == (Delivery.DIRECT, True)
     assert (stream.delivery, stream.end) == (Delivery.STAGED, False)
     assert WriteOptions.parse({**GOOD, "delivery": "Staged"}).delivery is Delivery.STAGED
 
 
-def test_a_staged_job_has_a_key_that_no_other_has_or_the_one_it_was_given() -> None:
+def test_a_staged_job_has_the_given_key_or_one_of_its_own() -> None:
     options = WriteOptions.parse({**GOOD, "delivery": "staged"})
     assert options.batch_key() != options.batch_key()
     given = {**GOOD, "delivery": "staged", "query": "nightly", "batch": "7"}

@@ -18,7 +18,7 @@ from tests.support.served_exchange import channels_of, numbers, produce, produce
 Options = dict[str, str]
 
 
-def test_each_channel_is_a_partition_and_the_schema_comes_from_the_handshake(driver: Driver, options: Options) -> None:
+def test_each_channel_is_a_partition_with_the_agreed_schema(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[str, list[list[int]]]:
         with producers(options, [numbers(0, 500), numbers(500, 600)], [numbers(600, 1000)]):
             frame = spark.read.format("permitflow").options(**options).load()
@@ -29,7 +29,7 @@ def test_each_channel_is_a_partition_and_the_schema_comes_from_the_handshake(dri
     assert partitions == [list(range(600)), list(range(600, 1000))]
 
 
-def test_a_schema_of_the_users_that_does_not_fit_is_refused_and_the_rows_stay(driver: Driver, options: Options) -> None:
+def test_a_users_schema_that_does_not_fit_is_refused_and_rows_stay(driver: Driver, options: Options) -> None:
     def job(spark: SparkSession) -> tuple[str, int]:
         with producers(options, [numbers(0, 10)], [numbers(10, 20)]):
             wrong = spark.read.schema("n INT").format("permitflow").options(**options).load()
@@ -119,7 +119,7 @@ def test_a_failure_to_start_reading_raises_our_own_error(
     assert words in driver.failure(lambda spark: spark.read.format("permitflow").options(**changed).load())
 
 
-def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options: Options, tmp_path: Path) -> None:
+def test_a_batchs_permits_return_when_spark_asks_for_the_next(options: Options, tmp_path: Path) -> None:
     """Spark's worker resumes the generator once it has written a batch to the JVM."""
     # A chunk is more than half the window: each comes alone.
     single = {**options, "channels": "1", "row_permits": "100", "permit_batch": "1"}
@@ -137,7 +137,7 @@ def test_permits_of_a_batch_return_only_when_spark_asks_for_the_next_one(options
     assert actions.count("Consume") == 1
 
 
-def test_chunks_that_came_together_are_one_batch_of_at_most_half_the_window(options: Options) -> None:
+def test_chunks_together_are_one_batch_of_half_the_window_at_most(options: Options) -> None:
     single = {**options, "channels": "1", "row_permits": "256"}
     (channel,) = channels_of(single)
     produce(single, channel, [numbers(start, start + 64) for start in range(0, 256, 64)])

@@ -18,7 +18,7 @@ def as_before() -> Iterator[None]:
     gc.unfreeze()
 
 
-def test_a_worker_leaves_what_it_imports_alone_and_what_it_imports_later_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_does_not_touch_what_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
     main = ModuleType("__main__")
     main.__spec__ = ModuleSpec("pyspark.daemon", loader=None)
     monkeypatch.setitem(sys.modules, "__main__", main)

@@ -48,7 +48,7 @@ ROW = {
 }
 
 
-def test_rows_of_foreign_types_keep_their_values_in_the_form_that_spark_demands() -> None:
+def test_rows_of_foreign_types_keep_their_values() -> None:
     empty = dict.fromkeys(ROW, None) | {"key": 2}
     batch = pa.RecordBatch.from_pylist([ROW, empty], schema=FOREIGN)
     target = arrow_schema(spark_schema(FOREIGN, channel="c"))
@@ -119,7 +119,7 @@ ORDERS = pa.schema([pa.field("key", pa.int64(), nullable=False), ("price", pa.fl
 PAYMENTS = pa.schema([("key", pa.int64()), pa.field("method", pa.string(), nullable=False)])
 
 
-def test_channels_with_different_columns_are_united_by_name_behind_the_channels_name() -> None:
+def test_channels_with_different_columns_are_united_by_name() -> None:
     united = united_schema({"orders/0": ORDERS, "orders/1": ORDERS, "payments/0": PAYMENTS}, "channel")
     assert united.simpleString() == "struct<channel:string,key:bigint,price:double,method:string>"
     assert [field.nullable for field in united] == [False, True, True, True]
@@ -141,7 +141,7 @@ def test_columns_of_one_name_must_mean_the_same(other: pa.Schema, column: str, w
         united_schema({"orders/0": ORDERS, "other": other}, column)
 
 
-def test_a_row_says_its_channel_and_is_null_where_its_channel_has_no_column() -> None:
+def test_a_row_tells_its_channel_and_has_null_for_missing_columns() -> None:
     form = RowForm(united_schema({"orders/0": ORDERS, "payments/0": PAYMENTS}, "channel"), "channel")
     form.require_fitting(PAYMENTS, channel="payments/0")
     batch = pa.RecordBatch.from_pylist([{"key": 1, "method": "card"}], schema=PAYMENTS)

@@ -83,7 +83,7 @@ def test_a_task_that_fails_halfway_is_repeated_and_its_rows_come_once(driver: Dr
     assert states(options) == [ChannelState.ENDED] * 2
 
 
-def test_a_streaming_query_that_repeats_its_last_batch_publishes_it_once(
+def test_a_query_that_repeats_its_last_batch_publishes_it_once(
     driver: Driver, replay_options: Options, tmp_path: Path
 ) -> None:
     """The driver dies after publishing and before the commit log has the batch; tasks fail meanwhile."""
@@ -165,9 +165,7 @@ def batches(*numbers: int) -> Iterator[pa.RecordBatch]:
     return iter([pa.record_batch({"id": pa.array(numbers, pa.int64())})] if numbers else [])
 
 
-def test_of_two_attempts_the_one_that_spark_names_is_published_in_the_order_of_partitions(
-    replay_options: Options, task: Task
-) -> None:
+def test_the_attempt_that_spark_names_is_published_by_partition(replay_options: Options, task: Task) -> None:
     writer = streaming(replay_options)
     zombie, chosen = writer.write(batches(-1, -2)), writer.write(batches(1, 2))
     task.partition = 2
@@ -192,9 +190,7 @@ def test_abort_gives_up_what_is_staged_and_never_what_is_published(replay_option
     assert published(replay_options) == [[1, 2], []]
 
 
-def test_the_late_abort_of_a_driver_that_has_died_leaves_the_next_one_alone(
-    replay_options: Options, task: Task
-) -> None:
+def test_a_late_abort_of_a_dead_driver_leaves_the_next_one_alone(replay_options: Options, task: Task) -> None:
     dead, next_one = streaming(replay_options), streaming(replay_options)
     staged_before = dead.write(batches(1))
     staged_again = next_one.write(batches(1))
@@ -206,9 +202,7 @@ def test_the_late_abort_of_a_driver_that_has_died_leaves_the_next_one_alone(
 
 
 @pytest.mark.parametrize("known", ["no task", "a task without rows"])
-def test_an_abort_without_staged_rows_drops_none_of_another_driver_and_makes_no_call(
-    replay_options: Options, task: Task, known: str
-) -> None:
+def test_an_abort_without_staged_rows_makes_no_call(replay_options: Options, task: Task, known: str) -> None:
     def driver(**more: str) -> StagedBatchWriter:
         key = {"delivery": "staged", "query": f"{replay_options['stream']} nightly", "batch": "7"}
         writer = PermitflowDataSource({**replay_options, **key, **more}).writer(SCHEMA, overwrite=False)
@@ -291,7 +285,7 @@ def test_a_task_waits_for_the_exchange_as_long_as_it_was_told(
     assert 58 <= now[0] <= 60
 
 
-def test_a_batch_that_does_not_fit_and_a_channel_that_keeps_nothing_are_said_in_our_words(
+def test_a_batch_that_cannot_be_staged_is_told_in_our_words(
     driver: Driver, replay_options: Options, options: Options
 ) -> None:
     def too_large(spark: SparkSession) -> None:
@@ -325,7 +319,7 @@ def acknowledged(options: Options) -> list[int]:
         return [position.acknowledged_row for position in orders.positions(channels_of(options))]
 
 
-def test_available_now_takes_all_rows_of_a_staged_job_in_several_batches(
+def test_available_now_takes_a_staged_job_in_several_batches(
     driver: Driver, replay_options: Options, tmp_path: Path
 ) -> None:
     options = {**replay_options, "trace_dir": str(tmp_path / "trace")}
@@ -367,9 +361,7 @@ def test_a_batch_read_takes_all_that_is_there_as_often_as_one_likes(
     assert acknowledged(replay_options) == [0, 0]
 
 
-def test_a_batch_read_waits_for_no_producer_and_finds_more_when_it_is_planned_anew(
-    driver: Driver, replay_options: Options
-) -> None:
+def test_a_batch_read_finds_more_when_it_is_planned_anew(driver: Driver, replay_options: Options) -> None:
     options = {**replay_options, "channels": "1"}
 
     def put(spark: SparkSession, first: int) -> int:

@@ -36,13 +36,13 @@ def planner(*channels: str, max_rows: int | None = None) -> StreamPlanner:
     return StreamPlanner(channels or ("a",), consumer="etl", max_rows=max_rows)
 
 
-def test_the_users_limit_is_for_all_channels_together_and_divided_fairly() -> None:
+def test_the_users_limit_is_divided_fairly_among_channels() -> None:
     there = positions(at("a", 0, 100), at("b", 0, 3))
     end = planner("a", "b", max_rows=30).plan(offset({"a": 0, "b": 0}), there, limit_rows=30)
     assert end == offset({"a": 27, "b": 3})
 
 
-def test_a_channel_that_is_new_among_the_options_enters_first_and_is_read_then() -> None:
+def test_a_new_channel_enters_first_and_is_read_then() -> None:
     plan = planner("a", "b")
     there = positions(at("a", 5, 9), at("b", 40, 90))
     entered = plan.plan(offset({"a": 5}), there, limit_rows=50)
@@ -130,7 +130,7 @@ def idle_queries(draw: st.DrawFn) -> State:
 
 
 @given(idle_queries())
-def test_the_planner_plans_what_the_model_plans_and_reports_what_it_reports(state: State) -> None:
+def test_the_planner_plans_and_reports_as_the_model_does(state: State) -> None:
     """Half the window of 8 is the model's cap of 4; what a crash has lost is another log."""
     window = ChannelParameters(row_permits=MODEL.row_permits)
     log_id = "second" if state.lost > state.end else "first"

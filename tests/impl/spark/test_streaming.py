@@ -83,7 +83,7 @@ def acknowledged(options: Options, consumer: str = "") -> list[int]:
         return [each.acknowledged_row for each in line.positions(channels_of(options), consumer=consumer)]
 
 
-def test_batches_come_in_order_can_be_read_again_and_are_acknowledged_when_the_next_one_is_asked_for(
+def test_batches_can_be_read_again_and_are_acknowledged_later(
     options: Options,
 ) -> None:
     put(options, 0, 0, 200)
@@ -151,7 +151,7 @@ def test_a_broken_channel_is_read_to_its_last_row_and_then_said(options: Options
     reader.stop()
 
 
-def test_two_queries_read_as_two_consumers_and_neither_disturbs_the_other(shared: ServedExchange) -> None:
+def test_two_queries_read_as_two_consumers_undisturbed(shared: ServedExchange) -> None:
     options = options_of(shared)
     put(options, 0, 0, 50)
     etl, audit = ({**options, "consumer": name} for name in ("etl", "audit"))
@@ -177,7 +177,7 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) ->
         read(options, first, end)
 
 
-def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_have_come(address: str) -> None:
+def test_rows_lost_with_an_exchange_in_memory_fail_the_query(address: str) -> None:
     with served_exchange(more=KEEPING, address=address) as exchange:
         options = options_of(exchange)
         put(options, 0, 0, 50)
@@ -194,7 +194,7 @@ def test_what_an_exchange_in_memory_has_lost_fails_the_query_even_if_other_rows_
     reader.stop()
 
 
-def test_an_exchange_with_a_store_may_start_again_in_the_middle_of_everything(tmp_path: Path, address: str) -> None:
+def test_an_exchange_with_a_store_may_start_again_midway(tmp_path: Path, address: str) -> None:
     """The reading stream's own window is so small that most of the task's rows are still in the exchange."""
     durable = (*KEEPING, "--store", str(tmp_path))
     with served_exchange(more=durable, address=address) as exchange:
@@ -226,7 +226,7 @@ def _serve_again(durable: tuple[str, ...], address: str, until: threading.Event)
         until.wait(60)
 
 
-def test_an_exchange_that_stays_away_is_waited_for_as_long_as_the_user_allows() -> None:
+def test_an_absent_exchange_is_awaited_as_long_as_allowed() -> None:
     with served_exchange(more=KEEPING) as exchange:
         options, first, end = filled(exchange)
     # The last attempts have what is left of it, and must have time to be refused.
@@ -251,7 +251,7 @@ def filled(exchange: ServedExchange, **more: str) -> tuple[Options, OffsetJson, 
     return options, first, end
 
 
-def test_an_exchange_that_stands_still_is_named_with_the_channel_and_the_likely_cause() -> None:
+def test_a_stalled_exchange_is_named_with_channel_and_cause() -> None:
     with served_exchange(more=KEEPING) as exchange:
         options, first, end = filled(exchange, same_host="never")
         hasty = {**options, "timeout_seconds": "0.5"}
@@ -266,7 +266,7 @@ def test_an_exchange_that_stands_still_is_named_with_the_channel_and_the_likely_
             exchange.signal(signal.SIGCONT)
 
 
-def test_a_schema_of_the_users_that_does_not_fit_fails_the_task_and_the_rows_stay(options: Options) -> None:
+def test_a_users_schema_that_does_not_fit_fails_the_task(options: Options) -> None:
     put(options, 0, 0, 10)
     wrong = StructType().add("n", StringType())
     reader = reader_of(options, wrong)
@@ -314,9 +314,7 @@ def run_available(frame: DataFrame, checkpoint: str, batch: Callable[[DataFrame,
 
 
 @pytest.mark.sample
-def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
+def test_a_query_takes_each_row_once_as_the_model_does(driver: Driver, recorded: Options, tmp_path: Path) -> None:
     """Producers have more rows than the exchange may keep: they wait for the query's acknowledgements."""
     table, checkpoint = str(tmp_path / "table"), str(tmp_path / "checkpoint")
 
@@ -340,9 +338,7 @@ def test_a_query_takes_each_row_once_and_acknowledges_the_tail_as_the_model_does
     assert [verdict.state.acknowledged for verdict in verdicts] == [300, 150]
 
 
-def test_a_batch_that_failed_is_run_again_with_the_same_rows_and_nothing_is_skipped(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
+def test_a_failed_batch_runs_again_with_the_same_rows(driver: Driver, recorded: Options, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     put(recorded, 0, 0, 100)
 
@@ -395,9 +391,7 @@ class AcknowledgesInCommit(PermitflowDataSource):
         return _CommitReader(StreamOptions.parse(self.options), schema)
 
 
-def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
-    driver: Driver, recorded: Options, tmp_path: Path
-) -> None:
+def test_a_source_that_acknowledges_in_commit_is_found_out(driver: Driver, recorded: Options, tmp_path: Path) -> None:
     checkpoint = str(tmp_path / "checkpoint")
     put(recorded, 0, 0, 80)
 
@@ -414,7 +408,7 @@ def test_a_source_that_acknowledges_in_commit_is_found_out_at_the_next_batch(
     assert "not a behaviour of the specification" in verdict.describe()
 
 
-def test_a_union_of_two_consumers_and_of_one_with_itself_reads_everything_thrice(
+def test_a_union_of_two_consumers_reads_everything_thrice(
     driver: Driver, shared: ServedExchange, tmp_path: Path
 ) -> None:
     options = options_of(shared)

@@ -135,7 +135,7 @@ def test_a_job_that_stands_still_holds_the_service_back(service: Service) -> Non
     answers.close()  # type: ignore[attr-defined]  # a generator
 
 
-def test_a_service_that_waits_for_more_than_may_be_in_flight_is_told_of(service: Service) -> None:
+def test_a_service_that_waits_beyond_the_window_is_told(service: Service) -> None:
     service.answers_late = 10
     with pytest.raises(
         PeerTimeoutError, match=r"10 requests were sent, and 0 responses .* more than 10 requests \(in_f"

@@ -123,7 +123,7 @@ def test_one_job_reads_the_rows_of_another(driver: Driver, options: Options) -> 
 
 
 @pytest.mark.parametrize(("same_host", "compression"), [("require", "auto"), ("never", "zstd")])
-def test_workers_on_the_exchanges_host_share_memory_with_it_or_send_what_is_compressed(
+def test_workers_share_memory_with_the_exchange_or_compress(
     driver: Driver, options: Options, same_host: str, compression: str
 ) -> None:
     """Batches of a few hundred KiB, so that they go through the ring, or are compressed."""
@@ -145,16 +145,14 @@ def test_workers_on_the_exchanges_host_share_memory_with_it_or_send_what_is_comp
     ["SELECT id FROM range(0, 4, 1, 4) WHERE id = 1", "SELECT id FROM range(0)", "SELECT id FROM range(5) WHERE 1 = 0"],
     ids=["empty partitions", "no rows", "no partitions"],
 )
-def test_where_nothing_is_written_the_readers_still_get_schema_and_end(
-    driver: Driver, options: Options, query: str
-) -> None:
+def test_readers_of_an_empty_write_get_schema_and_end(driver: Driver, options: Options, query: str) -> None:
     received = write(driver, options, query)
     assert column(received[0]) == []
     assert column(received[1]) == ([1] if "id = 1" in query else [])
 
 
 @pytest.mark.parametrize("where", [pytest.param("Python", marks=pytest.mark.sample), "the JVM"])
-def test_a_task_that_fails_halfway_fails_the_readers_and_is_not_repeated(
+def test_a_task_that_fails_halfway_fails_readers_and_is_not_repeated(
     driver: Driver, options: Options, where: str
 ) -> None:
     """An exception, which Spark answers with a second attempt."""
@@ -197,9 +195,7 @@ with open_source(*sys.argv[1:]) as source:
 """
 
 
-def test_a_job_fails_whose_reader_is_killed_with_rows_after_the_last_one_was_sent(
-    driver: Driver, options: Options
-) -> None:
+def test_a_job_whose_reader_is_killed_with_rows_in_hand_fails(driver: Driver, options: Options) -> None:
     channel = channels_of(options)[0]
     options = {**options, "stream": "", "channels": channel}
     del options["stream"]

@@ -111,7 +111,7 @@ def test_no_call_begins_before_an_element_is_asked_for() -> None:
     assert in_simulated_time(look()) == []
 
 
-async def test_a_plain_function_for_map_async_is_refused_when_its_result_comes() -> None:
+async def test_map_async_refuses_a_plain_function_at_its_result() -> None:
     with pytest.raises(NotAwaitableError, match=r"map_async.* must return an awaitable.*has returned int"):
         await anext(Source([1]).map_async(abs, at_most=1).open())  # type: ignore[arg-type]  # the wrong use itself
 

@@ -80,7 +80,7 @@ def test_v2_24_batch_gathers_up_to_its_size() -> None:
     assert probe.downstream.request() == [[11]]
 
 
-def test_a_batch_is_bounded_by_weight_and_a_heavy_element_passes_alone() -> None:
+def test_a_batch_is_bounded_by_weight_but_for_one_heavy_element() -> None:
     stream = Source[str]([]).batch_weighted(5, len, add)
     probe = Probe(stage_of(stream))
     probe.upstream.send("ab", "cd", "efg")
@@ -193,7 +193,7 @@ def test_v2_29_expand_does_not_drop_the_last_element() -> None:
     assert probe.downstream.is_completed
 
 
-def test_expand_goes_on_to_the_next_element_when_there_is_nothing_of_one() -> None:
+def test_expand_goes_on_when_an_element_gives_nothing() -> None:
     probe = Probe(Expand[int, int](lambda number: range(number)))
     probe.upstream.send(0, 2)
     assert probe.downstream.request(3) == [0, 1]

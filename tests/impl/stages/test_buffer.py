@@ -32,7 +32,7 @@ def test_v2_10_a_full_buffer_gives_way_as_its_strategy_says(overflow: Overflow, 
     assert probe.downstream.received() == [-1]
 
 
-def test_v2_11_overflow_fails_the_stream_and_cancels_what_is_before_it() -> None:
+def test_v2_11_overflow_fails_the_stream_and_cancels_the_source() -> None:
     probe = Probe(Buffer[int](100, Overflow.FAIL))
     probe.upstream.send_all(range(1, 101))
     assert probe.downstream.request(10) == [*range(1, 11)]

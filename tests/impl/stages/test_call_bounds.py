@@ -105,7 +105,7 @@ async def test_a_stalled_consumer_stops_the_producer(kind: str, client: str, ser
     assert ahead.most <= links * window.most_ahead(size_bytes)
 
 
-async def test_v4_4_a_message_larger_than_the_window_is_being_sent_until_it_is_read() -> None:
+async def test_v4_4_a_message_beyond_the_window_is_sent_while_it_is_read() -> None:
     counts = CallCounts(window=Window(16_384))
 
     async def count(request: Any, context: Any) -> None:
@@ -123,7 +123,7 @@ async def test_v4_4_a_message_larger_than_the_window_is_being_sent_until_it_is_r
             assert (counts.sent, counts.in_progress) == (taken, 1 if taken < 3 else 0)
 
 
-def test_v4_1_a_producer_gives_exactly_as_many_elements_as_were_requested() -> None:
+def test_v4_1_a_producer_gives_as_many_elements_as_requested() -> None:
     probe = Probe(Map(lambda iteration: iteration))
     found = list[int]()
     for iteration, request in enumerate((1, 2, 3)):

@@ -144,7 +144,7 @@ async def test_a_server_reads_no_request_before_it_is_asked_for() -> None:
     assert read == [0] * 20
 
 
-async def test_v4_6_and_v4_9_responses_are_read_ahead_by_the_prefetch_and_never_more() -> None:
+async def test_v4_6_and_v4_9_responses_are_read_ahead_by_the_prefetch() -> None:
     counts = CallCounts()
     ahead = list[int]()
     async with serving(Count=count, Double=double) as stub:
@@ -156,7 +156,7 @@ async def test_v4_6_and_v4_9_responses_are_read_ahead_by_the_prefetch_and_never_
     assert counts.received == counts.consumed == 100
 
 
-async def test_v4_8_the_server_asks_its_source_once_for_each_element_and_for_the_end() -> None:
+async def test_v4_8_the_server_asks_its_source_once_for_each_element() -> None:
     given = Given(20)
 
     async def count(request: Any, context: Any) -> None:
@@ -167,7 +167,7 @@ async def test_v4_8_the_server_asks_its_source_once_for_each_element_and_for_the
     assert given.asked == 21
 
 
-async def test_v4_10_and_v4_11_each_element_comes_once_and_the_last_one_before_the_end() -> None:
+async def test_v4_10_and_v4_11_each_element_comes_once_before_the_end() -> None:
     """Each waits until it is read; asked for with time-outs that end while it waits, or by a reader that is late."""
     async with serving(WINDOW, WINDOW, Count=count, Double=double, Sum=add) as stub:
         for length in range(6):
@@ -236,7 +236,7 @@ async def test_a_loop_that_is_left_by_break_closes_the_source_of_a_flow() -> Non
         await given.closed.wait()
 
 
-async def test_a_consumer_that_has_enough_closes_the_source_of_a_flow_and_the_server_hears_of_it() -> None:
+async def test_a_consumer_with_enough_closes_the_flow_up_to_the_server() -> None:
     given, cancelled = Given(), asyncio.Event()
 
     async def double(iterator: Any, context: Any) -> None:
@@ -274,7 +274,7 @@ async def test_a_server_that_has_enough_closes_the_source(kind: str) -> None:
 
 
 @pytest.mark.parametrize("how", ["cancel", "fail", "close"])
-async def test_a_stream_that_breaks_off_does_not_end_at_the_server_as_if_it_were_whole(how: str) -> None:
+async def test_a_stream_that_breaks_off_is_not_whole_at_the_server(how: str) -> None:
     ends, first = asyncio.Queue[str](), asyncio.Event()
 
     async def add(iterator: Any, context: Any) -> Any:
@@ -335,7 +335,7 @@ async def test_the_end_of_a_cancelled_call_is_not_the_end_of_its_requests() -> N
     assert handler.cancelled()
 
 
-async def test_a_write_that_fails_as_the_client_goes_is_a_cancellation_and_no_error() -> None:
+async def test_a_write_that_fails_as_the_client_goes_is_a_cancellation() -> None:
     """As grpc.aio does it: the write fails, which it would log, and the handler is cancelled afterwards."""
 
     class Left:
@@ -384,7 +384,7 @@ async def test_a_cancelled_ask_leaves_the_call_and_takes_no_element() -> None:
 
 
 @pytest.mark.parametrize("kind", ["source", "flow", "sink"])
-async def test_a_status_of_the_server_is_a_typed_error_that_names_code_and_details(kind: str) -> None:
+async def test_a_servers_status_is_a_typed_error_with_its_details(kind: str) -> None:
     refusal = CallError(code="RESOURCE_EXHAUSTED", details="no room for more")
 
     async def refuse(_: Any, context: Any) -> None:
@@ -453,7 +453,7 @@ async def test_elements_before_an_error_of_the_server_arrive_before_it(error: Ex
     assert caught.value.code == code
 
 
-async def test_what_is_in_the_window_when_the_server_fails_arrives_before_the_error() -> None:
+async def test_a_failing_servers_window_arrives_before_the_error() -> None:
     has_failed = asyncio.Event()
 
     async def double(iterator: Any, context: Any) -> None:

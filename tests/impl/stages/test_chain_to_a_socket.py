@@ -71,7 +71,7 @@ async def settled(counted: "list[int]") -> None:
         quiet, last = (quiet + 1, last) if counted[0] == last else (0, counted[0])
 
 
-async def test_the_source_stops_with_a_peer_that_does_not_read_and_goes_on_with_it() -> None:
+async def test_the_source_stops_with_a_peer_that_stops_reading() -> None:
     to_b, from_a, to_sink, from_b = loops(16, 1)
     sent = [0]
 

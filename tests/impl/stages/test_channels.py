@@ -59,7 +59,7 @@ async def test_a_message_is_consumed_when_its_successor_is_asked_for(settle: Set
     receiver.close()
 
 
-async def test_demand_passes_through_streams_and_channels_to_the_first_producer(settle: Settle) -> None:
+async def test_demand_passes_through_streams_to_the_first_producer(settle: Settle) -> None:
     given: list[int] = []
     first, second = channel(), channel()
     async with asyncio.TaskGroup() as tasks:
@@ -130,7 +130,7 @@ async def test_a_cancelled_stream_aborts_its_channel_and_closes_its_source(settl
         [message async for message in receiver]
 
 
-async def test_a_consumer_that_cancels_its_channel_closes_the_sources_of_the_stream() -> None:
+async def test_a_consumer_that_cancels_its_channel_closes_the_sources() -> None:
     (sender, receiver), closed = channel(), list[bool]()
     sending = asyncio.create_task(Source(endless(closed)).buffer(2).run_to(sender))
     assert (await receiver.receive()).payload == [0]

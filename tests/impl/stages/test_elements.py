@@ -28,7 +28,7 @@ def test_a_filter_asks_again_for_what_it_drops() -> None:
     assert (probe.upstream.asked, probe.downstream.received()) == (3, [3])
 
 
-def test_what_is_made_of_one_element_leaves_before_the_next_is_asked_for() -> None:
+def test_what_one_element_gives_leaves_before_the_next_is_asked_for() -> None:
     made: list[int] = []
 
     def three(first: int) -> object:
@@ -47,7 +47,7 @@ def test_what_is_made_of_one_element_leaves_before_the_next_is_asked_for() -> No
 
 
 @pytest.mark.parametrize("stage", [Map[int, float](lambda n: 1 / n), Filter[int](lambda n: 1 / n)])
-def test_an_error_of_a_function_comes_after_the_elements_before_it_and_cancels_what_is_before(
+def test_a_functions_error_comes_after_earlier_elements(
     stage: Map[int, float] | Filter[int],
 ) -> None:
     probe = Probe(stage)

@@ -52,7 +52,7 @@ async def test_a_frame_that_is_too_long_fails_the_stream() -> None:
 
 
 @pytest.mark.parametrize("cut", [1_023, 1_024, 1_025, 4_999, 5_000, 5_001, 5_002])
-async def test_a_long_frame_in_pieces_is_whole_wherever_its_delimiter_is_cut(cut: int) -> None:
+async def test_a_long_frame_in_pieces_is_whole_wherever_it_is_cut(cut: int) -> None:
     long = "".join(map(str, range(2_000)))[:5_000]
     stream = long + "!\nshort!\n"
     for pieces in ([*stream[:cut], stream[cut:]], [stream[:cut], "", stream[cut:]]):

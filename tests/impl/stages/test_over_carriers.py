@@ -28,7 +28,7 @@ SECONDS = 60
 
 
 @pytest.mark.parametrize("carrier", CARRIERS)
-async def test_a_consumer_behind_an_exchange_sets_the_pace_of_the_producer_before_it(carrier: str) -> None:
+async def test_a_consumer_behind_an_exchange_paces_the_producer(carrier: str) -> None:
     address, same_host = CARRIERS[carrier]
     given = consumed = ahead = 0
     full = asyncio.Event()

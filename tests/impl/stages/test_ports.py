@@ -222,7 +222,7 @@ def reachable() -> dict[tuple[object, ...], tuple[str, ...]]:
     return found
 
 
-def test_in_every_state_there_is_one_token_and_an_event_for_what_the_other_side_does_not_know() -> None:
+def test_each_state_has_one_token_and_an_event_for_news() -> None:
     states = reachable()
     assert len(states) > 32
     for calls in states.values():
@@ -240,7 +240,7 @@ def test_in_every_state_there_is_one_token_and_an_event_for_what_the_other_side_
 
 
 @given(calls=st.lists(st.sampled_from(CALLS), max_size=30))
-def test_an_accepted_element_arrives_before_the_one_end_unless_it_is_cancelled(calls: list[str]) -> None:
+def test_an_accepted_element_arrives_before_the_end(calls: list[str]) -> None:
     connection, accepted, is_cancelled, heard = OneConnection(), 0, False, list[str]()
     for call in calls:
         is_wanted = connection.port.state & (OUT_READY | IN_CLOSED) == OUT_READY

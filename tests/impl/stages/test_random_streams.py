@@ -125,7 +125,7 @@ def test_all_branches_get_every_element_whatever_their_pace(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_run_that_is_closed_at_any_moment_leaves_no_task_and_no_open_source(seed: int) -> None:
+def test_a_run_closed_at_any_moment_leaves_nothing_open(seed: int) -> None:
     choose = random.Random(seed)
     source, count = Paced(1_000, choose, None), choose.randint(0, 20)
     stream: Numbers = Source(source)

@@ -61,7 +61,7 @@ async def test_a_source_is_closed_at_the_end_of_a_block(through: Callable[[Sourc
 
 
 @BOTH
-async def test_an_error_keeps_its_type_and_comes_after_the_elements_before_it(
+async def test_an_error_keeps_its_type_and_comes_after_its_elements(
     through: Callable[[Source[int]], Source[int]],
 ) -> None:
     error = OSError("lost")
@@ -84,7 +84,7 @@ async def test_an_error_of_a_stage_closes_the_source(through: Callable[[Source[i
 
 
 @BOTH
-async def test_a_function_that_raises_the_end_of_iterations_does_not_end_the_stream(
+async def test_a_function_that_raises_stop_iteration_does_not_end_it(
     through: Callable[[Source[int]], Source[int]],
 ) -> None:
     def stop(_: int) -> int:
@@ -99,7 +99,7 @@ async def awaiting(cancelled: asyncio.Future[int]) -> AsyncIterator[int]:
     yield await cancelled
 
 
-async def test_a_cancelled_future_in_a_source_or_a_stage_fails_the_stream_and_leaves_nobody_waiting() -> None:
+async def test_a_cancelled_future_in_a_stage_fails_the_stream() -> None:
     cancelled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     cancelled.cancel()
     for stream in (
@@ -152,7 +152,7 @@ async def generated(count: int, gate: asyncio.Event) -> AsyncIterator[int]:
         yield number
 
 
-async def test_a_generator_that_a_cancellation_has_ended_is_an_error_and_no_end(settle: Settle) -> None:
+async def test_a_generator_ended_by_a_cancellation_is_an_error(settle: Settle) -> None:
     elements = passing(Source(generated(3, asyncio.Event()))).open()
     call = asyncio.ensure_future(anext(elements))
     await settle()
@@ -223,7 +223,7 @@ async def test_every_source_is_closed_though_another_cannot_be() -> None:
         assert [producer.closed for producer in others] == [1, 1]
 
 
-async def test_the_error_of_a_stream_is_not_hidden_by_one_in_closing_its_source() -> None:
+async def test_a_streams_error_is_not_hidden_by_one_in_closing() -> None:
     for through in (passing, buffered):
         elements = through(Source(Stubborn())).map(lambda number: 1 // (1 - number)).open()
         with pytest.raises(ZeroDivisionError) as caught:
@@ -272,7 +272,7 @@ async def test_an_endless_stage_lets_others_run() -> None:
                 await anext(elements)
 
 
-async def test_a_source_that_never_waits_before_a_stage_that_always_asks_lets_others_run(settle: Settle) -> None:
+async def test_a_source_that_never_waits_lets_others_run(settle: Settle) -> None:
     async with Source(count()).buffer(4, Overflow.DROP_OLDEST).open() as elements:
         await settle()
         first = await anext(elements)
@@ -288,7 +288,7 @@ async def test_a_stage_with_much_to_do_goes_on_after_others_had_a_turn(
     assert [number async for number in through(stream)] == [4_999]
 
 
-async def test_a_source_that_takes_its_time_to_close_is_closed_when_a_stage_fails() -> None:
+async def test_a_source_slow_to_close_is_closed_when_a_stage_fails() -> None:
     class Slow(Producer):
         async def aclose(self) -> None:
             await asyncio.sleep(0)
@@ -367,7 +367,7 @@ async def test_the_slowest_branch_of_a_fan_out_stops_the_producer_outside(settle
         await asyncio.wait([task])
 
 
-async def test_with_a_strategy_that_drops_a_stalled_consumer_holds_only_its_buffer(settle: Settle) -> None:
+async def test_a_stalled_consumer_with_dropping_holds_only_its_buffer(settle: Settle) -> None:
     producer = Producer(200)
     async with Source(producer).buffer(4, Overflow.DROP_OLDEST).open() as elements:
         while producer.given < 200:

@@ -47,7 +47,7 @@ AGREED = {
 }
 
 
-def test_nothing_is_compressed_unless_one_end_asks_and_neither_forbids_and_the_one_that_asks_is_told_why_not() -> None:
+def test_compression_needs_one_end_that_asks_and_none_that_forbids() -> None:
     for (dialler, acceptor), codec in AGREED.items():
         answer = decided(offered(dialler, ALL), acceptor, ALL)
         assert answer.codec is codec, (dialler, acceptor)
@@ -72,7 +72,7 @@ def test_through_shared_memory_nothing_is_compressed() -> None:
         assert bool(dialler.codec or acceptor.codec) == (answer.refusal == "both ends share memory")
 
 
-def test_an_acceptor_that_compresses_what_is_in_shared_memory_is_not_believed() -> None:
+def test_an_acceptor_that_compresses_shared_memory_is_refused() -> None:
     with pytest.raises(ParameterMismatchError, match="compression must be none where both ends share memory"):
         require_none_in_memory(CompressionAnswer(Codec.ZSTD))
 
@@ -94,7 +94,7 @@ def test_a_peer_that_knows_of_no_compression_compresses_nothing() -> None:
 
 
 @pytest.mark.parametrize("policy", [NONE, LZ4])
-def test_an_acceptor_that_decides_for_what_was_not_offered_is_not_believed(policy: Compression) -> None:
+def test_an_acceptor_that_decides_what_was_not_offered_is_refused(policy: Compression) -> None:
     get = Get(PROTOCOL_VERSION, "orders/0", compression=offered(policy, (Codec.LZ4,)))
     session: DownstreamSession[str] = DownstreamSession(get)
     stated = PERMITS.state(ChannelParameters())

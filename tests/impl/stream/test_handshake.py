@@ -103,7 +103,7 @@ def test_the_smaller_number_of_initial_permits_wins(
     assert PERMITS.verify(PERMITS.state(agreed), wanted) == agreed
 
 
-def test_an_acceptor_that_knows_nothing_of_initial_permits_withholds_none() -> None:
+def test_an_acceptor_without_initial_permits_withholds_none() -> None:
     assert PERMITS.verify(HONEST._replace(initial_permits=None), StatedParameters()).initial_permits == 8
 
 

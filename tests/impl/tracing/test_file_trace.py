@@ -75,7 +75,7 @@ def test_a_written_trace_is_read_back_with_the_table_of_its_protocol(name: str, 
     assert times == sorted(times)
 
 
-def test_several_protocols_share_a_file_of_lines_and_not_one_of_columns(tmp_path: Path) -> None:
+def test_several_protocols_share_a_file_of_lines_not_of_columns(tmp_path: Path) -> None:
     with FileTrace(tmp_path / "a.jsonl") as trace:
         trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
         trace.recorder("d", "sender", DEMAND, {})
@@ -139,7 +139,7 @@ def test_a_full_disk_stops_the_recording_and_not_the_channel() -> None:
     trace.close()
 
 
-def test_an_exception_of_the_block_is_not_hidden_by_one_of_the_recording() -> None:
+def test_a_recordings_error_does_not_hide_the_blocks() -> None:
     def work() -> None:
         with FileTrace("/dev/full") as trace:
             trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)
@@ -263,7 +263,7 @@ record("SendChunk", (1, 1, 0, 0), ())
 
 
 @pytest.mark.parametrize("name", ["a.jsonl", "a.parquet"])
-def test_the_interpreter_writes_the_rest_when_it_exits_and_a_forked_child_does_not(name: str, tmp_path: Path) -> None:
+def test_the_interpreter_writes_the_rest_at_exit_and_a_fork_does_not(name: str, tmp_path: Path) -> None:
     path = tmp_path / name
     subprocess.run([sys.executable, "-c", AT_EXIT, str(path)], check=True, timeout=250)
     read = read_trace(path)

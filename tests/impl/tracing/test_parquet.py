@@ -50,7 +50,7 @@ def test_row_groups_are_of_bounded_size(tmp_path: Path) -> None:
     assert read_trace(tmp_path / "run.parquet").channels["orders"].logs == (tuple(events),)
 
 
-def test_events_come_in_the_order_of_the_recording_however_another_program_has_sorted_them(tmp_path: Path) -> None:
+def test_events_come_in_recorded_order_however_they_were_sorted(tmp_path: Path) -> None:
     events, path = behaviour(250), tmp_path / "run.parquet"
     written(path, HEADERS, events, row_group_events=100)
     with pq.ParquetFile(path) as file:

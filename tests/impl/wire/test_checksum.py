@@ -54,7 +54,7 @@ def test_the_end_that_was_dialled_decides_whether_there_are_checksums() -> None:
 
 
 @pytest.mark.parametrize("came", [[1], [0, 2], [0, 0]], ids=["the first is lost", "one is lost", "one is repeated"])
-def test_a_message_that_is_lost_or_repeated_is_noticed_at_the_next_one(came: list[int]) -> None:
+def test_a_lost_or_repeated_message_is_noticed_at_the_next_one(came: list[int]) -> None:
     sender, receiver = Checksums(wanted=True), Checksums(wanted=True)
     sent = [b"".join(sender.add([b"the same"])) for _ in range(3)]
     *good, bad = (sent[number] for number in came)

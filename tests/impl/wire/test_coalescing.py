@@ -62,7 +62,7 @@ def test_a_batch_has_at_most_half_the_window() -> None:
 
 
 @pytest.mark.parametrize("other", [with_a_null(LARGE_ROWS), numbers(100)], ids=["a null", "a small neighbour"])
-def test_large_chunks_that_would_have_to_be_copied_are_batches_of_their_own(other: pa.RecordBatch) -> None:
+def test_large_chunks_are_batches_of_their_own_uncopied(other: pa.RecordBatch) -> None:
     large = numbers(LARGE_ROWS)
     assert [len(each.rows) for each in written([large, other, large])] == [1, 1, 1]
     assert [len(each.rows) for each in written([large, other])] == [1, 1]

@@ -40,12 +40,12 @@ async def joined_reads(sizes: list[int], reads: int) -> list[JoinedChunks]:
     return found
 
 
-async def test_small_batches_that_are_here_become_one_and_large_ones_stay_where_they_are() -> None:
+async def test_small_batches_become_one_and_large_ones_stay() -> None:
     found = await joined_reads([1, 2, 3, LARGE_ROWS, 4, 5], 3)
     assert [joined.rows for joined in found] == [(1, 2, 3), (LARGE_ROWS,), (4, 5)]
 
 
-async def test_a_message_without_permits_leaves_the_chunks_before_it_to_joined_reads() -> None:
+async def test_a_message_without_permits_leaves_chunks_to_joined_reads() -> None:
     async with played_stream(ChannelParameters(row_permits=40)) as (producer, receiver):
         producer.send(2, 5)
         producer.send(*[3] * 12)

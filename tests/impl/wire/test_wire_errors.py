@@ -57,7 +57,7 @@ def test_an_error_crosses_the_wire(cls: type[PermitflowError]) -> None:
     assert arrived.__notes__ == ["reported by the exchange at here:1"]
 
 
-def test_errors_of_the_protocol_cross_the_wire_with_a_status_that_any_client_knows() -> None:
+def test_errors_cross_the_wire_with_a_status_that_clients_know() -> None:
     assert {cls for cls in CLASSES if issubclass(cls, RemoteProtocolError) and not cls.__subclasses__()} <= {*TOLD}
     assert not STAYING & {cls.__name__ for cls in TOLD}
     for cls, code in (
@@ -208,7 +208,7 @@ HOSTILE = "\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
 SHOWN = r"\x1b[2Ja\r\n2026-01-01 ERROR forged\x9b1A\u2028\u202eb"
 
 
-def test_the_words_of_an_error_are_one_printable_line_and_its_facts_are_as_they_came() -> None:
+def test_an_errors_words_are_printable_and_its_facts_unchanged() -> None:
     error = ChannelAbortedError(channel="c", reason=HOSTILE)
     for one in (error, pickle.loads(pickle.dumps(error)), over_grpc(error), over_tcp(error)):
         assert isinstance(one, ChannelAbortedError)

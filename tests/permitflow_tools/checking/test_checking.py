@@ -141,7 +141,7 @@ def test_other_sizes_have_fewer_states_than_counted() -> None:
 
 
 @given(efforts=st.lists(st.integers(0, 10**9), max_size=60), most=st.integers(1, 12))
-def test_every_cell_is_in_one_task_and_no_task_has_much_more_than_another(efforts: list[int], most: int) -> None:
+def test_tasks_share_all_cells_evenly(efforts: list[int], most: int) -> None:
     tasks = shares(efforts, most=most)
     assert sorted(cell for task in tasks for cell in task) == list(range(len(efforts)))
     assert len(tasks) == min(most, len(efforts))

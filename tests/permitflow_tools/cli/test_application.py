@@ -166,7 +166,7 @@ def signalled(number: str, handler: str) -> str:
     ],
     ids=["finalizer", "finalizers", "C", "hidden", "after the command", "TERM", "HUP", "nohup", "background"],
 )
-def test_a_signal_ends_a_command_that_cleans_up_unless_it_is_to_be_ignored(
+def test_a_signal_ends_a_command_that_cleans_up_unless_ignored(
     process: Command, program: str, code: int, said: str
 ) -> None:
     assert process(program=program) == (code, said, "")

@@ -138,7 +138,7 @@ def test_standard_input_is_a_file_by_the_name_of_a_dash() -> None:
     assert done.stdout.startswith(b"live: /dev/stdin: row permits 32,768")
 
 
-def test_a_sender_with_a_larger_window_than_the_receiver_allows_does_not_hold(report: Report, tmp_path: Path) -> None:
+def test_a_sender_with_a_window_above_the_receivers_breaks_a_rule(report: Report, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "row_permits = 48")
     code, document = report("check", file)
     assert (code, document["verdict"]) == (1, "overspend")
@@ -184,7 +184,7 @@ def test_a_selected_model_shows_its_counterexample(command: Command) -> None:
     assert "OfferChunk(4)" in stdout
 
 
-def test_a_run_of_a_system_without_a_table_of_its_own_shows_its_variables(command: Command) -> None:
+def test_a_system_without_a_look_shows_its_variables(command: Command) -> None:
     code, stdout, _ = command("check", "--model", "stop-and-wait-waits", "--engine", "explorer")
     assert code == 0
     head, *_, last = (line.split() for line in stdout.split("Probe:\n")[1].splitlines() if line.strip())

@@ -78,7 +78,7 @@ def test_messages_of_a_starting_spark_go_to_a_log(tmp_path: Path, capfd: pytest.
     assert (tmp_path / "log").read_text() == "much\n"
 
 
-def test_a_spark_that_does_not_start_is_told_in_one_line_with_what_it_said(
+def test_a_spark_that_does_not_start_is_told_in_one_line(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     def fails(*_: object, **__: object) -> None:

@@ -135,7 +135,7 @@ def test_a_wrong_trace_is_shown_up_to_what_is_wrong(report: Report, trace: Path,
     assert headings == ["What no behaviour allows here", "What would have been allowed"]
 
 
-def test_an_input_of_a_gate_says_where_its_credit_is_and_that_it_is_blocked(
+def test_a_gates_input_tells_its_credit_and_that_it_is_blocked(
     command: Command, run: asyncio.Runner, folder: Path
 ) -> None:
     async def produce(sender: LocalSender[int], chunks: int) -> None:
@@ -210,7 +210,7 @@ def test_a_pipe_stays_a_pipe(command: Command, folder: Path) -> None:
     assert (folder / "drawing.svg").is_fifo()
 
 
-def test_a_file_that_the_caller_has_open_is_written_to_and_not_replaced(command: Command, folder: Path) -> None:
+def test_a_file_that_the_caller_has_open_is_not_replaced(command: Command, folder: Path) -> None:
     with (folder / "drawing.svg").open("w+") as file:
         assert command("explain", *STUCK, "--svg", f"/dev/fd/{file.fileno()}")[0] == 0
         assert file.read(4) == "<svg"

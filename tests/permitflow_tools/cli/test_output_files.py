@@ -62,7 +62,7 @@ def test_a_device_may_take_both_outputs(command: Command) -> None:
 
 @pytest.mark.usefixtures("folder")
 @pytest.mark.parametrize("name", ["check", "simulate"])
-def test_a_table_that_took_long_is_shown_although_its_file_cannot_be_written(command: Command, name: str) -> None:
+def test_a_table_is_shown_although_its_file_cannot_be_written(command: Command, name: str) -> None:
     code, stdout, stderr = command(name, "orders.toml", *VARIED, "--csv", "/dev/full")
     assert code == 2
     assert "cannot write /dev/full: No space left on device" in stderr

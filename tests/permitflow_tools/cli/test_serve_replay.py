@@ -94,7 +94,7 @@ def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: 
     assert (rows["lag_rows"], rows["next_row"]) == ({"etl": 2500, "audit": 3500}, 3500)
 
 
-def test_it_listens_at_several_addresses_and_all_of_them_serve_the_same_channels() -> None:
+def test_each_address_serves_the_same_channels() -> None:
     addresses = ("--address", "127.0.0.1:0", "--address", "tcp://127.0.0.1:0")
     with served_by("--stream", "orders", *REPLAY, "--drain-seconds", "0", *addresses) as served:
         over_grpc, over_tcp = served.listening["addresses"]
@@ -127,7 +127,7 @@ def send_for_ever(send: Callable[[pa.RecordBatch], None]) -> None:
         send(CHUNK)
 
 
-def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_path: Path) -> None:
+def test_a_second_signal_stops_at_once_and_keeps_the_store(tmp_path: Path) -> None:
     options = ("--stream", "orders", *REPLAY, "--store", str(tmp_path), "--drain-seconds", "60")
     with served_by(*options) as served:
         produce(served.address, 3)
@@ -142,7 +142,7 @@ def test_a_second_signal_stops_at_once_and_loses_nothing_that_is_on_disk(tmp_pat
         assert served.stop()["stored"].get("orders/0", 0) >= 300
 
 
-def test_rows_that_a_silent_query_staged_are_forgotten_after_the_chosen_time() -> None:
+def test_a_silent_querys_staged_rows_are_forgotten_in_time() -> None:
     staging = Staging(query="q", batch=0, partition=0, attempt="x")
     with served_by("--stream", "orders", *REPLAY, "--staging-timeout-seconds", "1") as served:
         with open_sink(served.address, "orders/0", CHUNK.schema, staging=staging) as sink:

@@ -86,7 +86,7 @@ async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
     assert gauges == [{}, of_permits, of_demand]
 
 
-async def test_channels_that_a_gate_has_stopped_are_told_from_the_one_that_it_waits_for(top: Top) -> None:
+async def test_channels_stopped_by_a_gate_differ_from_the_awaited_one(top: Top) -> None:
     async with stopped_behind_a_barrier(CHUNK) as (_, address):
         _, table, _ = await top(address, "--interval", "100ms")
         _, told, _ = await top(address, "--interval", "100ms", "--json")
@@ -158,7 +158,7 @@ def looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("looks")
-def test_it_is_said_once_that_an_exchange_is_gone_and_that_it_has_come_back(command: Command) -> None:
+def test_an_exchanges_loss_and_return_are_told_once(command: Command) -> None:
     code, stdout, _ = command("top", ADDRESS, "--interval", "1ms")
     said = [re.sub(r"at \d{4}-\S+ \S+, \d+ s ago", "at ...", line) for line in stdout.splitlines() if ADDRESS in line]
     gone, away = (f"{ADDRESS} was last seen at ...; asking again: {error}" for error in (GONE, AWAY))

@@ -97,9 +97,7 @@ def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, com
     assert "1 later events were not looked at" in stdout
 
 
-def test_a_recording_that_was_cut_off_is_not_held_against_the_other_end(
-    ends: tuple[Path, Path], command: Command
-) -> None:
+def test_a_cut_recording_is_not_held_against_the_other_end(ends: tuple[Path, Path], command: Command) -> None:
     sender, receiver = ends
     lines = receiver.read_text().splitlines(keepends=True)
     receiver.write_text("".join(lines[:5]))
@@ -192,7 +190,7 @@ def acknowledged(row: int, before: int, produced: int) -> tuple[str, dict[str, i
     return "Acknowledge", {"row": FIRST + row, "before": FIRST + before, "produced": FIRST + produced}
 
 
-def test_a_batch_that_is_planned_before_the_last_one_was_acknowledged_is_no_behaviour(
+def test_a_batch_planned_before_the_acknowledgement_is_no_behaviour(
     tmp_path: Path, command: Command, report: Report
 ) -> None:
     record(tmp_path, planned(0, 40), planned(20, 40))

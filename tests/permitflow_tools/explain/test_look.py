@@ -58,7 +58,7 @@ def test_there_are_words_for_exactly_the_guards_that_the_model_has(module: str) 
     assert set(look.words) - guards <= set(COMMON_WORDS)
 
 
-def test_a_message_of_a_grpc_call_is_its_number_and_its_bytes_if_it_has_more_than_one() -> None:
+def test_a_calls_message_is_its_number_and_its_bytes() -> None:
     assert look_of("GrpcCall").value(Fifo((Message(0, 1), Message(12, 3_000)))) == "⟨#0, #12 (3,000 B)⟩"
 
 

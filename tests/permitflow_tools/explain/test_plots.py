@@ -134,7 +134,7 @@ def test_the_drawing_has_both_channels_and_the_bound() -> None:
     assert figure.get_suptitle() == "Orders"
 
 
-def test_a_file_of_top_is_read_without_the_lines_that_say_why_nothing_was_seen(tmp_path: Path) -> None:
+def test_lines_about_absence_in_a_file_of_top_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "top.jsonl"
     path.write_text("\n".join(map(json.dumps, [LOOKS[0], {"error": "it is gone"}, *LOOKS[1:]])) + "\n")
     assert read_looks(path) == LOOKS

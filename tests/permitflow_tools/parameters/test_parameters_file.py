@@ -124,7 +124,7 @@ def test_everything_that_can_be_said_is_heard(tmp_path: Path) -> None:
     assert found.axes == [Axis("row_permits", (1024, 2048, 4096)), Axis("rtt", (0.001, 0.002))]
 
 
-def test_initial_permits_may_be_none_and_follow_a_window_that_is_varied(tmp_path: Path) -> None:
+def test_initial_permits_may_be_none_and_follow_the_window(tmp_path: Path) -> None:
     lines = "[upstream]\nrow_permits = 64\ninitial_permits = {}\n[chunks]\nrows = 1\n[sweep]\nrow_permits = [8, 128]"
     found = read(tmp_path, lines.format(0))
     assert (found.setting.sender.initial_permits, found.setting.receiver.initial_permits) == (0, 0)

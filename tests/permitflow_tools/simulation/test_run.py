@@ -87,14 +87,14 @@ def test_permits_add_up_at_every_moment(channel: Setting, steps: int) -> None:
         assert min(moment.whereabouts) >= 0
 
 
-def test_a_slow_consumer_holds_the_producer_back_for_the_rest_of_the_time() -> None:
+def test_a_slow_consumer_holds_the_producer_back() -> None:
     found = figures(setting(1000, 10, WeightedSizes([10]), rtt=0.01, producer_rate=4000, consumer_rate=1000))
     assert found.throughput == pytest.approx(1000)
     assert found.utilisation == pytest.approx(1)
     assert found.blocked_share == pytest.approx(0.75, abs=0.01)
 
 
-def test_a_slow_producer_is_never_held_back_and_its_chunks_find_an_idle_channel() -> None:
+def test_a_slow_producer_is_never_held_back() -> None:
     found = figures(setting(1000, 10, WeightedSizes([10]), rtt=0.01, producer_rate=1000, consumer_rate=4000))
     assert found.throughput == pytest.approx(1000)
     assert found.blocked_share == 0
@@ -106,7 +106,7 @@ def test_a_batch_of_permits_returns_in_one_message() -> None:
     assert figures(setting(1000, 1, WeightedSizes([10]), consumer_rate=1000)).grants_per_row == pytest.approx(1 / 10)
 
 
-def test_a_chunk_that_is_admitted_whole_puts_more_rows_into_the_channel_than_permits() -> None:
+def test_a_chunk_admitted_whole_exceeds_the_permits() -> None:
     stated = StatedParameters(row_permits=100, permit_batch=20, oversize="whole")
     run = simulate(Setting(upstream=stated, chunks=WeightedSizes([250]), consumer_rate=1000), length=SHORT)
     assert run.peak_rows == 250
@@ -193,7 +193,7 @@ def test_with_slices_it_gets_stuck_only_if_the_proofs_say_so(setting: Setting) -
 
 @settings(max_examples=15)
 @given(ends(), st.integers(2, 12))
-def test_a_receiver_with_a_window_of_its_own_refuses_exactly_what_may_exceed_it(setting: Setting, window: int) -> None:
+def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting, window: int) -> None:
     down = setting.downstream._replace(row_permits=window, max_chunk_cost=1)
     # Nothing is consumed before all permits have left; by slices in whatever order, they need not all leave.
     slow = Setting(

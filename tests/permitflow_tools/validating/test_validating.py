@@ -58,7 +58,7 @@ def faulty(kind: str) -> Fault:
 
 @given(seed=st.integers(0, 10_000), row_group_events=st.integers(1, 100))
 @settings(deadline=None, max_examples=10, derandomize=True)
-def test_every_behaviour_of_the_model_is_valid_in_whatever_blocks_it_comes(
+def test_every_behaviour_of_the_model_is_valid_in_any_blocks(
     tmp_path_factory: pytest.TempPathFactory, seed: int, row_group_events: int
 ) -> None:
     file, events = tmp_path_factory.mktemp("run") / "run.parquet", behaviour(seed)

@@ -105,7 +105,7 @@ async def taken(offer: Offer, *, writes: bool = False) -> Received:
 
 
 @pytest.mark.parametrize("offerer_writes", [True, False])
-async def test_both_ends_come_to_share_memory_and_later_visitors_are_refused(offerer_writes: bool) -> None:
+async def test_both_ends_share_memory_and_later_visitors_are_refused(offerer_writes: bool) -> None:
     with offered(writes=offerer_writes) as offer:
         received = await taken(offer, writes=not offerer_writes)
         assert offer.frame is not None
@@ -179,9 +179,7 @@ async def test_processes_of_another_user_are_refused_by_both_ends(monkeypatch: p
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM])
-async def test_a_visitor_that_cannot_be_accepted_now_is_accepted_later_or_refused(
-    monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+async def test_a_visitor_is_accepted_later_or_refused(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     failures = [number]
     accept = socket.socket.accept
 

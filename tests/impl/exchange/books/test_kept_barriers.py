@@ -32,7 +32,7 @@ def test_other_payloads_than_numbers_from_1_on_are_refused(payload: object) -> N
         barriers().number_of(payload)
 
 
-def test_a_barrier_that_is_sent_again_is_void_also_after_it_was_forgotten() -> None:
+def test_a_repeated_barrier_is_void_also_after_it_was_forgotten() -> None:
     ledger = barriers((7, 10))
     ledger.acknowledge("etl", 20)
     assert ledger.kept == ()
@@ -48,7 +48,7 @@ def test_an_acknowledged_row_passes_the_barriers_up_to_it() -> None:
     assert not ledger.passes("etl", 20)
 
 
-def test_a_consumer_that_names_the_next_barrier_passes_no_empty_epoch_at_its_row() -> None:
+def test_a_consumer_that_names_the_next_barrier_passes_no_empty_epoch() -> None:
     ledger = barriers((1, 10), (2, 20), (3, 20), (4, 30))
     ledger.acknowledge("etl", 20, next_barrier=3)
     assert numbers(ledger) == [3, 4]
@@ -65,7 +65,7 @@ def test_a_barrier_is_kept_until_all_consumers_have_passed_it() -> None:
     assert [barrier.number for barrier in ledger.kept] == [2]
 
 
-def test_the_newest_barrier_stays_in_the_store_so_that_its_number_is_known() -> None:
+def test_the_store_keeps_the_newest_barrier_for_its_number() -> None:
     assert barriers((1, 10), (2, 20)).needed_after("etl", 30) == 2
     assert barriers().needed_after("etl", 30) == 0
 

@@ -47,7 +47,7 @@ def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> No
 
 
 @pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
-def test_the_books_take_over_what_the_model_takes_over_and_keep_what_it_keeps(parameters: Parameters) -> None:
+def test_the_books_take_over_and_keep_what_the_model_does(parameters: Parameters) -> None:
     for state in explore(SYSTEM, parameters).states:
         books = books_in(state, parameters.row_permits)
         if state.waiting:
@@ -76,7 +76,7 @@ def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -
 # What the model of one consumer does not say.
 
 
-def test_rows_are_kept_until_the_slowest_consumer_has_acknowledged_them() -> None:
+def test_rows_are_kept_until_the_slowest_consumer_acknowledges() -> None:
     books = ReplayBooks(10, ("etl", "audit"))
     assert books.produce(10) == 0
     assert books.acknowledge("etl", 7) == 0
@@ -99,7 +99,7 @@ def test_less_than_was_acknowledged_before_changes_nothing() -> None:
     assert books.acknowledged == {"default": 4}
 
 
-def test_rows_that_have_not_come_can_neither_be_acknowledged_nor_read_as_a_range() -> None:
+def test_rows_that_have_not_come_cannot_be_acknowledged_or_read() -> None:
     books = ReplayBooks(10)
     books.produce(5)
     deeds: list[Callable[[], int]] = [
@@ -129,7 +129,7 @@ def test_consumers_that_are_none_are_refused(consumers: tuple[str, ...]) -> None
         ReplayBooks(10, consumers)
 
 
-def test_a_consumer_that_is_new_begins_with_the_first_row_that_is_kept() -> None:
+def test_a_new_consumer_begins_with_the_first_kept_row() -> None:
     books = ReplayBooks(10, ("etl", "new"), next_row=9, acknowledged={"etl": 5, "gone": 2})
     assert books.acknowledged == {"etl": 5, "new": 2}
     alone = ReplayBooks(10, ("new",), next_row=9, acknowledged={"gone": 2})

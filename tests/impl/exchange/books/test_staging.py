@@ -180,7 +180,7 @@ def test_the_attempt_that_waits_longest_is_not_overtaken(exchange: Exchange) -> 
     assert exchange.books.stage(small, 1, now=2.0)
 
 
-def test_a_chunk_that_others_keep_out_for_too_long_is_refused_and_the_next_in_line_goes_on(exchange: Exchange) -> None:
+def test_a_chunk_kept_out_for_too_long_is_refused_beside_the_next(exchange: Exchange) -> None:
     first, second, third = (exchange.open(query=query) for query in ("first", "second", "third"))
     assert exchange.books.stage(first, 4, now=0.0)
     assert exchange.books.stage(second, 3, now=0.0)
@@ -193,7 +193,7 @@ def test_a_chunk_that_others_keep_out_for_too_long_is_refused_and_the_next_in_li
     assert exchange.books.stage(third, 3, now=1.0 + ROOM_SECONDS)
 
 
-def test_a_chunk_that_an_older_attempt_at_the_same_keeps_out_is_refused(exchange: Exchange) -> None:
+def test_a_chunk_kept_out_by_an_older_attempt_is_refused(exchange: Exchange) -> None:
     exchange.staged(6, attempt="old")
     new = exchange.open(attempt="new")
     assert not exchange.books.stage(new, 5, now=0.0)
@@ -201,7 +201,7 @@ def test_a_chunk_that_an_older_attempt_at_the_same_keeps_out_is_refused(exchange
         exchange.books.stage(new, 5, now=ROOM_SECONDS)
 
 
-def test_the_time_for_room_begins_anew_when_rows_leave_and_while_a_consumer_is_slow(exchange: Exchange) -> None:
+def test_the_time_for_room_begins_anew_when_rows_leave(exchange: Exchange) -> None:
     exchange.publish(exchange.staged(4, query="published"), query="published")
     exchange.staged(3, query="staged")
     leaving, waiting = exchange.open(query="leaving"), exchange.open()
@@ -397,7 +397,7 @@ def test_an_incomplete_or_long_key_is_refused_and_not_kept(exchange: Exchange, k
     assert not exchange.books.has_staged
 
 
-def test_the_books_keep_so_many_attempts_and_refuse_the_next_unless_it_is_late() -> None:
+def test_the_books_bound_attempts_and_take_a_late_one() -> None:
     books = StagingBooks(most_attempts=1)
     books.add_channel("a", LIMIT_ROWS, ReplayBooks(limit_rows=0))
     books.restore({"q": 3})

@@ -108,7 +108,7 @@ def test_a_channel_that_was_stored_otherwise_is_refused(
         (["new/0", "orders/0", "orders/1"], ChannelParameters(row_permits=50), StoreMismatchError),
     ],
 )
-def test_a_plan_that_does_not_fit_is_refused_before_anything_of_it_is_done(
+def test_a_plan_that_does_not_fit_is_refused_as_a_whole(
     open_store: OpenStore, channels: list[str], parameters: ChannelParameters, error: type[StoreError]
 ) -> None:
     store = open_store()
@@ -181,7 +181,7 @@ async def test_who_was_refused_can_try_again(open_store: OpenStore, wrong: str) 
     assert (new.books.next_row, old.books.next_row) == (0, 3)
 
 
-async def test_on_a_full_disk_nothing_is_half_written_and_it_goes_on_once_there_is_room(
+async def test_a_full_disk_leaves_nothing_half_written_and_recovers(
     open_store: OpenStore, caplog: pytest.LogCaptureFixture
 ) -> None:
     place = await filled(open_store())
@@ -318,7 +318,7 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
     assert reserve.stat().st_size == RESERVE_BYTES
 
 
-async def test_columns_of_dictionaries_are_kept_chunk_by_chunk_and_come_back(open_store: OpenStore) -> None:
+async def test_dictionary_columns_are_kept_and_come_back_by_chunk(open_store: OpenStore) -> None:
     batch = pa.record_batch({"word": pa.array(["a", "b", None, "a"]).dictionary_encode(), "list": [[1], [], None, [2]]})
     place = channel(open_store())
     await place.declare(batch.schema)

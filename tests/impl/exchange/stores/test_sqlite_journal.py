@@ -189,7 +189,7 @@ async def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
     assert next_row(tmp_path / "store") == 31
 
 
-async def test_at_every_moment_a_killed_store_is_complete_and_without_its_log_refused(
+async def test_a_killed_store_is_complete_and_refused_without_its_log(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Between any two statements, before and after each writing of the journal, and when it is closed."""
@@ -372,7 +372,7 @@ async def test_a_damaged_store_is_refused_and_left_as_it_is(open_store: OpenStor
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
-async def test_any_bit_of_kept_rows_that_is_flipped_on_disk_is_named_with_its_channel_and_rows(
+async def test_a_flipped_bit_on_disk_is_named_with_channel_and_rows(
     open_store: OpenStore, tmp_path: Path, is_staged: bool
 ) -> None:
     place = await filled(open_store())

@@ -32,7 +32,7 @@ def attempt(batch: int, partition: int = 0, name: str = "a", query: str = "q") -
     return Staging(query, batch, partition, name)
 
 
-async def test_of_a_batch_the_named_attempts_are_published_in_order_and_the_others_are_gone(store: Store) -> None:
+async def test_named_attempts_are_published_in_order_and_others_forgotten(store: Store) -> None:
     place = await opened(store, rows(0, 0).schema)
     for staging, first in ((attempt(1, 1), 30), (attempt(1, 0), 20), (attempt(1, 0, "b"), 90), (attempt(0), 80)):
         await place.stage(staging, [rows(first, 2)])
@@ -97,7 +97,7 @@ async def test_large_batches_are_not_copied_wherever_small_ones_stand(sizes: lis
     assert large[0] == large[1]
 
 
-async def test_rows_that_no_single_batch_could_hold_are_kept_in_memory_and_on_disk(tmp_path: Path) -> None:
+async def test_rows_beyond_one_batch_are_kept_in_memory_and_on_disk(tmp_path: Path) -> None:
     sizes = [1, 1_500_000_000, 1_500_000_000]
 
     async def lengths(place: ChannelStore) -> list[int]:
@@ -228,7 +228,7 @@ async def test_a_disk_that_is_opened_again_and_again_is_memory(open_store: OpenS
         await both.step()
 
 
-async def test_publishing_concerns_one_query_and_the_channels_that_are_named(store: Store) -> None:
+async def test_publishing_touches_one_query_and_the_named_channels(store: Store) -> None:
     first, second = await opened(store, rows(0, 0).schema, "a/0"), await opened(store, rows(0, 0).schema, "a/1")
     other = attempt(0, query="other")
     await first.stage(attempt(5), [rows(0, 1)])
