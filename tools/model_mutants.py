@@ -99,7 +99,7 @@ class Mistake:
 # Making them.
 
 Twins = dict[str, dict[str, str]]
-"""By the name of a class, without capitals: of each field another one of the same type; "" stands for all classes."""
+"""By the name of a class, without capitals: of each field another one of the same type, or itself."""
 
 Change = tuple[str, Callable[[Any], Any]]
 """In words, and what becomes of the node; None: it is left out."""
@@ -130,15 +130,16 @@ def _changes(node: ast.AST, twins: Twins) -> Iterator[Change]:
             one_only = f"{names[0]}.put(0, {names[1]}({names[0]}.get(0){given}))"
             yield f"for one {text}", lambda _: ast.parse(one_only, mode="eval").body
         case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with") as changer, keywords=keywords):
-            # A part of a state is called as its class: `state.permits`, Permits.
+            # A part of a state is called as its class: `state.permits`, Permits.  Else: the first that has all fields.
             kind = ast.unparse(changer.value).rpartition(".")[2] if isinstance(changer, ast.Attribute) else ""
-            twin_of = twins.get(kind, twins[""])
+            named = {keyword.arg for keyword in keywords if keyword.arg is not None}
+            twin_of = twins.get(kind) or next((each for each in twins.values() if named <= each.keys()), {})
             for place, keyword in enumerate(keywords):
                 if keyword.arg is None:
                     continue
                 yield f"without {keyword.arg} in {text}", partial(_without, part="keywords", place=place)
                 twin = twin_of.get(keyword.arg)
-                if twin is not None and all(other.arg != twin for other in keywords):
+                if twin is not None and twin not in named:
                     told = f"{twin} for {keyword.arg} in {text}"
                     yield told, partial(_renamed, place=place, name=twin)
         case _:
@@ -182,16 +183,15 @@ class _Changer(ast.NodeTransformer):
 
 def _field_twins(tree: ast.Module) -> Twins:
     """Of each field the next one of the same type, and the first after the last."""
-    found: Twins = {"": {}}
+    found: Twins = {}
     for each in tree.body:
         if isinstance(each, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in each.bases):
             by_type: dict[str, list[str]] = {}
             for field in each.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     by_type.setdefault(ast.unparse(field.annotation), []).append(field.target.id)
-            rows = [zip(names, names[1:] + names[:1], strict=True) for names in by_type.values() if len(names) > 1]
+            rows = [zip(names, names[1:] + names[:1], strict=True) for names in by_type.values()]
             found[each.name.lower()] = {name: twin for row in rows for name, twin in row}
-            found[""] |= found[each.name.lower()]
     return found
 
 

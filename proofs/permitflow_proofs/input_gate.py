@@ -569,6 +569,13 @@ def _may_grant(state: State, _parameters: Parameters, _name: int) -> bool:
     return _at(state).free > 0 and not _at(state).released
 
 
+def _is_awaited_unless(*reasons: str) -> bool:
+    """An input is awaited where none of these fields says otherwise."""
+    state, _ = ANY.any_case()
+    one = _at(state)
+    return is_awaited_no_more(one) == any_of([getattr(one, reason) for reason in reasons])
+
+
 def _may_align(state: State, _parameters: Parameters) -> bool:
     """No input is waited for."""
     return _is_pending(state) and state.channels.every(is_awaited_no_more)
@@ -891,6 +898,17 @@ def _consequences() -> tuple[Theorem, ...]:
             "Bounded",
             "The gate never stores more than the buffers of its pool and of its channels.",
             follows("in every state", SYSTEM.invariants["Bounded"], partial(_bounded, 1), "one buffer less"),
+        ),
+        theorem(
+            "awaited",
+            "Joined",
+            "An alignment waits for each input that is neither behind the barrier nor over, and for no other one.",
+            SymbolicObligation(
+                "any input",
+                partial(_is_awaited_unless, "blocked", "over"),
+                partial(_is_awaited_unless, "blocked"),
+                "an input that is over is awaited",
+            ),
         ),
         theorem(
             "storing",

@@ -729,7 +729,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "hop-by-hop",
             "Settled",
-            "On a hop where nothing is in flight, the node upstream has heard what the node downstream has.",
+            "On a hop where nothing is in flight, the node upstream, if it is here, has heard what the node downstream "
+            "has.",
             _TOLD.holds_whenever_invariant(
                 "any hop", partial(_hop_has_told, more=0), partial(_hop_has_told, more=1), "and one epoch more"
             ),

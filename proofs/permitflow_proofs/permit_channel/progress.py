@@ -83,8 +83,8 @@ def theorems() -> tuple[Theorem, ...]:
         CHAPTER.theorem(
             "rank-falls",
             "Protocol",
-            "5 waiting + 4 in flight + 3 in the inbox + 2 unreturned + 1 on the way back, in permits, falls with "
-            "every step of the protocol: it comes to rest.",
+            "5 waiting (a watermark that waits counts, too) + 4 in flight + 3 in the inbox + 2 unreturned + 1 on the "
+            "way back, in permits, falls with every step of the protocol: it comes to rest.",
             *CHANNEL.step_obligations(
                 CHANNEL.protocol_actions(), _rank_falls, _rank_falls_by_two, "it falls by two at least"
             ),
