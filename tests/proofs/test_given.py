@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from permitflow_model import demand, grpc_call, input_gate, mute, mute_scheduler, permit_channel, shared_window, squelch
+from permitflow_model import demand, grpc_call, input_gate, mute, mute_scheduler, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
@@ -21,7 +21,7 @@ from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_a
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
-from permitflow_proofs.kernel.symbols import assume, implies, limit, natural
+from permitflow_proofs.kernel.symbols import assume, implies, integer, limit, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -61,10 +61,17 @@ def is_told(any_parameters: Callable[[], Any]) -> bool:
     made: Any = paths[0].result
     values = {field.name: getattr(made, field.name) for field in fields(made)}
     same = {name: value for name, value in values.items() if hasattr(value, "is_any")} | dict(given.fixed)
-    accepted = Explorer().paths(lambda: any_parameters_of(type(made), **same))
+
+    def any_accepted() -> Any:
+        special = dict(same)
+        if "initial_permits" in values.keys() - same.keys():
+            # Not ALL, which is another word for row_permits: the model puts those in its place.
+            number = special["initial_permits"] = integer("initial_permits")
+            limit(number >= 0)
+        return any_parameters_of(type(made), **special)
+
+    accepted = Explorer().paths(any_accepted)
     solver = z3.Solver()
-    # Another word for row_permits, which the model puts in its place.
-    solver.add(z3.Int("initial_permits") != permit_channel.ALL)
     solver.add(disjunction([conjunction(path.conditions) for path in accepted]), *given.assumed)
     solver.add(z3.Not(disjunction([conjunction(path.conditions) for path in paths])))
     return bool(solver.check() == z3.unsat)
