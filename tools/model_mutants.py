@@ -130,10 +130,11 @@ def _changes(node: ast.AST, twins: Twins) -> Iterator[Change]:
             one_only = f"{names[0]}.put(0, {names[1]}({names[0]}.get(0){given}))"
             yield f"for one {text}", lambda _: ast.parse(one_only, mode="eval").body
         case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with") as changer, keywords=keywords):
-            # A part of a state is called as its class: `state.permits`, Permits.  Else: the first that has all fields.
+            # A part of a state is called as its class: `state.permits`, Permits.  Else: the only one with all fields.
             kind = ast.unparse(changer.value).rpartition(".")[2] if isinstance(changer, ast.Attribute) else ""
             named = {keyword.arg for keyword in keywords if keyword.arg is not None}
-            twin_of = twins.get(kind) or next((each for each in twins.values() if named <= each.keys()), {})
+            classes = [twins[kind]] if kind in twins else [each for each in twins.values() if named <= each.keys()]
+            twin_of = classes[0] if len(classes) == 1 else {}
             for place, keyword in enumerate(keywords):
                 if keyword.arg is None:
                     continue
