@@ -26,7 +26,7 @@ check: setup  ## style, types, architecture
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test: check  ## check, then all tests but those that take long: eight minutes on two cores
+test: check  ## check, then all tests but those that take long: nine minutes on two cores
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15 -m "not long"
 
 test-all: check  ## check, then all tests: before a release, or when Spark, pictures or the specification are concerned
