@@ -7,7 +7,7 @@ from collections.abc import Callable
 class Change:
     """Wakes every task that waits; each then looks for itself.  No change is kept for a task that comes later.
 
-    ``asyncio.Condition`` would do the same, but whoever notes a change must await its lock first.
+    Callbacks note changes, and could not await the lock of an ``asyncio.Condition``.
     """
 
     def __init__(self) -> None:
