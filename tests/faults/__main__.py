@@ -106,6 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     ]
     if options.kills:
         schedules = [schedule for schedule in schedules if schedule.kills]
+    if not schedules:
+        print(f"error: of {options.schedules} schedules none is chosen: ask for more with --schedules", file=sys.stderr)
+        return 2
     folder = Path(tempfile.mkdtemp(prefix="permitflow-faults-"))
     began = time.monotonic()
     try:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.__main__ import run_all
+from tests.faults.__main__ import main, run_all
 from tests.faults.judge import LAWS, Verdict, judged
 from tests.faults.running import Evidence, Life, run_schedule
 from tests.faults.schedules import (
@@ -85,6 +85,11 @@ def test_a_cycle_has_every_kind_of_fault_in_every_way(seed: int, cycle: int, sub
     of_few: dict[Subject, Iterable[object]] = {Subject.CALLS: Method, Subject.MUTE: [(Carrier.TCP, Retention.ONCE)]}
     assert found == set(product(CASTS[subject].breaking, of_few.get(subject, product(Carrier, Retention))))
     assert {Kind.DELAY, Kind.THROTTLE} < {fault.kind for each in schedules for fault in each.faults}
+
+
+def test_a_run_without_any_schedule_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--schedules", "2"]) == 2
+    assert "none is chosen" in capsys.readouterr().err
 
 
 def test_a_seed_draws_the_same_schedules_again_and_another_one_others() -> None:

@@ -237,3 +237,19 @@ def test_an_actor_with_a_whole_batch_is_overloaded(messages: int, overloaded: bo
 def test_a_scheduler_without_actors_or_messages_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} must be at least 1, not 0"):
         replace(THREE, **{name: 0})  # type: ignore[arg-type]  # a number
+
+
+@pytest.mark.parametrize(("beside_up", "beside_down"), [(1, 0), (0, 1)])
+def test_the_signals_of_another_hop_break_an_invariant(
+    monkeypatch: pytest.MonkeyPatch, beside_up: int, beside_down: int
+) -> None:
+    monkeypatch.setattr(
+        "permitflow_model.mute.in_flight",
+        lambda state, up, down: state.signals.get(up - 1 - beside_up).get(down - 1 - beside_down),
+    )
+    found = explore(SYSTEM, replace(TWO_PATHS, supply=2, remakes=1))
+    assert "OnItsWay" in {violation.invariant for violation in found.violations}
+
+
+def test_the_signals_of_the_hop_itself_break_none() -> None:
+    assert explore(SYSTEM, replace(TWO_PATHS, supply=2, remakes=1)).violations == []
