@@ -23,6 +23,7 @@ MODULES = {
     "permitflow.metrics": "metrics",
     "permitflow.spark": "spark",
     "permitflow.stages": "",
+    "permitflow.stages.blueprint": "",
     "permitflow.stages.calls": "grpc",
     "permitflow.reactive": "",
     "permitflow.mute": "",

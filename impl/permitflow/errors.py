@@ -254,6 +254,20 @@ class StalledGraphError(StageError):
         return self.text.format(waits="; ".join(self.chain))
 
 
+class BlueprintError(StageError, ValueError):
+    """A graph of stages that cannot be: a stage, a port or an arc of it is wrong."""
+
+    stage: str  # its name; empty: the whole graph
+    port: str  # for example "inlet 1"; empty: none of its ports
+    arc: int  # its number among the arcs, from 1; 0: no arc
+    reason: str
+
+    def _worded(self) -> str:
+        stage = f"stage {self.stage!r}" if self.stage else "graph"
+        place = ", ".join(part for part in (f"arc {self.arc}" if self.arc else "", stage, self.port) if part)
+        return f"{place}: {self.reason}"
+
+
 class BlockedThreadError(StageError):
     """A thread that reads for a stream does not come back from the iterable, so that it could not be closed."""
 

@@ -3,6 +3,7 @@
 This module loads the standard library only.
 """
 
+from permitflow.stages.blueprint import Arc, Blueprint
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
 from permitflow.stages.core.ports import Connection, HoldingStage, Stage
 from permitflow.stages.core.rates import Supervision, ThrottleMode
@@ -12,6 +13,8 @@ from permitflow.stages.running import Elements
 from permitflow.stages.source import OpenRun, Source, open_run
 
 __all__ = [
+    "Arc",
+    "Blueprint",
     "Connection",
     "DropQueue",
     "Elements",
