@@ -21,7 +21,7 @@ from permitflow_testing.blocking import BLOCKED_SECONDS, LoopBlocked, LoopWatch,
 from permitflow_testing.bounded import BoundedAdapter, Habits, MakeBounded, own_runner
 from permitflow_testing.cancelling import SEND, SEND_BARRIER, TAKE, cancel_everywhere
 from permitflow_testing.leading import walk_graphs
-from permitflow_testing.moves import Divergence, Move, PairAdapter, moves_of, step, walk
+from permitflow_testing.moves import Divergence, Lockstep, Move, PairAdapter, moves_of, walk
 from permitflow_testing.probes import Probing
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import (
@@ -344,14 +344,15 @@ class PairJudge(_Judge):
                 continue
             parameters = self.book.model(mistake.agreed, mistake.sizes, waiters=2, tags=FEW)
             probe = _probe_for(self.book, mistake, parameters)
-            pair, state = self._make(mistake.agreed, parameters.tags, None), self._system.initial(parameters)
+            pair = self._make(mistake.agreed, parameters.tags, None)
+            run = Lockstep(self._system, pair, parameters)
             for number, move in enumerate(probe, start=1):
                 try:
-                    state = step(self._system, pair, parameters, state, move)
+                    run.make(move)
                 except Divergence as problem:
                     steps = [f"{number}. {move!r}" for number, move in enumerate(probe[:number], start=1)]
                     steps += [f"   {line.strip()}" for line in str(problem).splitlines()]
-                    return self._mishap(rule, mistake, _Mishap(pair, parameters, state, move, tuple(steps)))
+                    return self._mishap(rule, mistake, _Mishap(pair, parameters, run.state, move, tuple(steps)))
             moves += len(probe)
         if not moves:
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "a pair without these features cannot break it")
@@ -387,13 +388,11 @@ class PairJudge(_Judge):
     def _record(self, rule: Rule) -> RuleVerdict:
         agreed, sizes = self.book.of_a_run(self.lacks, is_observed=False)
         parameters, trace = self.book.model(agreed, sizes, waiters=3, tags=FEW), MemoryTrace()
-        pair, state = self._make(agreed, parameters.tags, trace.recorder), self._system.initial(parameters)
+        run = Lockstep(self._system, self._make(agreed, parameters.tags, trace.recorder), parameters)
         never, choose = self.book.left_out(self.lacks), random.Random(self.SEED)
-        moves = [move for move in moves_of(self._system, parameters) if move.action not in never]
         try:
             for _ in range(self.RECORDED_STEPS):
-                enabled = [m for m in moves if self._system.is_enabled(m.action, state, parameters, *m.arguments)]
-                state = step(self._system, pair, parameters, state, choose.choice(enabled))
+                run.make(choose.choice([move for move in run.enabled() if move.action not in never]))
         except Divergence as problem:
             return RuleVerdict(rule, Outcome.BREAKS, "does something else than the model", (str(problem),))
         if not trace.events:

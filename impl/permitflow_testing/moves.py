@@ -1,7 +1,7 @@
 """Moves of a specification's behaviours, made by the model and by a pair of ends side by side.
 
-``step`` makes one move on both; ``walk`` walks a whole state graph: every edge once, and every refusal in every state.
-Both take the system: a protocol's model in ``permitflow_model``.
+``step`` makes one move on both, ``Lockstep`` a run of them; ``walk`` walks a whole state graph: every edge once, and
+every refusal in every state.  All take the system: a protocol's model in ``permitflow_model``.
 """
 
 import pickle
@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import ProtocolError, WouldBlock
 from permitflow_model.kernel.system import Disabled, System
@@ -132,6 +132,44 @@ def compare(observed: tuple[Any, ...], expected: tuple[Any, ...], when: str) -> 
 
 
 A = TypeVar("A", bound=PairAdapter)
+
+
+class Lockstep(Generic[S, P, A]):
+    """A run that the model and an implementation make together: after each move both are in the same state."""
+
+    def __init__(self, system: System[S, P], adapter: A, parameters: P) -> None:
+        """Begin with both at rest."""
+        self.system = system
+        self.adapter = adapter
+        self.parameters = parameters
+        self.state: S = system.initial(parameters)
+        self.moves = tuple(moves_of(system, parameters))
+
+    def enables(self, move: Move) -> bool:
+        """Does the model allow this move now?"""
+        return self.system.is_enabled(move.action, self.state, self.parameters, *move.arguments)
+
+    def enabled(self) -> list[Move]:
+        """The moves that the model allows now."""
+        return [move for move in self.moves if self.enables(move)]
+
+    def make(self, move: Move) -> None:
+        """Make a move, or let both refuse it.
+
+        Raises:
+            Divergence: only one of them refuses it, or the implementation comes into another state.
+        """
+        self.state = step(self.system, self.adapter, self.parameters, self.state, move)
+
+    def do(self, action: str, *arguments: int) -> None:
+        """Make a move that the model allows.
+
+        Raises:
+            Disabled: the model does not allow it.
+            Divergence: the implementation refuses it, or comes into another state.
+        """
+        self.system.perform(action, self.state, self.parameters, *arguments)
+        self.make(Move(action, arguments))
 
 
 @dataclass

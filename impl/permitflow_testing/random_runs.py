@@ -7,7 +7,7 @@ of the specification: ``state.step(move=OfferChunk(3))``, ``state.step(move=Send
 import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, ClassVar, cast
+from typing import ClassVar, cast
 
 from hypothesis import HealthCheck, Phase, Verbosity, given, settings
 from hypothesis import strategies as st
@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from permitflow.tracing.file import MemoryTrace
 from permitflow_testing.bounded import MakeBounded
 from permitflow_testing.leading import Led
-from permitflow_testing.moves import Divergence, Move, attempt, compare, is_rule, moves_of, step
+from permitflow_testing.moves import Divergence, Lockstep, Move, attempt, compare, is_rule
 from permitflow_testing.rules import (
     FEW,
     Integer,
@@ -79,58 +79,52 @@ class PairMachine(RuleBasedStateMachine):
     def start(self, data: st.DataObject) -> None:
         """Begin with both at rest."""
         agreed, sizes = self.book.drawn_pair(integers(data))
-        self.system = self.book.system
-        self.parameters = self.book.model(agreed, sizes, waiters=WAITERS, tags=FEW)
+        parameters = self.book.model(agreed, sizes, waiters=WAITERS, tags=FEW)
         self.trace = MemoryTrace()
-        self.adapter = type(self).make(agreed, self.parameters.tags, self.trace.recorder)
-        self.state: Any = self.system.initial(self.parameters)
-        self.moves = tuple(moves_of(self.system, self.parameters))
+        adapter = type(self).make(agreed, parameters.tags, self.trace.recorder)
+        self.run = Lockstep(self.book.system, adapter, parameters)
         self.agree = True
 
-    def _moves(self, *, enabled: bool) -> list[Move]:
-        return [
-            move
-            for move in self.moves
-            if self.system.is_enabled(move.action, self.state, self.parameters, *move.arguments) == enabled
-            and (enabled or is_rule(move))
-        ]
+    def _refused(self) -> list[Move]:
+        return [move for move in self.run.moves if is_rule(move) and not self.run.enables(move)]
 
-    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=True))))
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self.run.enabled())))
     def step(self, move: Move) -> None:
         """Check that the implementation makes a move that the model makes."""
-        self._step(move)
+        self._make(move)
 
-    @precondition(lambda self: self._moves(enabled=False))
-    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._moves(enabled=False))))
+    @precondition(lambda self: self._refused())
+    @rule(move=st.runner().flatmap(lambda self: drawn_from(self._refused())))
     def refuse(self, move: Move) -> None:
         """Check that the implementation refuses a move that the model refuses."""
-        self._step(move)
+        self._make(move)
 
-    def _step(self, move: Move) -> None:
+    def _make(self, move: Move) -> None:
         self.agree = False
         type(self).done.moves += 1
-        self.state = step(self.system, self.adapter, self.parameters, self.state, move)
+        self.run.make(move)
         self.agree = True
 
-    @precondition(lambda self: self.state.waiting.size() > 1)
-    @rule(position=st.runner().flatmap(lambda self: st.integers(0, self.state.waiting.size() - 1)))
+    @precondition(lambda self: self.run.state.waiting.size() > 1)
+    @rule(position=st.runner().flatmap(lambda self: st.integers(0, self.run.state.waiting.size() - 1)))
     def withdraw(self, position: int) -> None:
         """Withdraw any waiting message, which takes the model several steps."""
         self.agree = False
         type(self).done.moves += 1
-        move = Move(self.book.outside.withdraw_action(tuple(self.state.waiting)[position]), (position,))
-        attempt(self.adapter, move)
-        for action, arguments in self.book.outside.withdrawal(self.state, position):
-            self.state = self.system.perform(action, self.state, self.parameters, *arguments)
-        compare(self.adapter.observe(), self.state, f"after {move!r}")
+        run, outside = self.run, self.book.outside
+        move = Move(outside.withdraw_action(tuple(run.state.waiting)[position]), (position,))
+        attempt(run.adapter, move)
+        for action, arguments in outside.withdrawal(run.state, position):
+            run.state = run.system.perform(action, run.state, run.parameters, *arguments)
+        compare(run.adapter.observe(), run.state, f"after {move!r}")
         self.agree = True
 
     @invariant()
     def all_invariants_hold(self) -> None:
         """Check the invariants in the common state."""
         # Hypothesis calls this before `start` as well.
-        if hasattr(self, "state"):
-            assert not self.system.broken_invariants(self.state, self.parameters)
+        if hasattr(self, "run"):
+            assert not self.run.system.broken_invariants(self.run.state, self.run.parameters)
 
     def teardown(self) -> None:
         """Check that the recording is a behaviour, in whatever order the two ends' logs are merged."""

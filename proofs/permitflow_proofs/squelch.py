@@ -169,11 +169,12 @@ def worst_run(parameters: Parameters) -> Iterator[State]:
     state = initial(parameters)
     while state.heard == ON or state.wire > 0:
         yield state
-        state = SYSTEM.perform(_last_moment(state, parameters), state, parameters)
+        state = SYSTEM.perform(worst_step(state, parameters), state, parameters)
     yield state
 
 
-def _last_moment(state: State, parameters: Parameters) -> str:
+def worst_step(state: State, parameters: Parameters) -> str:
+    """The next action of such a run."""
     if state.waiting == 0:
         return "Offer"
     if is_off_due(state, parameters):

@@ -30,7 +30,7 @@ from permitflow_model.permit_channel import (
     withheld,
 )
 from permitflow_testing import Divergence
-from permitflow_testing.moves import compare, walk
+from permitflow_testing.moves import Lockstep, compare, walk
 from permitflow_testing.random_runs import machine_for
 from permitflow_testing.rulebooks.permits import RULEBOOK
 from permitflow_testing.subjects.permits import CorePair, model_of
@@ -109,6 +109,22 @@ def test_the_core_takes_every_edge_and_refuses_everything_else(name: str) -> Non
     assert (done.states, done.edges) == (len(explored.states), len(explored.edges))
     assert done.states > 500
     assert done.refusals > done.edges
+
+
+def test_the_largest_chunk_fits_beside_the_largest_residue() -> None:
+    """With RisingWave's numbers: what the sender has, and what the receiver keeps back, after each step."""
+    agreed = ChannelParameters(row_permits=2048, permit_batch=256)
+    run = Lockstep(SYSTEM, CorePair(agreed), model_of(agreed, sizes=(255, 1792)))
+
+    def pass_on(rows: int) -> tuple[int, int]:
+        run.do("OfferChunk", rows)
+        for action in ("SendChunk", "Deliver", "Consume"):
+            run.do(action)
+        return run.state.permits.rows, run.state.unreturned
+
+    assert pass_on(255) == (1793, 255)
+    assert pass_on(1792) == (1, 0)
+    assert [*run.state.grants] == [Permits(2047, 0, 0)]
 
 
 class Shortcuts:

@@ -20,6 +20,9 @@ from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.flows.demand.core import DEMAND, DemandReceiver, Request
 from permitflow.flows.seam import Wishes
 from permitflow.tracing import MemoryTrace
+from permitflow_model.demand import SYSTEM, Parameters
+from permitflow_testing.moves import Lockstep
+from permitflow_testing.subjects.demand import DemandPair
 
 Ends = tuple[LocalSender[list[str]], LocalReceiver[list[str]]]
 
@@ -34,20 +37,24 @@ def opened(parameters: Demand, record: RecorderFactory | None = None) -> Ends:
 def schedule(parameters: Demand, consumed: int) -> str:
     """Consumed one by one without a pause: ``S`` a message, ``P`` a request, with how many messages it is for.
 
-    The receiver requests its first ``size`` messages, which no wire carries: both ends know the number.
+    The receiver requests its first ``initial`` messages, which no wire carries: both ends know the number.
+    Model and ends make the run together.
     """
-    sender, receiver = DEMAND.outbound(parameters), DEMAND.inbound(parameters)
+    constants = Parameters(size=parameters.size, batch=parameters.batch, initial=parameters.initial, waiters=1)
+    run = Lockstep(SYSTEM, DemandPair(parameters), constants)
     steps = [f"P{parameters.initial}"] if parameters.initial else []
-    while receiver.consumed_chunks < consumed:
-        came = sender.send_now([1] * 100)
-        receiver.deliver_many([1] * came, [1] * came)
-        if receiver.try_receive() is not None:
+    while steps.count("S") < consumed:
+        while run.state.credit:
+            for action in ("Offer", "Send", "Deliver"):
+                run.do(action)
+        if run.state.inbox.size():
+            run.do("Consume")
             steps.append("S")
         else:
-            assert receiver.ask()
-        if (said := receiver.take_feedback()) is not None:
-            sender.on_feedback(said)
-            steps.append(f"P{said.messages}")
+            run.do("RequestWithheld")
+        if requested := run.state.requests:
+            run.do("Request", requested)
+            steps.append(f"P{requested}")
     return " ".join(steps)
 
 

@@ -36,7 +36,7 @@ from permitflow_model import demand, permit_channel, squelch
 from permitflow_model.kernel.system import System
 from permitflow_testing import Divergence
 from permitflow_testing.core_pair import FlowPair
-from permitflow_testing.moves import Move, attempt, moves_of, walk
+from permitflow_testing.moves import Lockstep, Move, walk
 from permitflow_testing.referee import ask_tlc
 from permitflow_testing.subjects.demand import DemandPair
 from permitflow_testing.subjects.permits import CorePair, model_of
@@ -177,17 +177,15 @@ def recorded(name: str) -> ChannelTrace:
     """What a random run of both ends recorded, in which much is sent and little consumed."""
     flow, trace, choose = FLOWS[name], MemoryTrace(), random.Random(3)
     agreed, constants = flow.recorded
-    pair, state = flow.pair(agreed, record=trace.recorder), flow.system.initial(constants)
+    tags = getattr(constants, "tags", 1)
+    run = Lockstep(flow.system, flow.pair(agreed, tags=tags, record=trace.recorder), constants)
 
     def weight(move: Move) -> int:
-        is_possible = flow.system.is_enabled(move.action, state, constants, *move.arguments)
-        return is_possible * (1 if move.action in ("Consume", "Tick") or move.action.startswith("Withdraw") else 3)
+        return 1 if move.action in ("Consume", "Tick") or move.action.startswith("Withdraw") else 3
 
-    moves = [*moves_of(flow.system, constants)]
     for _ in range(300):
-        (move,) = choose.choices(moves, [*map(weight, moves)])
-        attempt(pair, move)
-        state = flow.system.perform(move.action, state, constants, *move.arguments)
+        enabled = run.enabled()
+        run.make(*choose.choices(enabled, [*map(weight, enabled)]))
     return trace.trace().channels["channel"]
 
 

@@ -81,7 +81,7 @@ def led_books() -> object:
 
 
 def led_connection() -> object:
-    return walk(port_machine.SYSTEM, test_port_machine.OneConnection(), test_port_machine.PARAMETERS)
+    return walk(port_machine.SYSTEM, test_port_machine.DrivenConnection(), test_port_machine.PARAMETERS)
 
 
 def led_stage() -> object:
@@ -146,7 +146,7 @@ LED = [
     ),
     led(
         "token_bucket",
-        lambda: test_token_bucket.test_both_say_the_same_delays(1, 2, 0),
+        lambda: test_token_bucket.test_bucket_and_model_have_the_delays_of_akkas_tests("keeps nothing"),
         "stages/core/token_bucket.py TokenBucket",
     ),
 ]

@@ -1,13 +1,26 @@
-"""The model of muting leads ``MuteGraph`` through all its states: who hears what, and which source may read."""
+"""The model of muting leads ``MuteGraph`` through all its states, and through the runs of Wallaroo's tests."""
+
+from dataclasses import replace
 
 import pytest
 
 from permitflow.mute import Edge, Marks, MuteGraph
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.mute import SYSTEM, Parameters, Signal, Sink, Source, State
+from permitflow_model.mute import (
+    SYSTEM,
+    Parameters,
+    Signal,
+    Sink,
+    Source,
+    State,
+    heard_by,
+    in_flight,
+    is_muted,
+    source_at,
+)
 from permitflow_testing import ActionRefused, Divergence
-from permitflow_testing.moves import walk
+from permitflow_testing.moves import Lockstep, walk
 
 
 class DrivenGraph:
@@ -171,3 +184,120 @@ class LastWordGraph(DrivenGraph):
 def test_a_graph_that_unmutes_early_is_found() -> None:
     with pytest.raises(Divergence, match="heard"):
         walk(SYSTEM, LastWordGraph(TWO_PATHS), TWO_PATHS)
+
+
+# Runs, as in Wallaroo's tests: the model and the graph make them together.
+
+TWO_SOURCES = Parameters(sinks=1, relays=0, sources=2, hops=hops((1, 2), (1, 3)), high=1, low=0, supply=9)
+TWO_SINKS = Parameters(sinks=2, relays=0, sources=1, hops=hops((1, 3), (2, 3)), high=0, low=0, supply=9)
+
+
+class Run(Lockstep[State, Parameters, DrivenGraph]):
+    """A run of both."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        super().__init__(SYSTEM, DrivenGraph(parameters), parameters)
+
+    def flood(self, source: int, sink: int, messages: int) -> None:
+        """Messages go from a source to a sink."""
+        for _ in range(messages):
+            self.do("Send", source, sink)
+            self.do("Deliver", sink)
+
+    def consume(self, sink: int, messages: int = 1) -> None:
+        for _ in range(messages):
+            self.do("Consume", sink)
+
+    def settle(self) -> None:
+        """All signals arrive."""
+        while waiting := [pair for pair in self.parameters.pairs if self.signals(*pair)]:
+            self.do("ReceiveSignal", *waiting[0])
+
+    def signals(self, up: int, down: int) -> list[Signal]:
+        return [*in_flight(self.state, up, down)]
+
+    def is_muted(self, node: int) -> bool:
+        """May this source not read, once all signals have arrived?"""
+        self.settle()
+        return is_muted(source_at(self.state, self.parameters, node))
+
+
+def test_a_sink_mutes_each_upstream_once_and_unmutes_it_once() -> None:
+    run = Run(TWO_SOURCES)
+    run.flood(2, 1, 4)
+    assert [run.signals(up, 1) for up in (2, 3)] == [[(1, 1)], [(1, 1)]]
+    run.settle()
+    run.consume(1, 4)
+    assert [run.signals(up, 1) for up in (2, 3)] == [[(1, 2)], [(1, 2)]]
+
+
+def test_a_sink_that_has_not_muted_does_not_unmute() -> None:
+    run = Run(TWO_SOURCES)
+    run.flood(2, 1, 1)
+    run.consume(1)
+    assert run.signals(2, 1) == []
+
+
+def test_a_source_reads_when_all_its_muters_have_unmuted() -> None:
+    run = Run(TWO_SINKS)
+    for sink in (1, 2):
+        run.do("Send", 3, sink)
+    for sink in (1, 2):
+        run.do("Deliver", sink)
+    muted = [run.is_muted(3)]
+    for sink in (1, 2):
+        run.consume(sink)
+        muted.append(run.is_muted(3))
+    assert muted == [True, True, False]
+
+
+def test_a_mute_that_comes_twice_is_ended_by_one_unmute() -> None:
+    run = Run(replace(TWO_SINKS, remakes=1))
+    run.flood(3, 1, 1)
+    run.do("DuplicateSignal", 3, 1)
+    run.settle()
+    run.consume(1)
+    assert not run.is_muted(3)
+
+
+def test_a_relay_hands_on_a_muters_signal_once_over_many_paths() -> None:
+    run = Run(TWO_PATHS)
+    run.flood(4, 1, 1)
+    run.settle()
+    assert [heard_by(run.state, node, 1) for node in (2, 3, 4)] == [1, 1, 1]
+
+
+def test_a_boundary_mutes_at_its_limit_and_unmutes_one_below() -> None:
+    run = Run(replace(TWO_SINKS, high=5, low=5))
+    run.flood(3, 1, 5)
+    assert run.signals(3, 1) == []
+    run.flood(3, 1, 1)
+    assert run.signals(3, 1) == [(1, 1)]
+    run.consume(1)
+    assert run.signals(3, 1) == [(1, 1), (1, 2)]
+
+
+def test_a_newcomer_is_muted_at_once() -> None:
+    """A newcomer of Wallaroo is not."""
+    run = Run(replace(TWO_SOURCES, newcomers=1))
+    run.flood(2, 1, 2)
+    run.settle()
+    run.do("Join", 3)
+    assert run.is_muted(3)
+    run.consume(1, 2)
+    assert not run.is_muted(3)
+
+
+def test_a_gap_between_the_marks_saves_signals() -> None:
+    """A sink that consumes when its source is muted: how many signals are there for sixty messages?"""
+    signals = []
+    for low in (0, 3):
+        run = Run(replace(TWO_SINKS, high=3, low=low, supply=60))
+        while source_at(run.state, run.parameters, 3).left:
+            if run.is_muted(3):
+                run.consume(1)
+            else:
+                run.flood(3, 1, 1)
+        signals.append(heard_by(run.state, 1, 1))
+        assert signals[-1] <= 1 + 2 * 60 // (run.parameters.high + 1 - low)
+    assert signals[0] < signals[1]

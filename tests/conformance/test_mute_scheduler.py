@@ -1,7 +1,7 @@
 """The model of Pony's scheduler leads ``Actors`` through its states; runs of ``MuteScheduler`` are judged by it."""
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pytest
@@ -13,7 +13,7 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.mute_scheduler import SYSTEM, Actor, Parameters, State
 from permitflow_testing import ActionRefused, Divergence
-from permitflow_testing.moves import walk
+from permitflow_testing.moves import Lockstep, Move, walk
 
 PRESSED = Parameters(actors=2, batch=1, messages=2, pressures=True)
 BATCHES = Parameters(actors=2, batch=2, messages=2, pressures=True)
@@ -133,6 +133,152 @@ class RunsAtTheFirstWord(Actors[str]):
 def test_actors_that_mute_otherwise_are_found_out(kind: type[Actors[str]], parameters: Parameters) -> None:
     with pytest.raises(Divergence):
         walk(SYSTEM, DrivenActors(parameters, kind), parameters)
+
+
+# Runs: actor 0 sends, actors 1 and 2 receive.
+
+MANY = Parameters(actors=3, batch=2, messages=99, pressures=True)
+
+
+class Run(Lockstep[State, Parameters, DrivenActors]):
+    """The model and the actors make it together."""
+
+    def __init__(self, parameters: Parameters = MANY) -> None:
+        super().__init__(SYSTEM, DrivenActors(parameters), parameters)
+
+    def begin(self, actor: int, *receivers: int) -> None:
+        """An actor gets a message, and sends one to each of these."""
+        self.do("Post", actor)
+        self.do("BeginBehaviour", actor)
+        for receiver in receivers:
+            self.do("Send", actor, receiver)
+
+    def behave(self, actor: int, *receivers: int) -> None:
+        self.begin(actor, *receivers)
+        self.do("EndBehaviour", actor)
+
+    def overload(self, actor: int, batch: int = 2) -> None:
+        """An actor runs as many messages as a batch has."""
+        for _ in range(batch):
+            self.do("Post", actor)
+        self.drain(actor, batch)
+
+    def drain(self, actor: int, messages: int = 1) -> None:
+        for _ in range(messages):
+            self.do("BeginBehaviour", actor)
+            self.do("EndBehaviour", actor)
+
+    def press(self, actor: int) -> None:
+        self.begin(actor)
+        self.do("ApplyPressure", actor)
+        self.do("EndBehaviour", actor)
+
+    def is_muted(self, actor: int = 0) -> bool:
+        return self.state.actors.get(actor).muted
+
+    def muters(self, actor: int = 0) -> list[int]:
+        return [muter for muter, waits in enumerate(self.state.waits.get(actor)) if waits]
+
+
+def test_a_sender_finishes_its_behaviour_before_it_is_muted() -> None:
+    run = Run()
+    run.overload(1)
+    run.behave(0, 1)
+    assert run.is_muted()
+    assert run.state.actors.get(1).mailbox == 1
+    run.drain(1)
+    run.do("UnmuteSender", 0, 1)
+    assert not run.is_muted()
+
+
+def test_a_sender_is_muted_once_by_each_actor() -> None:
+    run = Run()
+    run.overload(1)
+    run.behave(0, 1, 1, 1)
+    assert run.muters() == [1]
+
+
+def test_a_sender_to_two_overloaded_actors_waits_for_both() -> None:
+    run = Run()
+    for receiver in (1, 2):
+        run.overload(receiver)
+    run.behave(0, 1, 2)
+    muted = [run.is_muted()]
+    for receiver in (1, 2):
+        run.drain(receiver)
+        run.do("UnmuteSender", 0, receiver)
+        muted.append(run.is_muted())
+    assert muted == [True, True, False]
+
+
+def test_an_overloaded_sender_is_not_muted() -> None:
+    run = Run()
+    for actor in (1, 0):
+        run.overload(actor)
+    run.behave(0, 1)
+    assert run.muters() == []
+
+
+def test_a_sender_under_pressure_is_not_muted() -> None:
+    """As since ponyc #2644."""
+    run = Run()
+    run.overload(1)
+    run.begin(0)
+    run.do("ApplyPressure", 0)
+    run.do("Send", 0, 1)
+    run.do("EndBehaviour", 0)
+    assert run.muters() == []
+
+
+def test_no_actor_mutes_itself() -> None:
+    run = Run()
+    run.overload(0)
+    run.behave(0, 0)
+    assert run.muters() == []
+
+
+def test_a_sender_to_a_muted_actor_is_muted_and_woken_after_it() -> None:
+    run = Run()
+    run.overload(2)
+    run.behave(1, 2)
+    run.behave(0, 1)
+    assert (run.muters(0), run.muters(1)) == ([1], [2])
+    run.drain(2)
+    run.do("UnmuteSender", 1, 2)
+    run.do("UnmuteSender", 0, 1)
+    assert (run.muters(0), run.muters(1)) == ([], [])
+
+
+def test_pressure_mutes_senders_until_it_is_released() -> None:
+    run = Run()
+    run.press(1)
+    run.behave(0, 1)
+    run.do("ReleasePressure", 1)
+    run.do("UnmuteSender", 0, 1)
+    assert not run.is_muted()
+
+
+def test_pressure_and_overload_must_both_be_gone() -> None:
+    run = Run()
+    run.overload(1)
+    run.begin(1)
+    run.do("ApplyPressure", 1)
+    run.behave(0, 1)
+    run.do("ReleasePressure", 1)
+    run.make(Move("UnmuteSender", (0, 1)))
+    assert run.is_muted()
+    run.do("EndBehaviour", 1)
+    run.drain(1)
+    run.do("UnsetOverloaded", 1)
+    run.do("UnmuteSender", 0, 1)
+    assert not run.is_muted()
+
+
+@pytest.mark.parametrize(("messages", "overloaded"), [(99, False), (100, True)])
+def test_an_actor_with_a_whole_batch_is_overloaded(messages: int, overloaded: bool) -> None:
+    run = Run(replace(MANY, batch=100, messages=100))
+    run.overload(1, messages)
+    assert run.state.actors.get(1).overloaded == overloaded
 
 
 # Recorded runs.

@@ -1,55 +1,30 @@
-"""The model leads a connection of the stages through all its states, and says the same of Pekko's cases."""
+"""The model leads a connection of the stages through all its states; both play Pekko's cases."""
+
+from typing import cast
 
 import pytest
 
 from permitflow.errors import LocalProtocolError
-from permitflow.stages import Connection, Stage
 from permitflow.stages.core import ports
-from permitflow.stages.core.ports import Island
 from permitflow_model.port_machine import SYSTEM, Event, Inlet, Outlet, Parameters, State, Token
 from permitflow_testing import ActionRefused, Divergence
 from permitflow_testing.moves import walk
-from tests.impl.stages.test_ports import CASES
+from tests.support.port_cases import CASES, OneConnection, Player
 
 PARAMETERS = Parameters()
-ERROR = OSError("of the outlet")
 
 
-class Listener(Stage[str, str]):
-    """Notes what it hears last, and does nothing."""
-
-    def __init__(self, heard: list[Event]) -> None:
-        super().__init__()
-        self.heard = heard
-
-    def on_push(self, inlet: Connection[str]) -> None:
-        self.heard.append("element")
-
-    def on_pull(self, outlet: Connection[str]) -> None:
-        self.heard.append("asked")
-
-    def on_upstream_finish(self, inlet: Connection[str]) -> None:
-        self.heard.append("end")
-
-    def on_upstream_failure(self, inlet: Connection[str], error: BaseException) -> None:
-        self.heard.append("failure")
-
-    def on_downstream_finish(self, outlet: Connection[str]) -> None:
-        self.heard.append("cancelled")
-
-
-class OneConnection:
-    """A connection between two listeners; a copy is made by the same calls."""
+class DrivenConnection:
+    """The library's connection, moved by the model; a copy is made by the same calls."""
 
     def __init__(self) -> None:
         self.open_anew()
 
     def open_anew(self) -> None:
         self._calls: list[str] = []
-        self._heard: list[Event] = []
-        self._all_heard: list[Event] = []
-        self._island = Island()
-        self._port: Connection[str] = self._island.connect(Listener(self._heard), Listener(self._heard))
+        self._all_heard: list[str] = []
+        self._connection = OneConnection()
+        self._port, self._heard = self._connection.port, self._connection.heard
         self._demand = 0
         self._has_cancelled = False
 
@@ -62,9 +37,9 @@ class OneConnection:
             if call != "nothing":
                 getattr(self, call)()
 
-    def _call(self, name: str, *arguments: object) -> None:
+    def _call(self, name: str) -> None:
         try:
-            getattr(self._port, name)(*arguments)
+            self._connection.call(name)
         except LocalProtocolError as error:
             raise ActionRefused(str(error)) from error
         self._calls.append(name)
@@ -83,21 +58,21 @@ class OneConnection:
         self._has_cancelled |= is_first
 
     def push(self) -> None:
-        self._call("push", "element")
+        self._call("push")
         self._demand -= 1
 
     def complete(self) -> None:
         self._call("complete")
 
     def fail(self) -> None:
-        self._call("fail", ERROR)
+        self._call("fail")
 
     def process_event(self) -> None:
         if not self._events:
             raise ActionRefused("nothing is due")
         self._calls.append("process_event")
         self._heard.clear()
-        self._island.run(1)
+        self._connection.process(1)
         self._all_heard += self._heard
 
     def open_connection(self) -> None:
@@ -107,7 +82,7 @@ class OneConnection:
 
     @property
     def _events(self) -> int:
-        return len(self._island._queue)
+        return len(self._connection.island._queue)
 
     @property
     def _elements(self) -> int:
@@ -139,16 +114,16 @@ class OneConnection:
             element=self._elements,
             events=self._events,
             demand=self._demand,
-            heard=self._heard[-1] if self._heard else "nothing",
+            heard=cast("Event", self._heard[-1]) if self._heard else "nothing",
         )
 
 
 def test_a_connection_takes_every_edge_and_refuses_everything_else() -> None:
-    done = walk(SYSTEM, OneConnection(), PARAMETERS)
+    done = walk(SYSTEM, DrivenConnection(), PARAMETERS)
     assert min(done.states, done.edges, done.refusals) > 40
 
 
-class LosesTheLast(OneConnection):
+class LosesTheLast(DrivenConnection):
     """The end overtakes an element."""
 
     def complete(self) -> None:
@@ -164,41 +139,47 @@ def test_a_connection_that_loses_an_element_is_found_out() -> None:
 # The cases of Pekko's GraphInterpreterPortsSpec.
 
 
-def flags(state: State) -> str:
-    """As the cases write them."""
-    held = {
-        "a": state.token == "OutReady" and state.outlet == "open",
-        "c": state.outlet != "open",
-        "A": state.token == "InReady" and state.element > 0,
-        "P": state.token != "InReady" and state.inlet == "open",
-        "C": state.inlet != "open",
-    }
-    return "".join(letter for letter, holds in held.items() if holds)
+class ModelConnection(Player):
+    """The model."""
+
+    def __init__(self) -> None:
+        self.heard = []
+        self.state = SYSTEM.initial(PARAMETERS)
+
+    def flags(self) -> str:
+        state = self.state
+        held = {
+            "a": state.token == "OutReady" and state.outlet == "open",
+            "c": state.outlet != "open",
+            "A": state.token == "InReady" and state.element > 0,
+            "P": state.token != "InReady" and state.inlet == "open",
+            "C": state.inlet != "open",
+        }
+        return "".join(letter for letter, holds in held.items() if holds)
+
+    def call(self, name: str) -> None:
+        self._perform(name.capitalize())
+
+    def refuse(self, name: str) -> None:
+        assert not SYSTEM.is_enabled(name.capitalize(), self.state, PARAMETERS)
+
+    def process(self, most: int) -> None:
+        while most and SYSTEM.is_enabled("ProcessEvent", self.state, PARAMETERS):
+            self._perform("ProcessEvent")
+            most -= 1
+
+    def _perform(self, action: str) -> None:
+        self.state = SYSTEM.perform(action, self.state, PARAMETERS)
+        if self.state.heard != "nothing":
+            self.heard.append(self.state.heard)
+        assert not SYSTEM.broken_invariants(self.state, PARAMETERS)
 
 
-def taken(state: State, word: str, heard: list[str]) -> State:
-    """The model's state after a word of a case, or a failed assertion."""
-    if word.startswith("["):
-        assert flags(state) == word[1:-1]
-    elif word.startswith("!"):
-        assert not SYSTEM.is_enabled(word[1:].capitalize(), state, PARAMETERS)
-    elif word.startswith("->"):
-        assert (",".join(heard) or "nothing") == word[2:].replace("error", "failure")
-        heard.clear()
-    elif word == "run":
-        while SYSTEM.is_enabled("ProcessEvent", state, PARAMETERS):
-            state = taken(state, "step", heard)
-    else:
-        action = "ProcessEvent" if word == "step" else word.capitalize()
-        state = SYSTEM.perform(action, state, PARAMETERS)
-        if state.heard != "nothing":
-            heard.append(state.heard)
-    assert not SYSTEM.broken_invariants(state, PARAMETERS)
-    return state
-
-
+@pytest.mark.parametrize("player", [OneConnection, ModelConnection])
 @pytest.mark.parametrize("case", CASES)
-def test_the_model_says_the_same_of_pekkos_cases(case: str) -> None:
-    state, heard = SYSTEM.initial(PARAMETERS), list[str]()
-    for word in CASES[case].split():
-        state = taken(state, word, heard)
+def test_connection_and_model_behave_as_in_pekkos_table(case: str, player: type[Player]) -> None:
+    player().play(CASES[case])
+
+
+def test_the_table_has_all_32_cases() -> None:
+    assert len(CASES) == 32

@@ -1,4 +1,4 @@
-"""Pony's scheduler: who is muted, and when."""
+"""Pony's scheduler: which actor runs, and when; tests/conformance/test_mute_scheduler.py has who is muted."""
 
 import random
 from collections.abc import Callable
@@ -72,42 +72,6 @@ def test_a_muted_sender_runs_again_when_its_muter_is_released() -> None:
     assert actors.waiting()["sender"] == 0
 
 
-def test_three_messages_to_one_muter_count_once() -> None:
-    actors = scheduler("sender", "receiver")
-    muted(actors, "receiver", message="receiver receiver receiver")
-    actors.release_pressure("receiver")
-    assert not actors.is_muted("sender")
-
-
-def test_a_sender_waits_for_all_its_muters() -> None:
-    actors = scheduler("sender", "first", "second")
-    muted(actors, "first", "second")
-    actors.release_pressure("first")
-    assert actors.is_muted("sender")
-    actors.release_pressure("second")
-    assert not actors.is_muted("sender")
-
-
-def test_an_overloaded_sender_is_not_muted() -> None:
-    actors = scheduler("sender", "receiver")
-    actors.apply_pressure("receiver")
-    overload(actors, "sender")
-    actors.send("sender", "receiver")
-    actors.run_one()
-    assert not actors.is_muted("sender")
-    assert actors.waiting()["receiver"] + actors.waiting()["sender"] == 1
-
-
-def test_a_sender_under_pressure_is_not_muted() -> None:
-    """As since ponyc #2644."""
-    actors = scheduler("sender", "receiver")
-    actors.apply_pressure("receiver")
-    actors.apply_pressure("sender")
-    actors.send("sender", "receiver")
-    actors.run()
-    assert not actors.is_muted("sender")
-
-
 def test_a_message_to_oneself_does_not_mute() -> None:
     """Not even if one has just become a muter."""
     actors = Actors()
@@ -124,43 +88,6 @@ def test_a_message_to_oneself_does_not_mute() -> None:
     actors.send("actor", "first")
     actors.run()
     assert seen == ["first", "second"]
-
-
-def test_muting_is_transitive() -> None:
-    """A sender to a muted actor is muted, and is released with it."""
-    actors = scheduler("far", "sender", "receiver")
-    muted(actors, "receiver")
-    actors.send("far", "sender")
-    actors.run()
-    assert actors.muted_by("far") == {"sender"}
-    actors.release_pressure("receiver")
-    assert not actors.is_muted("far")
-
-
-def test_pressure_and_overload_must_both_be_gone() -> None:
-    """Each release looks at the other reason."""
-    actors = scheduler("sender", "receiver")
-    muted(actors, "receiver")
-    overload(actors, "receiver")
-    actors.run()
-    assert not actors.is_overloaded("receiver")
-    assert actors.is_muted("sender")
-    overload(actors, "receiver")
-    actors.release_pressure("receiver")
-    assert actors.is_muted("sender")
-    actors.run()
-    assert not actors.is_muted("sender")
-
-
-@pytest.mark.parametrize(("messages", "is_overloaded"), [(99, False), (100, True)])
-def test_a_whole_batch_overloads(messages: int, is_overloaded: bool) -> None:
-    actors = scheduler("actor")
-    for _ in range(messages):
-        actors.send("actor", "")
-    actors.run_one()
-    assert actors.is_overloaded("actor") == is_overloaded
-    actors.run()
-    assert not actors.is_overloaded("actor")
 
 
 NODES, TOKENS, TIME_TO_LIVE = 48, 600, 16

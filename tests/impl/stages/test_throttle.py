@@ -1,13 +1,10 @@
-"""The token bucket and throttle."""
+"""Throttle; tests/conformance/test_token_bucket.py has the bucket."""
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from permitflow.errors import InvalidParametersError, RateExceededError
 from permitflow.stages import Source, ThrottleMode, TokenBucket
@@ -15,81 +12,10 @@ from permitflow.stages.core.rates import Throttle
 from tests.support.simulated_time import in_simulated_time
 from tests.support.stage_probe import Probe
 
-LONG = sys.maxsize >> 10
-BUCKETS = [
-    # capacity, period, start, then (now, cost, delay)
-    (10, 1, 0, [(0, 1, 0), (0, 1, 0), (0, 1, 0), (0, 7, 0), (0, 3, 3)]),
-    (10, 2, 0, [(0, 5, 0), (0, 5, 0), (0, 5, 10)]),
-    (8, 3, 0, [(0, 5, 0), (0, 5, 6), (6, 3, 9)]),
-    (10, 2, 0, [(0, 5, 0), (0, 20, 30), (30, 1, 2), (34, 1, 0), (34, 1, 2)]),
-    (0, 2, 0, [(0, 10, 20), (40, 10, 20)]),
-    (1, 10, 0, [(now, 1, 0) for now in range(0, 101, 10)]),
-    (10, 1, 0, [(0, 10, 0), (100_000, 20, 10)]),
-    (10, 1, -100, [(-100, 5, 0), (-100, 10, 5), (-90, 5, 0)]),
-    (10, 1, sys.maxsize - 5, [(sys.maxsize - 5, 5, 0), (sys.maxsize - 5, 10, 5), (sys.maxsize + 5, 5, 0)]),
-    (5, 3, 0, [(0, 10, 15), (16, 1, 2), (19, 2, 5)]),
-    (10, 3, 0, [(4, 6, 0), (10, 7, 2)]),
-    (10, LONG, 0, [(0, 20, 10 * LONG), (15 * LONG, 4, 0), (15 * LONG, 2, LONG)]),
-    (1, 1, 0, [(0, 1, 0), (0, 0, 0)]),
-]
-
-
-@pytest.mark.parametrize(("capacity", "period", "start", "offers"), BUCKETS)
-def test_v2_31_the_bucket_says_how_long_to_wait(
-    capacity: int, period: int, start: int, offers: list[tuple[int, int, int]]
-) -> None:
-    bucket = TokenBucket(capacity, period, start)
-    assert [bucket.offer(cost, now) for now, cost, _ in offers] == [delay for _, _, delay in offers]
-
 
 def test_v2_31_a_negative_cost_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="cost must be at least 0, and a whole number, not -1"):
         TokenBucket(1, 1, 0).offer(-1, 0)
-
-
-class Ideal:
-    """A bucket that fills token by token, and serves in turn."""
-
-    def __init__(self, capacity: int, period: int) -> None:
-        self.capacity, self.period = capacity, period
-        self.tokens, self.time, self.until_token = capacity, 0, period
-
-    def passes_at(self, cost: int, now: int) -> int:
-        """When an element that comes now passes."""
-        self._tick_until(now)
-        owed = cost
-        while owed > self.tokens:
-            owed -= self.tokens
-            self.tokens = 0
-            # While somebody waits, each token that comes is for him.
-            self.time += self.until_token
-            self.until_token = self.period
-            owed -= 1
-        self.tokens -= owed
-        return self.time
-
-    def _tick_until(self, now: int) -> None:
-        while self.time < now:
-            self.time += 1
-            self.until_token -= 1
-            if not self.until_token:
-                self.until_token = self.period
-                self.tokens = min(self.tokens + 1, self.capacity)
-
-
-@given(
-    capacity=st.integers(0, 8),
-    period=st.integers(1, 6),
-    arrivals=st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=40),
-)
-def test_8_2_the_bucket_is_the_ideal_one(capacity: int, period: int, arrivals: list[tuple[int, int]]) -> None:
-    """Never less than ideal, and never more."""
-    bucket, ideal, now = TokenBucket(capacity, period, 0), Ideal(capacity, period), 0
-    for pause, cost in arrivals:
-        now += pause
-        passes = now + bucket.offer(cost, now)
-        assert passes == ideal.passes_at(cost, now)
-        now = passes
 
 
 async def ticks(*pauses: float) -> AsyncIterator[int]:
