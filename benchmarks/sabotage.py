@@ -23,7 +23,7 @@ def return_twice() -> None:
 
     Not all of them: a sender that has half the window back would refuse as many again before it records anything.
     """
-    _change_return(lambda frame: [frame, Feedback(_tenth(frame.said))])
+    _change_return(lambda frame: [frame, Feedback(_tenth(frame.content))])
 
 
 def _tenth(permits: Iterable[int]) -> Permits:

@@ -12,7 +12,7 @@ from permitflow_tools.cli.permits import run_of, setting_of
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset
 from permitflow_tools.explain.looks.table import look_of
-from permitflow_tools.explain.run import Run, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Verdict
 from permitflow_tools.explain.run_page import film, storyboard
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
@@ -126,7 +126,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
 def drawing_of(model: Model) -> str:
     """The shortest run into what the model is expected to violate."""
     (violation,) = explore_model(model).graph.violations
-    run = Run(
+    run = ExplainedRun(
         look=look_of(model.module),
         title=model.name,
         verdict=Verdict.VIOLATED,

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 from permitflow import Kind, Message
 from permitflow.flows import seam
 from permitflow.flows.recording import ActionTable, Recorder
-from permitflow.flows.seam import Flow, Haste, Inbound, Outbound, require_whole
+from permitflow.flows.seam import Flow, Inbound, Outbound, Urgency, require_whole
 
 __all__ = ["AT_ONCE_ROWS", "Switch", "XonXoff"]
 
@@ -86,15 +86,15 @@ class Receiver(Inbound[T]):
         self._is_on = True
 
     @property
-    def haste(self) -> int:
+    def urgency(self) -> int:
         """Is the sender to be switched?"""
         high: int = self.parameters.high_rows
         is_due = self.inbox_rows > high if self._is_on else self.inbox_rows <= high // 2
-        return Haste.NOW if is_due else Haste.NONE
+        return Urgency.NOW if is_due else Urgency.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Switch | None:
         """The switch that is due."""
-        if not self.haste:
+        if not self.urgency:
             return None
         self._is_on = not self._is_on
         return Switch(self._is_on)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from permitflow_testing import bounded
 from permitflow_testing.adapter import Feature, Received
 from permitflow_testing.bounded import SENDS, BoundedAdapter, Call, MakeBounded
-from permitflow_testing.leading import Led, Step, steps_in_words
+from permitflow_testing.leading import Led, LedStep, steps_in_words
 from permitflow_testing.moves import Divergence, Move
 from permitflow_testing.outside import DONE, NOTHING, WITHDRAWN, Result, Seen, World
 from permitflow_testing.rules import Outcome, Rule, Rulebook, RuleVerdict, counted
@@ -369,7 +369,7 @@ class _Cancelling:
             await led.make(ONE)
 
 
-def _fault(last: Step, unit: str) -> str:
+def _fault(last: LedStep, unit: str) -> str:
     """What went wrong, by the step that the model does not allow."""
     seen, expected = last.seen, last.expected
     if isinstance(seen, Seen) and expected:

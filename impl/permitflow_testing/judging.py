@@ -234,8 +234,8 @@ class ChannelJudge(_Judge):
 
     def faults(self, verdicts: Iterable[RuleVerdict]) -> tuple[str, ...]:
         """What is wrong with the adapter, whatever the rule, unless a verdict says it."""
-        said = "\n".join(verdict.finding for verdict in verdicts)
-        return tuple(fault for fault in self.habits.faults.values() if fault not in said)
+        findings = "\n".join(verdict.finding for verdict in verdicts)
+        return tuple(fault for fault in self.habits.faults.values() if fault not in findings)
 
     @property
     def cannot_open(self) -> str:

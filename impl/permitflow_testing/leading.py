@@ -23,7 +23,7 @@ from permitflow_testing.outside import DONE, NOTHING, REFUSED, WITHDRAWN, Outsid
 from permitflow_testing.rules import Graph, Outcome, Rule, Rulebook, RuleVerdict, alphabet_for
 
 
-class Step(NamedTuple):
+class LedStep(NamedTuple):
     """A move, and the view after it."""
 
     move: Move
@@ -39,7 +39,7 @@ class Step(NamedTuple):
         return self.seen in self.expected
 
 
-def steps_in_words(steps: Sequence[Step]) -> list[str]:
+def steps_in_words(steps: Sequence[LedStep]) -> list[str]:
     """A line for each step; a last line with the expected views, if the run diverged."""
     lines = [f"{number}. {step.move!r}: {step.seen}" for number, step in enumerate(steps, start=1)]
     if steps and not steps[-1].is_right:
@@ -47,7 +47,7 @@ def steps_in_words(steps: Sequence[Step]) -> list[str]:
     return lines
 
 
-async def lead(adapter: BoundedAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[Step]:
+async def lead(adapter: BoundedAdapter, outside: Outside, agreed: Any, moves: Iterable[Move]) -> list[LedStep]:
     """Lead a channel through these moves until one diverges from the model; return all steps."""
     led = Led(adapter, outside, agreed)
     with suppress(Divergence):  # the last step says it
@@ -63,7 +63,7 @@ class Led:
         self.outside = outside
         self.agreed = agreed
         self.worlds: tuple[World, ...] = (outside.start(),)
-        self.steps: list[Step] = []
+        self.steps: list[LedStep] = []
         self.trace = MemoryTrace()
         self._changed = asyncio.Event()
         self.offered: list[int] = []
@@ -87,7 +87,7 @@ class Led:
             for move in moves:
                 await self.make(move)
 
-    async def make(self, move: Move) -> Step:
+    async def make(self, move: Move) -> LedStep:
         """Make a move, and compare the view after it with the model.
 
         Raises:
@@ -102,14 +102,14 @@ class Led:
         self.worlds = next(worlds for seen, worlds in possible.items() if seen == step.seen)
         return step
 
-    async def _see(self, move: Move, expected: tuple[Seen, ...]) -> Step:
+    async def _see(self, move: Move, expected: tuple[Seen, ...]) -> LedStep:
         try:
             outcome = await self._perform(move, expected)
-            return Step(move, await self._settled(outcome, expected), expected)
+            return LedStep(move, await self._settled(outcome, expected), expected)
         except AdapterError as error:
-            return Step(move, str(error), expected, error)
+            return LedStep(move, str(error), expected, error)
         except Exception as error:
-            return Step(move, f"{type(error).__name__} was raised: {error}", expected, error)
+            return LedStep(move, f"{type(error).__name__} was raised: {error}", expected, error)
 
     # The applications' moves.
 
@@ -164,7 +164,7 @@ class Led:
             outcome = self._in_the_models_terms(outcome, _received(possible))
         self.worlds = tuple(world for seen, worlds in possible.items() if seen.outcome == outcome for world in worlds)
         if not self.worlds:
-            self.steps.append(Step(move, Seen(outcome), tuple(possible)))
+            self.steps.append(LedStep(move, Seen(outcome), tuple(possible)))
             raise Divergence("\n".join(steps_in_words(self.steps)))
 
     async def _withdraw(self, position: int) -> None:

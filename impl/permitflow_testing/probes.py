@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 
 from permitflow_testing.adapter import Feature
 from permitflow_testing.bounded import MakeBounded
-from permitflow_testing.leading import Step, lead, steps_in_words
+from permitflow_testing.leading import LedStep, lead, steps_in_words
 from permitflow_testing.moves import Move
 from permitflow_testing.outside import Outside, Seen, World
 from permitflow_testing.rules import MOST_WAITING, Lacks, Mistake, Outcome, Rule, Rulebook, RuleVerdict, counted
@@ -78,7 +78,7 @@ class _Tried:
 
     mistake: Mistake
     probe: Probe | None
-    steps: list[Step] = field(default_factory=list)
+    steps: list[LedStep] = field(default_factory=list)
 
     @property
     def is_right(self) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 from permitflow.tracing.reader import ChannelTrace
 from permitflow_model.kernel.replay import Path, RecordedStep
-from permitflow_model.tlc.trace import SEGMENT_STEPS, Told, Walk, walk_trace
+from permitflow_model.tlc.trace import SEGMENT_STEPS, TraceStep, Walk, walk_trace
 from permitflow_testing.traces import judge
 
 
@@ -90,22 +90,22 @@ def ask_tlc(
     return Referee(whole, len(links), len(blocked))
 
 
-def _told(links: list[Path[Any]], known: Collection[str]) -> Iterator[Told]:
+def _told(links: list[Path[Any]], known: Collection[str]) -> Iterator[TraceStep]:
     before: set[str] = set()  # actions that explain the same event, earlier
     for link in links:
         step, event = link.step, link.event
         if event is None:
             # A step that is no action of the specification is one of its trace module, which describes it like events.
-            yield Told(step.action, step.arguments if step.action in known else (0, *step.arguments))
+            yield TraceStep(step.action, step.arguments if step.action in known else (0, *step.arguments))
             before.add(step.action)
             continue
         if event.action == step.action and step.action not in before:
             yield _of_event(event)
         else:
             # The arguments of an event describe several steps together.
-            yield Told(step.action, step.arguments, event.counters)
+            yield TraceStep(step.action, step.arguments, event.counters)
         before.clear()
 
 
-def _of_event(event: RecordedStep) -> Told:
-    return Told(event.action, event.arguments, event.counters)
+def _of_event(event: RecordedStep) -> TraceStep:
+    return TraceStep(event.action, event.arguments, event.counters)

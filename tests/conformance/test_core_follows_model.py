@@ -14,7 +14,7 @@ from permitflow import ChannelParameters, Kind, Message, RecorderFactory
 from permitflow import Permits as CorePermits
 from permitflow.errors import OverspendError, PermitOverrunError, UnexpectedFrameError
 from permitflow.flows.permits.parameters import held as held_permits
-from permitflow.flows.seam import Haste
+from permitflow.flows.seam import Urgency
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (
@@ -150,7 +150,7 @@ class Shortcuts:
 
     def questions_are_answered_as_the_model_would(self, core: CorePair, state: State) -> None:
         assert core.sender.can_send_watermark() == self.enabled("SendWatermark", state)
-        assert bool(core.receiver.haste) == self.enabled("Flush", state)
+        assert bool(core.receiver.urgency) == self.enabled("Flush", state)
         assert (core.receiver.unconsumed > 0) == self.enabled("Consume", state)
         waits = state.waiting.size() > 0 or state.watermark_pending >= 0
         assert core.sender.has_waiting == waits
@@ -213,7 +213,7 @@ class Shortcuts:
         if not rows:
             compare(core.observe(), state, "after an application that had asked before")
             return
-        assert core.receiver.haste == Haste.NOW
+        assert core.receiver.urgency == Urgency.NOW
         core.sender.on_feedback(core.receiver.take_feedback())
         assert of_model(core.sender.permits) == self.perform("AddPermits", state).permits
         assert not core.receiver.ask()
@@ -236,7 +236,7 @@ class Shortcuts:
             due = plus(due, Permits(after.unreturned, 0, 0))
             after = self.perform("Flush", after)
         # Asking is allowed when nothing goes back, but not asking is not allowed when something does.
-        assert core.receiver.haste or due == NOTHING
+        assert core.receiver.urgency or due == NOTHING
         returned = core.receiver.take_feedback()
         if returned is not None:
             core.sender.on_feedback(returned)

@@ -10,7 +10,7 @@ from permitflow import ChannelParameters, Oversize
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.tracing import ChannelTrace, Event
 from permitflow_model.permit_channel import SYSTEM, State
-from permitflow_model.tlc.trace import Told, module_text, walk_trace
+from permitflow_model.tlc.trace import TraceStep, module_text, walk_trace
 from permitflow_testing.referee import Referee, ask_tlc
 from permitflow_testing.subjects import UNLIMITED
 from permitflow_testing.subjects.permits import model_of
@@ -96,9 +96,9 @@ def test_a_specification_that_disagrees_is_asked_no_more(repository: Path, tmp_p
 
 def test_an_event_that_only_tlc_allows_is_a_disagreement() -> None:
     parameters = model_of(AGREED)
-    offer = Told("OfferChunk", (3, 3, 0, 0))
+    offer = TraceStep("OfferChunk", (3, 3, 0, 0))
 
-    walk = walk_trace(SYSTEM, [offer], parameters, impossible=[Told("SendChunk", (3, 3, 0, 0))])
+    walk = walk_trace(SYSTEM, [offer], parameters, impossible=[TraceStep("SendChunk", (3, 3, 0, 0))])
 
     assert (walk.reached, walk.goes_on) == (1, True)
     referee = Referee(walk, steps=1, impossible=1)
@@ -122,7 +122,7 @@ def test_a_segment_must_end_where_the_next_one_starts() -> None:
     assert verdict.world.path is not None
     states = [step.state for step in verdict.world.path.steps()]
     parameters = model_of(AGREED, waiters=UNLIMITED)
-    told = [Told(step.action, step.arguments) for step in verdict.world.path.steps()]
+    told = [TraceStep(step.action, step.arguments) for step in verdict.world.path.steps()]
     wrong = states[59]._replace(unreturned=states[59].unreturned + 1)
 
     def reached(start: State, end: State) -> int:
@@ -135,4 +135,4 @@ def test_a_segment_must_end_where_the_next_one_starts() -> None:
 
 def test_numbers_beyond_those_of_tlc_are_refused() -> None:
     with pytest.raises(ValueError, match="2147483648 is too large for TLC"):
-        module_text(SYSTEM, [Told("OfferChunk", (2**31,))], [])
+        module_text(SYSTEM, [TraceStep("OfferChunk", (2**31,))], [])

@@ -48,14 +48,14 @@ def test_the_first_consumption_is_a_question_too() -> None:
 def test_withheld_permits_are_no_progress_and_not_owed() -> None:
     sender: PermitSender[str] = PermitSender(ChannelParameters(row_permits=8, permit_batch=2, initial_permits=3))
     assert (sender.row_permits, sender.rows_held, sender.peak_rows_held, sender.unsettled()) == (3, 0, 0, None)
-    assert (sender.sent_mark, sender.heard_mark) == ((0, 0), (0, 0))
+    assert (sender.sent_mark, sender.acknowledged_mark) == ((0, 0), (0, 0))
     sender.send_now([3])
     assert (sender.rows_held, sender.withheld, sender.sent_mark) == (3, 5, (3, 0))
     sender.on_feedback(Permits(rows=5))
-    assert (sender.rows_held, sender.withheld, sender.heard_mark) == (3, 0, (0, 0))
+    assert (sender.rows_held, sender.withheld, sender.acknowledged_mark) == (3, 0, (0, 0))
     sender.send_now([4])
     sender.on_feedback(Permits(rows=3))
-    assert (sender.heard_mark, sender.sent_mark) == ((3, 0), (7, 0))
+    assert (sender.acknowledged_mark, sender.sent_mark) == ((3, 0), (7, 0))
     assert (sender.rows_held, sender.peak_rows_held, sender.unsettled()) == (4, 7, ("unreturned rows permits", 4))
 
 

@@ -185,7 +185,7 @@ class PlayedProducer(PlayedCarrier):
 
     def write(self, message: Sequence[Buffer]) -> bool:
         frames = decode_downstream(self.checksums.check(b"".join(message)), PERMITS)
-        self.returned_rows += [frame.said.rows for frame in frames if isinstance(frame, Feedback)]
+        self.returned_rows += [frame.content.rows for frame in frames if isinstance(frame, Feedback)]
         return True
 
 

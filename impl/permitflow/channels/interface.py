@@ -349,7 +349,7 @@ class BulkReceive(ReceiveEnd[T], Protocol[T]):
         """
         ...
 
-    def pass_by(self, count: int) -> None:
+    def consume_oldest(self, count: int) -> None:
         """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned.
 
         Raises:

@@ -161,8 +161,8 @@ class _Channel(Generic[T]):
                 self.line.go(parked)
         return parked
 
-    def _hear(self, said: AnyFeedback) -> None:
-        self.sender.on_feedback(said)
+    def _hear(self, feedback: AnyFeedback) -> None:
+        self.sender.on_feedback(feedback)
         if self._stopped.running:
             self._stopped.follow(self.sender.is_stopped)
 
@@ -188,9 +188,9 @@ class _Channel(Generic[T]):
 
     def bring_feedback(self) -> None:
         """Pass the receiver's feedback to the sender."""
-        said = self.receiver.take_feedback()
-        if said is not None:
-            self._hear(said)
+        feedback = self.receiver.take_feedback()
+        if feedback is not None:
+            self._hear(feedback)
             if self.sender.has_waiting:
                 self.advance()
         if self.takers.futures:
@@ -208,9 +208,9 @@ class _Channel(Generic[T]):
         while True:
             if self._announces and (told := self.sender.take_announcement()) is not None:
                 self.receiver.on_announcement(told)
-            if (said := self.receiver.take_feedback()) is None:
+            if (feedback := self.receiver.take_feedback()) is None:
                 return
-            self._hear(said)
+            self._hear(feedback)
             if not self._announces:
                 return
             if self.line.parked:

@@ -114,10 +114,10 @@ class ReceivingEnd(ABC, Generic[T]):
         """The oldest chunks and their rows; they stay here."""
         return self._core.chunks_at_hand(min(most, self._spare()), most_rows)
 
-    def pass_by(self, count: int) -> None:
+    def consume_oldest(self, count: int) -> None:
         """Take and consume the ``count`` oldest messages, which ``chunks_at_hand`` has returned."""
         self._require_consumable()
-        self._core.pass_by(count)
+        self._core.consume_oldest(count)
         self._advance()
 
     def __aiter__(self) -> Self:

@@ -387,10 +387,10 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
     def _why(self) -> Cause:
         if (end := self._held.end) is None or end.is_finished:
-            said = "not everything that was sent was consumed"
+            finding = "not everything that was sent was consumed"
         else:
-            said = self._held.background.run(self._held.lack) or "nothing leaves"
-        return unsent(said, is_staged=self._is_staged)
+            finding = self._held.background.run(self._held.lack) or "nothing leaves"
+        return unsent(finding, is_staged=self._is_staged)
 
     def end(self, *, closes_channel: bool, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """Send the queue and the end of the stream, and wait for the outcome.

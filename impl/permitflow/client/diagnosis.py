@@ -129,7 +129,7 @@ _FULL = (
 )
 
 
-def unsent(said: str, *, is_staged: bool) -> Cause:
-    """The cause of a producer's wait; ``said`` is the producer's own finding."""
+def unsent(finding: str, *, is_staged: bool) -> Cause:
+    """The cause of a producer's wait; ``finding`` is the producer's own finding."""
     why, guess = (why_no_room, _FULL) if is_staged else (why_no_permits, SLOTS)
-    return Cause(f"{said}; {guess}", lambda traffic: f"{said}: {why(traffic)}")
+    return Cause(f"{finding}; {guess}", lambda traffic: f"{finding}: {why(traffic)}")

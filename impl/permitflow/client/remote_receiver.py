@@ -12,7 +12,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_end import RemoteEnd
 from permitflow.errors import ChannelClosedError, PermitflowError, WouldBlock
 from permitflow.flows.messages import Message
-from permitflow.flows.seam import Haste
+from permitflow.flows.seam import Urgency
 from permitflow.stream.frames import Abort, Agreement, Announcement, Chunks, End, EndOutcome, Failure, UpstreamFrame
 from permitflow.stream.session import DownstreamSession, State
 from permitflow.wire.arrow import BatchCodec
@@ -82,7 +82,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         joined = oldest_joined(self._core, self._codec, max_rows)
         if joined is None:
             return self._receive_now()
-        self._core.pass_by(len(joined.rows))
+        self._core.consume_oldest(len(joined.rows))
         self._advance()
         return joined
 
@@ -164,13 +164,13 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         Feedback that may wait leaves at the loop's next turn: before it, this task may consume more of the messages
         that are here.
         """
-        haste, has_ended = self._core.haste, self._session.end is not None
-        if haste == Haste.NOW:
+        urgency, has_ended = self._core.urgency, self._session.end is not None
+        if urgency == Urgency.NOW:
             self._is_pressed = True
             self._writing.now()
-        elif haste == Haste.LATER and not has_ended:
+        elif urgency == Urgency.LATER and not has_ended:
             self._writing.within(RESIDUE_SECONDS)
-        elif haste or has_ended:  # at the end this half may have to close, even without feedback
+        elif urgency or has_ended:  # at the end this half may have to close, even without feedback
             self._writing.soon()
 
     # Frames.
@@ -178,11 +178,11 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
     def _take_in(self, message: Received) -> None:
         """Decode a message of the peer into the inbox."""
         view, batches = memoryview(message), self._batches
-        said = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
-        if said is None or batches is None:
+        sizes = lone_chunks(bytes(view[:LONE_BODY_AT]), len(view))
+        if sizes is None or batches is None:
             self._take_frames(view)
         else:
-            self._take_chunks(batches, view[LONE_BODY_AT:], *said)
+            self._take_chunks(batches, view[LONE_BODY_AT:], *sizes)
 
     def _take_chunks(self, batches: BatchCodec, arrow: Buffer, rows: tuple[int, ...], uncompressed_bytes: int) -> None:
         chunks = JoinedChunks(batches.decode(arrow, rows, uncompressed_bytes), rows)
@@ -191,8 +191,8 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
     def _take_frames(self, message: Received) -> None:
         for frame in decode_upstream(message):
             if isinstance(frame, Announcement) and self._batches is not None:
-                said = decode_announcement(self._session.parameters.flow, frame.said)
-                self._session.receive(Announcement(said))
+                announcement = decode_announcement(self._session.parameters.flow, frame.content)
+                self._session.receive(Announcement(announcement))
             elif not isinstance(frame, EncodedChunks):
                 self._session.receive(cast("UpstreamFrame[object]", frame))
                 self._note(frame)

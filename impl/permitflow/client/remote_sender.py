@@ -220,8 +220,8 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
 
     def _take_in(self, message: Received) -> None:
         for frame in decode_downstream(message, self._flow):
-            if isinstance(frame, Feedback) and isinstance(frame.said, bytes) and self._flow is not None:
-                frame = Feedback(decode_feedback(self._flow, frame.said))  # it came together with the agreement
+            if isinstance(frame, Feedback) and isinstance(frame.content, bytes) and self._flow is not None:
+                frame = Feedback(decode_feedback(self._flow, frame.content))  # it came together with the agreement
             self._session.receive(frame)
             match frame:
                 case Agreement():
@@ -338,9 +338,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return self._core.sent_mark
 
     @property
-    def heard_mark(self) -> tuple[int, ...]:
-        """As ``Outbound.heard_mark``."""
-        return self._core.heard_mark
+    def acknowledged_mark(self) -> tuple[int, ...]:
+        """As ``Outbound.acknowledged_mark``."""
+        return self._core.acknowledged_mark
 
     def statistics(self) -> ChannelStatistics:
         """What has happened so far."""

@@ -9,7 +9,7 @@ from permitflow.stream.traffic import Rates, Statistics, rates_between
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class TrafficReading:
     """The traffic at one moment."""
 
     at_seconds: float
@@ -39,7 +39,7 @@ class TrafficWatch:
         self._control: BlockingControl | None = None
         self._before: Statistics | None = None
 
-    def look(self) -> Look:
+    def look(self) -> TrafficReading:
         """Ask now.  After an error, the next look dials again.
 
         Raises:
@@ -55,7 +55,7 @@ class TrafficWatch:
             self.close()
             raise
         before, self._before = self._before, now
-        return Look(now.at_seconds, rates_between(before, now))
+        return TrafficReading(now.at_seconds, rates_between(before, now))
 
     def __enter__(self) -> Self:
         return self

@@ -70,9 +70,9 @@ class HealthService:
     async def follow(self) -> None:
         """Publish each change of phase at once, until cancelled."""
         while True:
-            said = self._readiness.phase
-            await self._say(said)
-            await self._readiness.until_not(said)
+            phase = self._readiness.phase
+            await self._say(phase)
+            await self._readiness.until_not(phase)
 
     async def _say(self, phase: Phase) -> None:
         response = health_pb2.HealthCheckResponse

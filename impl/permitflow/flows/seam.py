@@ -38,18 +38,18 @@ __all__ = [
     "AnyFeedback",
     "Flow",
     "Group",
-    "Haste",
     "Inbound",
     "MessageReceiver",
     "MessageSender",
     "Outbound",
     "Parameters",
     "Totals",
+    "Urgency",
     "Wishes",
-    "given",
     "register",
     "registered",
     "require_whole",
+    "stated_values",
     "wishes_of",
 ]
 
@@ -76,7 +76,7 @@ class Totals(NamedTuple):
     barriers: int
 
 
-class Haste:
+class Urgency:
     """How soon feedback should leave; the larger, the sooner.
 
     The flow says this of the feedback it has now.  When it leaves is decided in one place for each kind of channel:
@@ -222,7 +222,7 @@ class Flow(ABC):
         Raises:
             InvalidParametersError: a number is out of its range.
         """
-        stated = given(wishes)
+        stated = stated_values(wishes)
         parameters = self.parameters(**stated)
         for name, least in self.least_stated.items():
             if stated.get(name, least) < least:
@@ -236,7 +236,7 @@ class Flow(ABC):
             InvalidParametersError: the wishes cannot work at all.
             ParameterMismatchError: they cannot be reconciled.
         """
-        if not (stated := given(wanted)):
+        if not (stated := stated_values(wanted)):
             return own
         theirs = self._wanted(own, stated)
         return self.parameters(**{name: min(value, getattr(theirs, name)) for name, value in self.stated(own).items()})
@@ -255,7 +255,7 @@ class Flow(ABC):
             ParameterMismatchError: a parameter is missing, cannot work, or differs from the wish in more than being
                 smaller.
         """
-        wishes = {} if wanted is None else given(wanted)
+        wishes = {} if wanted is None else stated_values(wanted)
         stated: Mapping[str, Any] = agreed._asdict()
         for name, theirs in stated.items():
             if theirs is None:
@@ -289,7 +289,7 @@ def wishes_of(parameters: type[Parameters]) -> Any:
     return namedtuple("StatedParameters", names, defaults=[None] * len(names), module=parameters.__module__)
 
 
-def given(wishes: Wishes) -> dict[str, Any]:
+def stated_values(wishes: Wishes) -> dict[str, Any]:
     """What is stated, by name."""
     return {name: value for name, value in wishes._asdict().items() if value is not None}
 
@@ -398,7 +398,7 @@ class Outbound(ABC, Generic[T]):
         return None
 
     @property
-    def heard_mark(self) -> tuple[int, ...]:
+    def acknowledged_mark(self) -> tuple[int, ...]:
         """The progress of consumption: every message that left while ``sent_mark`` was at most this is consumed."""
         return ()
 
@@ -680,10 +680,10 @@ def _steps_of_sending(offers: Iterable[bool], counter: int, spends: int) -> Iter
         yield "Send", (), (counter,)
 
 
-Run: TypeAlias = tuple[Sequence[T], Sequence[int], int]
+ChunkRun: TypeAlias = tuple[Sequence[T], Sequence[int], int]
 """Consecutive chunks: payloads, the rows of each, and how many chunks at the front were removed."""
 
-Entries: TypeAlias = Collection[Run[T] | Message[T]]
+Entries: TypeAlias = Collection[ChunkRun[T] | Message[T]]
 """Entries of an inbox: runs, and single messages."""
 
 
@@ -718,9 +718,9 @@ class Inbound(ABC, Generic[T]):
         """Start empty."""
         self.parameters = parameters
         # Plain tuples: the garbage collector would scan objects of a class again and again.
-        self._runs: deque[Run[T] | Message[T]] = deque()
+        self._runs: deque[ChunkRun[T] | Message[T]] = deque()
         # Taken and not consumed.
-        self._held: deque[Run[T] | Message[T]] = deque()
+        self._held: deque[ChunkRun[T] | Message[T]] = deque()
         # Messages in both queues.
         self._here = 0
         self.untaken = 0
@@ -737,8 +737,8 @@ class Inbound(ABC, Generic[T]):
 
     @property
     @abstractmethod
-    def haste(self) -> int:
-        """How soon feedback should leave: one of ``Haste``; 0: there is none."""
+    def urgency(self) -> int:
+        """How soon feedback should leave: one of ``Urgency``; 0: there is none."""
 
     @abstractmethod
     def take_feedback(self, *, residue: bool = True) -> AnyFeedback | None:
@@ -779,7 +779,7 @@ class Inbound(ABC, Generic[T]):
 
     def unsettled(self) -> bool:
         """Does this end still owe feedback for consumed messages?"""
-        return self.haste > Haste.NONE
+        return self.urgency > Urgency.NONE
 
     def gauges(self) -> dict[str, int]:
         """Numbers that only this flow has, by the names in ``Flow.gauge_help``."""
@@ -829,7 +829,7 @@ class Inbound(ABC, Generic[T]):
         return tuple(messages_of([*self._held, *self._runs]))
 
     @property
-    def runs(self) -> Sequence[Run[T] | Message[T]]:
+    def runs(self) -> Sequence[ChunkRun[T] | Message[T]]:
         """The entries that the application has not taken yet, oldest first; read only."""
         return self._runs
 
@@ -951,7 +951,7 @@ class Inbound(ABC, Generic[T]):
             raise LocalProtocolError(f"cannot consume {count} messages: only {taken} were taken")
         self._note_consumed(_cut_off(self._held, count))
 
-    def pass_by(self, most: int) -> Entries[T]:
+    def consume_oldest(self, most: int) -> Entries[T]:
         """Take and consume the oldest messages at once, at most ``most``, in their runs.
 
         Raises:
@@ -963,8 +963,8 @@ class Inbound(ABC, Generic[T]):
         return taken
 
     def receive_many(self, most: int) -> list[Message[T]]:
-        """The messages of ``pass_by``; raises likewise."""
-        return messages_of(self.pass_by(most))
+        """The messages of ``consume_oldest``; raises likewise."""
+        return messages_of(self.consume_oldest(most))
 
     def try_receive(self) -> Message[T] | None:
         """As ``receive_many``, for one message; None if no message is here."""
@@ -1024,7 +1024,7 @@ class Inbound(ABC, Generic[T]):
         """Consume all messages unused: the application needs no more, and both ends still count the same."""
         if taken := self._here - self.untaken:
             self.consume_many(taken)
-        self.pass_by(self.untaken)
+        self.consume_oldest(self.untaken)
 
     def drop(self) -> None:
         """Drop the unconsumed messages: the stream is over."""
@@ -1078,9 +1078,9 @@ class MessageReceiver(Inbound[T]):
             yield action, (), counters
 
 
-def _cut_off(queue: deque[Run[T] | Message[T]], most: int) -> list[Run[T] | Message[T]]:
+def _cut_off(queue: deque[ChunkRun[T] | Message[T]], most: int) -> list[ChunkRun[T] | Message[T]]:
     """Remove the oldest messages from a queue, at most ``most``: whole runs, and the first chunks of one more."""
-    taken: list[Run[T] | Message[T]] = []
+    taken: list[ChunkRun[T] | Message[T]] = []
     while most > 0 and queue:
         entry = queue.popleft()
         if isinstance(entry, Message):

@@ -32,7 +32,7 @@ from permitflow.spark.stream_planning import StreamOffset
 from permitflow.stream.traffic import Rates
 
 if TYPE_CHECKING:
-    from permitflow.client.traffic_watch import Look, TrafficWatch
+    from permitflow.client.traffic_watch import TrafficReading, TrafficWatch
 
 _log = logging.getLogger(__name__)
 
@@ -219,7 +219,7 @@ class ExchangeListener(StreamingQueryListener):
             # Spark would log an exception as a failure of its listener bus.
             _log.exception("on_record failed")
 
-    def _look(self) -> "Look":
+    def _look(self) -> "TrafficReading":
         if self._watch is None:
             # gRPC must not be loaded before Spark's gateway has been started.
             from permitflow.client.traffic_watch import TrafficWatch

@@ -178,14 +178,14 @@ class Chunks(Generic[T]):
 class Feedback:
     """The flow's feedback from the receiver's end to the sender's: with permits, the returned permits."""
 
-    said: AnyFeedback
+    content: AnyFeedback
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class Announcement:
     """What the flow's sender tells its receiver beside data; the codec keeps the flow's encoding of it."""
 
-    said: AnyAnnouncement
+    content: AnyAnnouncement
 
 
 class EndOutcome(StrEnum):

@@ -257,7 +257,7 @@ class UpstreamSession(Session[T]):
 
     def _take_in(self, frame: Frame[T]) -> None:
         if isinstance(frame, Feedback):
-            self.outbound.on_feedback(frame.said)
+            self.outbound.on_feedback(frame.content)
         elif isinstance(frame, Ended):
             self.outcome = frame.outcome
         elif isinstance(frame, Cancel):
@@ -333,9 +333,9 @@ class UpstreamSession(Session[T]):
             self._outgoing.append(self._totals())
             self.state = State.ENDED
         elif self._outbound is not None and self.state is _OPEN:
-            said = self._outbound.take_announcement()
-            if said is not None:
-                self._outgoing.append(Announcement(said))
+            announcement = self._outbound.take_announcement()
+            if announcement is not None:
+                self._outgoing.append(Announcement(announcement))
         frames, self._outgoing = self._outgoing, []
         return frames
 
@@ -449,7 +449,7 @@ class DownstreamSession(Session[T]):
                 if self.is_cancelled:
                     self.inbound.discard()
             case Announcement():
-                self.inbound.on_announcement(frame.said)
+                self.inbound.on_announcement(frame.content)
             case End():
                 self._compare(frame)
                 self.end = frame
@@ -491,8 +491,8 @@ class DownstreamSession(Session[T]):
         inbound, state = self._inbound, self.state
         if inbound is None or not (state is _OPEN or state is _ENDED):
             return frames
-        if (said := inbound.take_feedback()) is not None:
-            frames.append(Feedback(said))
+        if (feedback := inbound.take_feedback()) is not None:
+            frames.append(Feedback(feedback))
         if state is _ENDED and self._owes_answer and self.outcome is not None and not inbound.unconsumed:
             frames.append(Ended(self.outcome))
             self._has_answered = True

@@ -112,7 +112,7 @@ def _list_of(count: int) -> str:
     return f"[{', '.join(['%d'] * count)}]"
 
 
-class Place(NamedTuple):
+class LinePosition(NamedTuple):
     """Between two lines of a file."""
 
     offset: int = 0
@@ -129,7 +129,7 @@ def read_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
         TraceTruncatedError: the last line is half written, and ``allow_truncated`` is false.
     """
     reading = _Reading()
-    events = [event for _, block in _read(path, reading, Place(), allow_truncated) for event in block]
+    events = [event for _, block in _read(path, reading, LinePosition(), allow_truncated) for event in block]
     return Recording(str(path), reading.headers, events, reading.is_closed)
 
 
@@ -141,7 +141,7 @@ def scan_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
         TraceTruncatedError: the last line is half written, and ``allow_truncated`` is false.
     """
     reading = _Reading()
-    for place, lines in _blocks(path, Place(), allow_truncated):
+    for place, lines in _blocks(path, LinePosition(), allow_truncated):
         for line, text in enumerate(lines, start=place.line + 1):
             # The first line tells a recording from anything else.
             if line == 1 or (_MARK in text and '"action"' not in text):
@@ -150,8 +150,8 @@ def scan_json_lines(path: Path, *, allow_truncated: bool) -> Recording:
 
 
 def read_blocks(
-    scanned: Recording, channels: Container[str], start: Place | None, *, allow_truncated: bool
-) -> Iterator[tuple[Place, list[Event]]]:
+    scanned: Recording, channels: Container[str], start: LinePosition | None, *, allow_truncated: bool
+) -> Iterator[tuple[LinePosition, list[Event]]]:
     """The events of some channels of a scanned file, block by block, each with the place behind it.
 
     It begins at ``start``, or at the beginning.
@@ -160,7 +160,7 @@ def read_blocks(
         TraceUnreadableError: a line of theirs is malformed.
         TraceTruncatedError: as above.
     """
-    start = start or Place()
+    start = start or LinePosition()
     reading = _Reading(scanned.headers, start.events)
     others = {json.dumps(header.channel)[1:-1] for header in scanned.headers if header.channel not in channels}
     yield from _read(Path(scanned.source), reading, start, allow_truncated, others)
@@ -174,8 +174,8 @@ _CHANNEL = '{"channel": "'
 
 
 def _read(
-    path: Path, reading: "_Reading", start: Place, allow_truncated: bool, others: Container[str] = ()
-) -> Iterator[tuple[Place, list[Event]]]:
+    path: Path, reading: "_Reading", start: LinePosition, allow_truncated: bool, others: Container[str] = ()
+) -> Iterator[tuple[LinePosition, list[Event]]]:
     """The events of each block, and the place behind it; lines of the ``others`` are only counted."""
     for place, lines in _blocks(path, start, allow_truncated):
         events: list[Event] = []
@@ -185,7 +185,7 @@ def _read(
             elif event := _take(reading, str(path), line, text):
                 events.append(event)
         size = sum(len(text) if text.isascii() else len(text.encode()) for text in lines) + len(lines)
-        yield Place(place.offset + size, place.line + len(lines), reading.events), events
+        yield LinePosition(place.offset + size, place.line + len(lines), reading.events), events
 
 
 def _take(reading: "_Reading", path: str, line: int, text: str, *, is_scan: bool = False) -> Event | None:
@@ -197,7 +197,7 @@ def _take(reading: "_Reading", path: str, line: int, text: str, *, is_scan: bool
         raise TraceUnreadableError(path=path, line=line, reason=reason) from error
 
 
-def _blocks(path: Path, start: Place, allow_truncated: bool) -> Iterator[tuple[Place, list[str]]]:
+def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[tuple[LinePosition, list[str]]]:
     """Whole lines, without their ends, in blocks of about the same size; each with the place before it."""
     offset, line, rest = start.offset, start.line, b""
     try:
@@ -212,7 +212,7 @@ def _blocks(path: Path, start: Place, allow_truncated: bool) -> Iterator[tuple[P
                 lines = _decoded(path, line, whole).split("\n")
                 if (longest := max(map(len, lines))) > _MOST_CHARACTERS:
                     _refuse_long(path, line + 1 + [len(text) for text in lines].index(longest))
-                yield Place(offset, line), lines
+                yield LinePosition(offset, line), lines
                 offset, line = offset + len(whole) + 1, line + len(lines)
     except OSError as error:
         raise TraceUnreadableError(path=str(path), line=0, reason=error.strerror or str(error)) from error

@@ -210,7 +210,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         raise TraceUnreadableError(path=str(path), line=0, reason=reason) from error
 
 
-class Place(NamedTuple):
+class ParquetPosition(NamedTuple):
     """Between two events of a file."""
 
     row_group: int = 0
@@ -239,8 +239,8 @@ def scan_parquet(path: Path) -> Recording:
 
 
 def read_blocks(
-    scanned: Recording, channels: Container[str] | None, start: Place | None
-) -> Iterator[tuple[Place, list[Event]]]:
+    scanned: Recording, channels: Container[str] | None, start: ParquetPosition | None
+) -> Iterator[tuple[ParquetPosition, list[Event]]]:
     """The events of some channels of a scanned file, or of all, block by block, each with the place behind it.
 
     It begins at ``start``, or at the beginning.  Memory holds a row group; or all of a file whose row groups are not in
@@ -249,7 +249,7 @@ def read_blocks(
     Raises:
         TraceUnreadableError: the file cannot be read, or an event of theirs is malformed.
     """
-    start, headers = start or Place(), scanned.headers
+    start, headers = start or ParquetPosition(), scanned.headers
     of = headers[0].table if headers else PERMIT_ACTIONS
     opened = {header[:2] for header in headers}
     schema, known = schema_of(of), {key for key in opened if channels is None or key[0] in channels}
@@ -263,10 +263,10 @@ def read_blocks(
                 table = table if table.schema.equals(schema) else table.select(schema.names).cast(schema)
             except (OSError, ValueError) as error:
                 raise ValueError(f"row group {part + 1} of {len(parts)} cannot be read: {error}") from error
-            place = Place(part, start.row if part == start.row_group else 0)
+            place = ParquetPosition(part, start.row if part == start.row_group else 0)
             table = in_order(table).slice(place.row)
             for batch in table.to_batches(_BLOCK_EVENTS):
-                place = Place(part, place.row + batch.num_rows)
+                place = ParquetPosition(part, place.row + batch.num_rows)
                 yield place, _events(batch, of, known, opened, place.row - batch.num_rows)
 
 

@@ -150,7 +150,7 @@ class MessageWriter:
     def _marked(self, frame: UpstreamFrame[object]) -> WireFrame:
         """Check the value of a frame other than chunks, and encode the flow's own frames."""
         if isinstance(frame, Announcement):
-            return Announcement(encode_announcement(self._flow, frame.said))
+            return Announcement(encode_announcement(self._flow, frame.content))
         if not isinstance(frame, Data):
             return cast("WireFrame", frame)
         message = frame.message

@@ -73,7 +73,7 @@ _MOST_EMPTY_CHUNKS = 8_192
 _FRAME_BYTES = 32
 # A stream's chunks often have one size: their descriptions are cached, encoded and decoded.
 _FRONTS = 64
-_Said: TypeAlias = tuple[tuple[int, ...], int, int]  # rows of a batch, its bytes, and those before compression
+_ChunkSizes: TypeAlias = tuple[tuple[int, ...], int, int]  # rows of a batch, its bytes, and those before compression
 _FEW_CHUNKS = 512
 _FEW_CHUNKS_BYTES = 2_048
 # Returns of permits repeat the same bytes.
@@ -95,7 +95,7 @@ class EncodedChunks(NamedTuple):
     """The size after decompression; 0: not compressed."""
 
     @property
-    def said(self) -> _Said:
+    def sizes(self) -> _ChunkSizes:
         """Their description among the frames."""
         return self.rows, sum(map(len, self.arrow)), self.uncompressed_bytes
 
@@ -171,7 +171,7 @@ def _frame_bytes(frame: WireFrame) -> int:
 def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: int) -> list[Buffer]:
     chunks = [frame for frame in frames if isinstance(frame, EncodedChunks)]
     if len(chunks) == len(frames) and sum(len(each.rows) for each in chunks) <= _FEW_CHUNKS:
-        return [_front_of(tuple(each.said for each in chunks)), *body]
+        return [_front_of(tuple(each.sizes for each in chunks)), *body]
     message = pb.FromUpstream()
     for frame in frames:
         _write_upstream(message.frames.add(), frame)
@@ -179,11 +179,11 @@ def _message(frames: Sequence[WireFrame], body: Sequence[Buffer], body_bytes: in
     return [front_of(encoded, body_bytes), *body] if body_bytes else [encoded]
 
 
-def _made_front(chunks: tuple[_Said, ...]) -> bytes:
+def _made_front(chunks: tuple[_ChunkSizes, ...]) -> bytes:
     """The bytes before the body in a message of chunks alone."""
     message = pb.FromUpstream()
-    for said in chunks:
-        _write_chunks(message.frames.add().chunks, *said)
+    for sizes in chunks:
+        _write_chunks(message.frames.add().chunks, *sizes)
     return front_of(message.SerializeToString(), sum(size_bytes for _, size_bytes, _ in chunks))
 
 
@@ -198,7 +198,7 @@ def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> l
     for frame in frames:
         into = message.frames.add()
         if isinstance(frame, Feedback) and flow is not None:
-            into.feedback = encode_feedback(flow, frame.said)
+            into.feedback = encode_feedback(flow, frame.content)
         else:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
     return [[message.SerializeToString()]]
@@ -212,11 +212,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
     """
     view = memoryview(message)
     head, body = _taken_apart(view)
-    if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(said := _chunks_said(bytes(head)), body):
-        ends = accumulate(size for _, size, _ in said)
+    if len(head) <= _FEW_CHUNKS_BYTES and _are_all_of(sizes := _chunk_sizes(bytes(head)), body):
+        ends = accumulate(size for _, size, _ in sizes)
         return [
             EncodedChunks(rows, (body[end - size : end],), uncompressed_bytes)
-            for (rows, size, uncompressed_bytes), end in zip(said, ends, strict=True)
+            for (rows, size, uncompressed_bytes), end in zip(sizes, ends, strict=True)
         ]
     decoded = pb.FromUpstream()
     _parse(decoded, head)
@@ -262,7 +262,7 @@ def lone_chunks(front: bytes, size: int) -> tuple[tuple[int, ...], int] | None:
 
 
 @lru_cache(maxsize=_FRONTS)
-def _chunks_said(head: bytes) -> tuple[_Said, ...]:
+def _chunk_sizes(head: bytes) -> tuple[_ChunkSizes, ...]:
     """Decode the descriptions of chunks from a message's encoded frames; empty if another frame is there."""
     decoded = pb.FromUpstream()
     _parse(decoded, memoryview(head))
@@ -272,7 +272,7 @@ def _chunks_said(head: bytes) -> tuple[_Said, ...]:
     return tuple((tuple(each.rows), each.size_bytes, each.uncompressed_bytes) for each in chunks)
 
 
-def _are_all_of(chunks: Sequence[_Said], body: memoryview) -> bool:
+def _are_all_of(chunks: Sequence[_ChunkSizes], body: memoryview) -> bool:
     """Do these chunks fill the body, each batch non-empty?  If not, ``_read_chunks`` reports why."""
     return (
         all(rows and min(rows) >= 0 and size > 0 for rows, size, _ in chunks)
@@ -341,13 +341,13 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
     """
     match frame:
         case EncodedChunks():
-            _write_chunks(into.chunks, *frame.said)
+            _write_chunks(into.chunks, *frame.sizes)
         case Data(message=message):
             marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
             marker.SetInParent()
             _write_marker(marker, message.payload, message.kind.value)
         case Announcement():
-            into.announcement = frame.said
+            into.announcement = frame.content
         case _:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
 

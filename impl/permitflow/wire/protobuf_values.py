@@ -110,28 +110,28 @@ def _messages_of(flow: Flow) -> _FlowMessages:
 
 
 @lru_cache(maxsize=_SAID_AGAIN)
-def encode_feedback(flow: Flow, said: AnyFeedback) -> bytes:
+def encode_feedback(flow: Flow, feedback: AnyFeedback) -> bytes:
     """Encode a receiver's feedback."""
-    return _encoded(_messages_of(flow).feedback(), said)
+    return _encoded(_messages_of(flow).feedback(), feedback)
 
 
-def decode_feedback(flow: Flow, said: bytes) -> AnyFeedback:
+def decode_feedback(flow: Flow, encoded: bytes) -> AnyFeedback:
     """Decode a receiver's feedback.
 
     Raises:
         UndecodableDataError: these bytes are no feedback of this flow.
     """
-    return _decoded(_messages_of(flow).feedback(), said, flow, "feedback")
+    return _decoded(_messages_of(flow).feedback(), encoded, flow, "feedback")
 
 
-def encode_announcement(flow: Flow, said: AnyAnnouncement) -> bytes:
+def encode_announcement(flow: Flow, announcement: AnyAnnouncement) -> bytes:
     """Encode what a sender tells beside its data."""
     kind = _messages_of(flow).announcement
     assert kind is not None, "a flow without announcements makes none"
-    return _encoded(kind(), said)
+    return _encoded(kind(), announcement)
 
 
-def decode_announcement(flow: Flow, said: bytes) -> AnyAnnouncement:
+def decode_announcement(flow: Flow, encoded: bytes) -> AnyAnnouncement:
     """Decode what a sender tells beside its data.
 
     Raises:
@@ -140,12 +140,12 @@ def decode_announcement(flow: Flow, said: bytes) -> AnyAnnouncement:
     kind = _messages_of(flow).announcement
     if kind is None:
         raise UndecodableDataError(what="an announcement", reason=f"flow {flow.name!r} has none")
-    return _decoded(kind(), said, flow, "an announcement")
+    return _decoded(kind(), encoded, flow, "an announcement")
 
 
-def _wishes(name: str, said: bytes) -> Wishes:
+def _wishes(name: str, encoded: bytes) -> Wishes:
     flow = flow_named(name)
-    return _decoded(_messages_of(flow).parameters(), said, flow, "parameters")
+    return _decoded(_messages_of(flow).parameters(), encoded, flow, "parameters")
 
 
 def _encoded(into: Message, value: object) -> bytes:
@@ -153,9 +153,9 @@ def _encoded(into: Message, value: object) -> bytes:
     return into.SerializeToString()
 
 
-def _decoded(message: Message, said: bytes, flow: Flow, what: str) -> Any:  # as in _KINDS
+def _decoded(message: Message, encoded: bytes, flow: Flow, what: str) -> Any:  # as in _KINDS
     try:
-        message.ParseFromString(said)
+        message.ParseFromString(encoded)
     except DecodeError as error:
         raise UndecodableDataError(what=f"{what} of flow {flow.name!r}", reason=str(error)) from error
     return read_value(message)

@@ -276,8 +276,8 @@ def _about_the_ends(setting: Setting) -> Iterator[str]:
     if isinstance(agreed, PermitflowError):
         yield f"permitflow's handshake would refuse this: {agreed.message}"
         return
-    said = [name for name in KEYS if name != "initial_permits" or agreed.initial_permits < agreed.row_permits]
-    numbers = ", ".join(f"{name} {_shown(getattr(agreed, name))}" for name in said)
+    named = [name for name in KEYS if name != "initial_permits" or agreed.initial_permits < agreed.row_permits]
+    numbers = ", ".join(f"{name} {_shown(getattr(agreed, name))}" for name in named)
     yield (
         f"permitflow's handshake would take the smaller of each, for both: {numbers}; that is live for every sequence "
         "of chunks"

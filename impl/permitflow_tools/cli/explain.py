@@ -31,7 +31,7 @@ from permitflow_tools.cli.trace import read_files, select_channels
 from permitflow_tools.parameters.read import is_toml, read_description
 
 if TYPE_CHECKING:
-    from permitflow_tools.explain.run import Run
+    from permitflow_tools.explain.run import ExplainedRun
     from permitflow_tools.explain.state_graph import StateGraph
 
 _OF_PLAYING = frozenset({"--play", "--output", "--open", "--json"})
@@ -154,7 +154,7 @@ def explain(
         return
     inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
     require_apart({"--output": page, "--svg": svg}, inputs)
-    shown: Run | StateGraph
+    shown: ExplainedRun | StateGraph
     table = ""
     if kind == "trace":
         shown = _recorded(named, channel, allow_truncated)
@@ -202,7 +202,7 @@ def _play(name: str, page: Path, *, opens: bool, as_json: bool) -> None:
         _open(page)
 
 
-def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "Run":
+def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) -> "ExplainedRun":
     from permitflow_testing.traces import judge
     from permitflow_tools.explain.looks.table import look_of
     from permitflow_tools.explain.run import recorded_run
@@ -219,7 +219,7 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
     return recorded_run(verdict, look_of(verdict.subject.system.module), parameters, start)
 
 
-def _write(shown: "Run | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
+def _write(shown: "ExplainedRun | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
     from permitflow_tools.explain.run_page import page_of, storyboard
     from permitflow_tools.explain.state_graph import StateGraph, graph_drawing, graph_page, graph_sentence
 

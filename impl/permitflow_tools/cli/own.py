@@ -12,7 +12,7 @@ import typer
 from permitflow_tools.cli.outcomes import unusable
 
 if TYPE_CHECKING:
-    from permitflow_tools.explain.run import Run
+    from permitflow_tools.explain.run import ExplainedRun
     from permitflow_tools.explain.state_graph import StateGraph
 
 _PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
@@ -25,7 +25,7 @@ def is_place(path: Path) -> bool:
 
 def own_run(
     place: str, parameters: str | None, *, with_graph: bool, most_states: int
-) -> "tuple[Run | StateGraph, str]":
+) -> "tuple[ExplainedRun | StateGraph, str]":
     """Explore the system at ``place``; the run, or the graph, for a page, and what was found as a table.
 
     Ends the command if there is no such system, or its text cannot be right.

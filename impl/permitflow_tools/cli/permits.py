@@ -12,7 +12,7 @@ from permitflow_tools.simulation.setting import Setting, costs_of, largest_cost
 
 if TYPE_CHECKING:
     from permitflow_model.permit_channel import Parameters
-    from permitflow_tools.explain.run import Run
+    from permitflow_tools.explain.run import ExplainedRun
     from permitflow_tools.explain.state_graph import StateGraph
 
 _FEW_SIZES = 8
@@ -90,7 +90,7 @@ def _model(setting: Setting, sizes: tuple[int, ...], *, with_barriers: bool) -> 
     return replace(model_of(setting, sizes), barrier_permits=1 if with_barriers else 0, watermarks=with_barriers)
 
 
-def run_of(answer: Answer, *, with_barriers: bool) -> "Run":
+def run_of(answer: Answer, *, with_barriers: bool) -> "ExplainedRun":
     """A shortest run into the deadlock, with what would help; or one that fills the window and drains it."""
     from permitflow_tools.explain.looks.permit_channel import live_run, stuck_run
 

@@ -101,10 +101,10 @@ class Report:
         self._live.stop()
         rows_in = sum(flow.traffic.rows_in for flow in flows)
         rows_out = sum(flow.traffic.rows_out for flow in flows)
-        said = [f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"]
-        said += [f"kept on disk: {_by_channel(rest.stored)}"] if rest.stored else []
-        said += [f"left behind in memory, and lost: {_by_channel(rest.lost)}"] if rest.lost else []
-        self._say("stopped", {"channels": [flow.as_json() for flow in flows], **rest._asdict()}, *said)
+        lines = [f"stopped: {rows_in:,} rows in, {rows_out:,} rows out"]
+        lines += [f"kept on disk: {_by_channel(rest.stored)}"] if rest.stored else []
+        lines += [f"left behind in memory, and lost: {_by_channel(rest.lost)}"] if rest.lost else []
+        self._say("stopped", {"channels": [flow.as_json() for flow in flows], **rest._asdict()}, *lines)
 
     def _say(self, event: str, facts: Mapping[str, object], *lines: str) -> None:
         if self.style is Style.JSON:

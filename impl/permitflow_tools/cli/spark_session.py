@@ -53,5 +53,5 @@ def _reason(error: BaseException, log: Path) -> str:
     reason = str(error).strip().partition("\n")[0][:_MOST_LETTERS] or type(error).__name__
     if "JAVA_GATEWAY_EXITED" not in reason:
         return reason
-    said = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line[0].isspace()]
-    return f"{reason} It said: {said[-1][:_MOST_LETTERS]}" if said else reason
+    lines = [line for line in log.read_text(errors="replace").splitlines() if line.strip() and not line[0].isspace()]
+    return f"{reason} It said: {lines[-1][:_MOST_LETTERS]}" if lines else reason

@@ -19,7 +19,7 @@ from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_ext
 from permitflow_tools.cli.traffic_table import traffic_table
 
 if TYPE_CHECKING:
-    from permitflow.client.traffic_watch import Look, TrafficWatch
+    from permitflow.client.traffic_watch import TrafficReading, TrafficWatch
 
 
 def top(
@@ -104,7 +104,9 @@ def top(
         sys.stderr.close()
 
 
-def _looks(watch: "TrafficWatch", address: str, interval_seconds: float, *, once: bool) -> "Iterator[Look | _Loss]":
+def _looks(
+    watch: "TrafficWatch", address: str, interval_seconds: float, *, once: bool
+) -> "Iterator[TrafficReading | _Loss]":
     """Look again and again; an exchange that has gone may come back."""
     watch.look()
     seen_at, seen_seconds = datetime.now().astimezone(), monotonic()

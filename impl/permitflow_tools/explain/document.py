@@ -11,7 +11,7 @@ from typing import Any
 
 from permitflow_model.kernel.system import Action
 from permitflow_tools.explain.look import Document, Fact, Look
-from permitflow_tools.explain.run import Run
+from permitflow_tools.explain.run import ExplainedRun
 
 NO_ARGUMENT = -1
 POSSIBLE = -1
@@ -20,7 +20,7 @@ MOST_STATES_WITH_REASONS = 500
 """Longer runs get the guards of the last state only: the others would make up most of the page."""
 
 
-def document_of(run: Run) -> Document:
+def document_of(run: ExplainedRun) -> Document:
     """The data that the page embeds; numbers in columns, one for each state or step."""
     look, actions = run.look, run.look.system.actions
     states = [run.start, *(step.state for step in run.steps)]
@@ -86,7 +86,7 @@ def _reasons(look: Look, state: Any, parameters: Any) -> Iterator[str | None]:
         yield None if guard is None else guard.sentence
 
 
-def facts_of(run: Run) -> list[Fact]:
+def facts_of(run: ExplainedRun) -> list[Fact]:
     """The relevant parameters of a run."""
     return run.look.facts(run.parameters, is_recorded=run.is_recorded, has_every_size=run.has_every_size)
 

@@ -10,7 +10,7 @@ from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore
 from permitflow_model.kernel.liveness import Lasso, counterexample
 from permitflow_model.kernel.system import Action, Step, System
 from permitflow_tools.explain.look import Fact, Look
-from permitflow_tools.explain.run import Run, Section, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Section, Verdict
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import FalseGuard, Passage
 
@@ -111,7 +111,7 @@ Found = Violation[Any] | Lasso[Any]
 
 def explain_system(
     system: System[Any, Any], parameters: Any, *, max_states: int = 2_000_000
-) -> tuple[Run, Found | None]:
+) -> tuple[ExplainedRun, Found | None]:
     """Explore a model; the run that shows what is wrong, or one into a state farthest from the beginning.
 
     A broken invariant comes first, then a deadlock, then a promise that does not hold.
@@ -130,7 +130,7 @@ def explain_system(
     return (_live_run(system, parameters, graph) if found is None else run_of_system(system, parameters, found)), found
 
 
-def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Run:
+def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> ExplainedRun:
     """The run that ``explore`` or ``check_liveness`` has found, to be shown."""
     steps: tuple[Step[Any], ...] = found.steps
     after = f"After {_steps(len(steps))}"
@@ -152,7 +152,7 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ru
         verdict, what = Verdict.VIOLATED, f"{found.invariant} does not hold"
         sentence = f"{after} {found.invariant} does not hold."
     look = OwnLook(system)
-    return Run(
+    return ExplainedRun(
         look=look,
         title=f"{look.in_numbers(parameters)}: {what}",
         verdict=verdict,
@@ -164,11 +164,11 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ru
     )
 
 
-def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> Run:
+def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> ExplainedRun:
     look = OwnLook(system)
     checked = [*system.invariants, *system.leads_to]
     held = f", and {', '.join(checked)} {'holds' if len(checked) == 1 else 'hold'}" if checked else ""
-    return Run(
+    return ExplainedRun(
         look=look,
         title=f"{look.in_numbers(parameters)}: nothing is wrong",
         verdict=Verdict.LIVE,

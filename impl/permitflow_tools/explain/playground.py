@@ -14,7 +14,7 @@ from permitflow_model.kernel.system import Step, System
 from permitflow_tools.explain.assets import page
 from permitflow_tools.explain.document import document_of
 from permitflow_tools.explain.look import Document, Look
-from permitflow_tools.explain.run import Run, Section, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Section, Verdict
 from permitflow_tools.explain.run_page import SCRIPTS, STYLES, storyboard
 from permitflow_tools.explain.surroundings import Surroundings
 
@@ -152,9 +152,9 @@ def _told(playground: Playground, setting: Setting, never: Sequence[int]) -> Doc
     }
 
 
-def _run(playground: Playground, setting: Setting, steps: Steps) -> Run:
+def _run(playground: Playground, setting: Setting, steps: Steps) -> ExplainedRun:
     look = playground.look
-    return Run(
+    return ExplainedRun(
         look=look,
         title=playground.title,
         verdict=Verdict.LIVE if setting.is_live else Verdict.STUCK,

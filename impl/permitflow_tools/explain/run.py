@@ -39,7 +39,7 @@ class Section:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class ExplainedRun:
     """A behaviour with remarks."""
 
     look: Look
@@ -68,7 +68,7 @@ class Run:
         return self.steps[-1].state if self.steps else self.start
 
 
-def last_steps(run: Run, most: int = MOST_STEPS) -> Run:
+def last_steps(run: ExplainedRun, most: int = MOST_STEPS) -> ExplainedRun:
     """The run, or its end if it is too long for a page."""
     surplus = len(run.steps) - most
     if surplus <= 0:
@@ -103,7 +103,7 @@ class _Judged(Protocol):
     def remarks(self) -> Iterator[str]: ...
 
 
-def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> Run:
+def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> ExplainedRun:
     """The run from the model's first state as far as the model could follow, and its objections.
 
     Raises:
@@ -116,7 +116,7 @@ def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> Ru
     # A page cannot show a step that is no action of the specification.
     known = {action.name for action in look.system.actions}
     shown = list(takewhile(lambda step: step.action in known, steps))
-    return Run(
+    return ExplainedRun(
         look=look,
         title=f"Recorded run of channel {judged.channel}",
         verdict=Verdict.VALID if judged.is_valid else Verdict.INVALID,

@@ -10,7 +10,7 @@ from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import document_of, facts_list, facts_of
 from permitflow_tools.explain.look import DRAWING_WIDTH, MARGIN, Document, call
-from permitflow_tools.explain.run import Run, Verdict, last_steps
+from permitflow_tools.explain.run import ExplainedRun, Verdict, last_steps
 from permitflow_tools.explain.surroundings import MOST_STATES, Surroundings
 
 STYLES = ("palette.css", "page.css", "storyboard.css", "playground.css")
@@ -31,7 +31,7 @@ MOST_ROWS = 40
 ROWS_AT_EACH_END = 15
 
 
-def page_of(run: Run, *, most_states: int = MOST_STATES) -> str:
+def page_of(run: ExplainedRun, *, most_states: int = MOST_STATES) -> str:
     """The page of a run; of a very long one, of its end.
 
     ``most_states`` near the run are in the page too, so that its reader can take other steps; not of a recorded run.
@@ -60,7 +60,7 @@ def page_of(run: Run, *, most_states: int = MOST_STATES) -> str:
     )
 
 
-def _surroundings(run: Run, most_states: int) -> Document:
+def _surroundings(run: ExplainedRun, most_states: int) -> Document:
     if run.is_recorded or len(run.steps) >= most_states or not run.look.is_explorable(run.parameters):
         return {}
     surroundings = Surroundings(run.look)
@@ -68,7 +68,7 @@ def _surroundings(run: Run, most_states: int) -> Document:
     return {"tables": surroundings.document(), "graph": graph}
 
 
-def storyboard(run: Run, *, standalone: bool = True) -> str:
+def storyboard(run: ExplainedRun, *, standalone: bool = True) -> str:
     """The drawing; one that does not stand alone takes its colours from the page around it."""
     parts: list[str] = []
     y = 40.0
@@ -81,7 +81,7 @@ def storyboard(run: Run, *, standalone: bool = True) -> str:
     return svg.document([sheet, *parts], width=DRAWING_WIDTH, height=y, title=title, styles=styles, class_="story")
 
 
-def film(run: Run, *, step_seconds: float = 1.6, end_seconds: float = 4.0) -> str:
+def film(run: ExplainedRun, *, step_seconds: float = 1.6, end_seconds: float = 4.0) -> str:
     """The run as a drawing that moves by itself, again and again: one state after the other in the same place.
 
     A reader who asked for less motion sees the last state.
@@ -116,7 +116,7 @@ def film(run: Run, *, step_seconds: float = 1.6, end_seconds: float = 4.0) -> st
     )
 
 
-def _head(run: Run, y: float) -> tuple[list[str], float]:
+def _head(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     is_bad = run.verdict in (Verdict.STUCK, Verdict.VIOLATED, Verdict.INVALID)
     badge = 26 + svg.length(run.verdict.value, 13)
     parts = [
@@ -137,12 +137,12 @@ def _head(run: Run, y: float) -> tuple[list[str], float]:
     return parts, y + 8
 
 
-def _legend(run: Run, y: float) -> tuple[list[str], float]:
+def _legend(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     parts = run.look.legend(run.parameters, y)
     return parts, y + 34 if parts else y
 
 
-def _rows(run: Run, y: float) -> tuple[list[str], float]:
+def _rows(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
     rows = len(run.steps) + 1
     numbers: list[int | None] = [*range(rows)]
@@ -158,7 +158,7 @@ def _rows(run: Run, y: float) -> tuple[list[str], float]:
     return parts, y + 8
 
 
-def _row(run: Run, number: int, y: float) -> Iterator[str]:
+def _row(run: ExplainedRun, number: int, y: float) -> Iterator[str]:
     before = run.steps[number - 2].state if number > 1 else run.start
     state, action, actor = run.start, "the beginning", ""
     if number:
@@ -170,7 +170,7 @@ def _row(run: Run, number: int, y: float) -> Iterator[str]:
     yield from run.look.drawn(run.parameters, before, state, y)
 
 
-def _end(run: Run, y: float) -> tuple[list[str], float]:
+def _end(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     parts: list[str] = []
     for heading, items in _conclusions(run):
         parts.append(svg.text(MARGIN, y + 14, heading, class_="heading"))
@@ -182,7 +182,7 @@ def _end(run: Run, y: float) -> tuple[list[str], float]:
     return parts, y + 14
 
 
-def _conclusions(run: Run) -> Iterator[tuple[str, list[str]]]:
+def _conclusions(run: ExplainedRun) -> Iterator[tuple[str, list[str]]]:
     if run.verdict is Verdict.STUCK:
         refused = run.look.refusals(run.end, run.parameters)
         yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused]

@@ -104,9 +104,9 @@ def false_guard(
         system.perform(action, state, parameters, *arguments)
     except Disabled as refusal:
         guard, values = _refused(refusal.__traceback__)
-        said = words.get(guard.text)
+        worded = words.get(guard.text)
         compared = f" ({guard.template.format(*map(repr, values))})" if values else ""
-        sentence = said(*values) if said else f"{guard.text} is false{compared}"
+        sentence = worded(*values) if worded else f"{guard.text} is false{compared}"
         return FalseGuard(action, guard.text, sentence)
     return None
 

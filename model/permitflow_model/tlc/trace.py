@@ -39,7 +39,7 @@ _RUN = "RecordedRun"
 _PART = 500
 
 
-class Told(NamedTuple):
+class TraceStep(NamedTuple):
     """One step as it was recorded."""
 
     action: str
@@ -77,12 +77,12 @@ class Walk:
 
 def walk_trace(
     system: System[Any, Any],
-    steps: Sequence[Told],
+    steps: Sequence[TraceStep],
     parameters: Any,
     *,
     start: Any = None,
     end: Any = None,
-    impossible: Sequence[Told] = (),
+    impossible: Sequence[TraceStep] = (),
     spec_directory: Path | None = None,
     timeout_seconds: float = 300,
 ) -> Walk:
@@ -119,7 +119,11 @@ def walk_trace(
 
 
 def module_text(
-    system: System[Any, Any], steps: Sequence[Told], impossible: Sequence[Told], start: Any = None, end: Any = None
+    system: System[Any, Any],
+    steps: Sequence[TraceStep],
+    impossible: Sequence[TraceStep],
+    start: Any = None,
+    end: Any = None,
 ) -> str:
     """The generated module: the run, and the definitions that ``RecordedTrace.tla`` needs.
 
@@ -194,11 +198,11 @@ def _bound(value: object) -> TlaValue:
     return min(value, MOST_NUMBER) if isinstance(value, int) else frozenset()
 
 
-def _listed(told: Sequence[Told]) -> str:
+def _listed(told: Sequence[TraceStep]) -> str:
     return ",\n".join(f'<<"{step.action}", {", ".join(_values(step))}>>' for step in told)
 
 
-def _values(step: Told) -> Iterator[str]:
+def _values(step: TraceStep) -> Iterator[str]:
     for numbers in (step.arguments, step.counters):
         if any(abs(number) > MOST_NUMBER for number in numbers):
             raise ValueError(f"{max(numbers, key=abs)} is too large for TLC, whose numbers have 32 bits")

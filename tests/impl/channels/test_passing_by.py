@@ -74,7 +74,7 @@ def test_passed_by_chunks_are_consumed_as_if_they_had_been_taken(is_recorded: bo
             receiver.take_nowait()
         receiver.consume(count)
 
-    assert books(lambda receiver: receiver.pass_by(count)) == books(take)
+    assert books(lambda receiver: receiver.consume_oldest(count)) == books(take)
 
 
 @pytest.mark.parametrize("is_asleep", [False, True], ids=["in its turn", "asleep"])
@@ -83,7 +83,7 @@ async def test_permits_of_what_is_passed_by_let_those_go_that_wait(is_asleep: bo
     sent(sender, "88")
     waiting = asyncio.ensure_future(sender.send("x", 8))
     await (turns() if is_asleep else asyncio.sleep(0))
-    receiver.pass_by(1)
+    receiver.consume_oldest(1)
     await turns()
     assert waiting.done()
     assert shown(receiver, 9, 99) == ["8", "x"]
@@ -94,11 +94,11 @@ def test_nothing_is_passed_by_where_the_channel_is_over() -> None:
     sent(sender, "2")
     sender.abort("a test")
     with pytest.raises(ChannelAbortedError):
-        receiver.pass_by(1)
+        receiver.consume_oldest(1)
     sender, receiver = opened()
     receiver.close()
     with pytest.raises(ChannelClosedError):
-        receiver.pass_by(1)
+        receiver.consume_oldest(1)
 
 
 async def test_nothing_is_shown_that_belongs_to_a_task_that_was_woken() -> None:

@@ -89,7 +89,7 @@ class Pair:
             receiver.peak_inbox_rows,
             receiver.consumed_chunks,
             receiver.consumed_rows,
-            receiver.haste > 0,
+            receiver.urgency > 0,
         )
 
 
@@ -189,7 +189,7 @@ def test_held_messages_are_not_passed_by(count: int) -> None:
     receiver.deliver_many(["a", "b", "c"], [1, 1, 1])
     receiver.take_many(1)
     with pytest.raises(LocalProtocolError, match="1 messages were taken"):
-        receiver.pass_by(count)
+        receiver.consume_oldest(count)
     assert (receiver.inbox_rows, receiver.untaken, receiver.consumed_chunks) == (3, 2, 0)
 
 
@@ -198,7 +198,7 @@ class Payload:
 
 
 @pytest.mark.parametrize(
-    ("read", "most"), [("try_receive", ()), ("receive_many", (1,)), ("pass_by", (1,)), ("take", ())]
+    ("read", "most"), [("try_receive", ()), ("receive_many", (1,)), ("consume_oldest", (1,)), ("take", ())]
 )
 def test_of_a_run_only_what_was_not_handed_over_is_kept(read: str, most: tuple[int, ...]) -> None:
     receiver: PermitReceiver[Payload] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))

@@ -93,10 +93,10 @@ def test_marks_tell_when_all_that_has_left_is_consumed() -> None:
     sender.take_sendable()
     mark = sender.sent_mark
     sender.send_now([5])
-    assert (mark, sender.sent_mark, sender.heard_mark) == ((10, 1), (15, 1), (0, 0))
+    assert (mark, sender.sent_mark, sender.acknowledged_mark) == ((10, 1), (15, 1), (0, 0))
     sender.on_feedback(Permits(rows=10))
     sender.on_feedback(Permits(barriers=1))
-    assert (sender.sent_mark, sender.heard_mark) == ((15, 1), mark)
+    assert (sender.sent_mark, sender.acknowledged_mark) == ((15, 1), mark)
     assert sender.unsettled() == ("unreturned rows permits", 5)
     sender.on_feedback(Permits(rows=5))
     assert sender.unsettled() is None

@@ -165,14 +165,14 @@ def test_a_sender_hears_what_was_consumed_of_borrowed_credit() -> None:
     end.on_feedback(granted)
     for message in end.take_sendable():
         gate.deliver(message)
-    assert (end.sent_mark, end.heard_mark, end.rows_held) == ((3, 0), (0, 0), 3)
+    assert (end.sent_mark, end.acknowledged_mark, end.rows_held) == ((3, 0), (0, 0), 3)
     assert end.unsettled() == ("unconsumed rows and barriers", 3)
     gate.receive_many(1)
     assert gate.unsettled()
     told = gate.take_feedback()
     assert told == Grant(consumed=3)
     end.on_feedback(told)
-    assert (end.heard_mark, end.unsettled(), end.peak_rows_held, gate.unsettled()) == ((3, 0), None, 3, False)
+    assert (end.acknowledged_mark, end.unsettled(), end.peak_rows_held, gate.unsettled()) == ((3, 0), None, 3, False)
 
 
 def test_chunks_that_follow_are_part_of_the_backlog_once() -> None:

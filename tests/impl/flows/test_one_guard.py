@@ -203,7 +203,7 @@ async def stream_of_all_kinds(parameters: Parameters, record: RecorderFactory | 
         receiver.consume(len(await receiver.take_many(2)))
         for _ in range(2):
             await receiver.receive_many(3)
-            receiver.pass_by(len(receiver.chunks_at_hand(2, 16)[1]))
+            receiver.consume_oldest(len(receiver.chunks_at_hand(2, 16)[1]))
         async for _ in receiver:
             pass
 

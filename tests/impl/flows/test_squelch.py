@@ -101,7 +101,7 @@ def delivered(receiver: SquelchReceiver[str], messages: int) -> list[Signal]:
 def test_a_reminder_says_once_more_that_the_sender_may_go_on() -> None:
     receiver = SquelchReceiver[str](PARAMETERS)
     receiver.remind()
-    assert receiver.haste
+    assert receiver.urgency
     assert receiver.take_feedback() == Signal(stop=False)
     assert receiver.take_feedback() is None
     delivered(receiver, 9)

@@ -16,7 +16,7 @@ import pytest
 
 from permitflow import ChannelParameters, Demand
 from permitflow.client import Compression, SameHost, get
-from permitflow.client.traffic_watch import Look, TrafficWatch
+from permitflow.client.traffic_watch import TrafficReading, TrafficWatch
 from permitflow.errors import PeerGoneError
 from permitflow.exchange import Retention
 from tests.permitflow_tools.cli.conftest import Answer, Command
@@ -140,16 +140,16 @@ def test_an_address_without_an_exchange_is_a_failure(command: Command) -> None:
 # What looks come to, one after the other; then somebody presses Ctrl-C.
 GONE = PeerGoneError(who="the exchange", reason="it broke off")
 AWAY = PeerGoneError(who="the exchange", reason="away")
-SEEN = Look(at_seconds=1.0, flows=[])
+SEEN = TrafficReading(at_seconds=1.0, flows=[])
 ADDRESS = "127.0.0.1:50051"
 
 
 @pytest.fixture
 def looks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look, and these."""
-    script: Iterator[Look | BaseException] = iter([SEEN, GONE, AWAY, AWAY, SEEN, AWAY, KeyboardInterrupt()])
+    script: Iterator[TrafficReading | BaseException] = iter([SEEN, GONE, AWAY, AWAY, SEEN, AWAY, KeyboardInterrupt()])
 
-    def look(_: TrafficWatch) -> Look:
+    def look(_: TrafficWatch) -> TrafficReading:
         if isinstance(seen := next(script), BaseException):
             raise seen
         return seen

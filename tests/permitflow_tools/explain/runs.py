@@ -8,10 +8,10 @@ from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_tools.explain.look import Look
 from permitflow_tools.explain.looks.permit_channel import LOOK, stuck_run
-from permitflow_tools.explain.run import Run, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Verdict
 
 
-def walked(look: Look, parameters: Any, choices: Sequence[int], *, cut: int = 0) -> Run:
+def walked(look: Look, parameters: Any, choices: Sequence[int], *, cut: int = 0) -> ExplainedRun:
     """A run of the model: each number chooses one of the possible steps; the first ``cut`` steps are left out."""
     states, steps = [look.system.initial(parameters)], []
     for choice in choices:
@@ -22,8 +22,8 @@ def walked(look: Look, parameters: Any, choices: Sequence[int], *, cut: int = 0)
     return run_of(parameters, steps[cut:], look=look, start=states[cut])
 
 
-def run_of(parameters: Any, steps: Sequence[Step[Any]], *, look: Look = LOOK, start: Any = None) -> Run:
-    return Run(
+def run_of(parameters: Any, steps: Sequence[Step[Any]], *, look: Look = LOOK, start: Any = None) -> ExplainedRun:
+    return ExplainedRun(
         look=look,
         title="a run",
         verdict=Verdict.LIVE,
@@ -34,12 +34,12 @@ def run_of(parameters: Any, steps: Sequence[Step[Any]], *, look: Look = LOOK, st
     )
 
 
-def shortest_stuck(parameters: Parameters, *, advice: Sequence[str] = ()) -> Run:
+def shortest_stuck(parameters: Parameters, *, advice: Sequence[str] = ()) -> ExplainedRun:
     """A shortest run into a stuck state, by search."""
     never = {"NeverStuck": SYSTEM.invariants["NeverStuck"]}
     (violation,) = explore(SYSTEM, parameters, invariants=never, stop_at_violation=True).violations
     return stuck_run(parameters, SYSTEM.initial(parameters), violation.steps, advice=advice)
 
 
-def states_of(run: Run) -> list[Any]:
+def states_of(run: ExplainedRun) -> list[Any]:
     return [run.start, *(step.state for step in run.steps)]

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of, live_run
-from permitflow_tools.explain.run import Run, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Verdict
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import Specification
 from tests.permitflow_tools.explain.runs import run_of, shortest_stuck
@@ -46,16 +46,16 @@ def read(visit: Visit) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def stuck() -> Run:
+def stuck() -> ExplainedRun:
     return shortest_stuck(STUCK, advice=["a batch of 2"])
 
 
 @pytest.fixture(scope="module")
-def live() -> Run:
+def live() -> ExplainedRun:
     return live_run(LIVE)
 
 
-def shows(seen: dict[str, Any], run: Run, k: int) -> None:
+def shows(seen: dict[str, Any], run: ExplainedRun, k: int) -> None:
     """The page shows state ``k`` as the model has it."""
     state = run.steps[k - 1].state if k else run.start
     for name, counts in seen["ledgers"].items():
@@ -80,7 +80,7 @@ def shows(seen: dict[str, Any], run: Run, k: int) -> None:
 
 @pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
 @pytest.mark.sample
-def test_every_step_shows_the_model_s_numbers(visit: Open, live: Run, scheme: Scheme, width: int) -> None:
+def test_every_step_shows_the_model_s_numbers(visit: Open, live: ExplainedRun, scheme: Scheme, width: int) -> None:
     opened = visit(page_of(live), scheme=scheme, width=width)
     assert set(read(opened)["ledgers"]) == {"rows", "barriers", "watermarks"}
     for k in range(len(live.steps) + 1):
@@ -89,7 +89,7 @@ def test_every_step_shows_the_model_s_numbers(visit: Open, live: Run, scheme: Sc
     shows(read(opened), live, len(live.steps))
 
 
-def test_the_keyboard_goes_everywhere(visit: Open, live: Run) -> None:
+def test_the_keyboard_goes_everywhere(visit: Open, live: ExplainedRun) -> None:
     opened = visit(page_of(live))
     last = len(live.steps)
     tenth = int(last / 10 + 0.5)
@@ -105,7 +105,7 @@ def test_the_keyboard_goes_everywhere(visit: Open, live: Run) -> None:
         shows(read(opened), live, k)
 
 
-def test_the_slider_the_buttons_and_the_timeline_go_to_steps(visit: Open, live: Run) -> None:
+def test_the_slider_the_buttons_and_the_timeline_go_to_steps(visit: Open, live: ExplainedRun) -> None:
     opened = visit(page_of(live))
     slider = opened.page.locator("#slider")
     slider.fill("7")
@@ -124,7 +124,7 @@ def test_the_slider_the_buttons_and_the_timeline_go_to_steps(visit: Open, live: 
     shows(read(opened), live, 12)
 
 
-def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:
+def test_the_address_leads_to_a_step(visit: Open, live: ExplainedRun) -> None:
     opened = visit(page_of(live), fragment="step=7")
     shows(read(opened), live, 7)
     opened.page.evaluate("location.hash = '#step=3'")
@@ -134,7 +134,7 @@ def test_the_address_leads_to_a_step(visit: Open, live: Run) -> None:
     expect(opened.page.locator("#slider")).to_have_value(str(len(live.steps)))
 
 
-def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None:
+def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), fragment="step=0")
     opened.page.locator("h1").click()
     opened.press("Space")
@@ -146,7 +146,7 @@ def test_space_plays_to_the_end_and_stops_there(visit: Open, stuck: Run) -> None
 
 
 @pytest.mark.sample
-def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) -> None:
+def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), fragment="step=0")
     conclusions = opened.page.locator("#conclusions")
     assert not conclusions.is_visible()
@@ -160,13 +160,13 @@ def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Run) 
     assert conclusions.locator("li").all_inner_texts() == list(stuck.conclusions[0].items)
 
 
-def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: Run) -> None:
+def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(replace(stuck, verdict=Verdict.INVALID, is_recorded=True)))
     shows(read(opened), stuck, len(stuck.steps))
     assert opened.page.locator("#conclusions .verdict-note").is_visible()
 
 
-def test_a_deadlock_opens_at_its_end(visit: Open, stuck: Run) -> None:
+def test_a_deadlock_opens_at_its_end(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck))
     shows(read(opened), stuck, len(stuck.steps))
     assert opened.page.locator("#possible h2").inner_text() == "Nothing can move any more"
@@ -180,7 +180,7 @@ def test_a_deadlock_opens_at_its_end(visit: Open, stuck: Run) -> None:
     ],
 )
 def test_what_the_application_may_do_stands_first(
-    visit: Open, stuck: Run, most_states: int, heading: str, told: str
+    visit: Open, stuck: ExplainedRun, most_states: int, heading: str, told: str
 ) -> None:
     opened = visit(page_of(stuck, most_states=most_states), fragment="step=0")
     lines = [" ".join(line.split()) for line in opened.page.locator("#possible").inner_text().splitlines() if line]
@@ -188,21 +188,21 @@ def test_what_the_application_may_do_stands_first(
     assert lines[1].startswith(f"The application may: {told}")
 
 
-def test_variables_that_the_channel_lacks_are_not_told(visit: Open, stuck: Run, live: Run) -> None:
+def test_variables_that_the_channel_lacks_are_not_told(visit: Open, stuck: ExplainedRun, live: ExplainedRun) -> None:
     for run, is_there in ((stuck, False), (live, True)):
         names = visit(page_of(run)).page.locator("#variables th").all_text_contents()
         assert ("newestWatermark" in names, "watermarkPending" in names) == (is_there, is_there)
 
 
 @pytest.mark.parametrize("width", [390, 1280])
-def test_an_arrow_shows_what_moved_at_any_width(visit: Open, live: Run, width: int) -> None:
+def test_an_arrow_shows_what_moved_at_any_width(visit: Open, live: ExplainedRun, width: int) -> None:
     number = next(n for n, step in enumerate(live.steps, start=1) if step.action == "Deliver")
     opened = visit(page_of(live), fragment=f"step={number}", width=width)
     (taken,) = opened.page.locator("#scene .taken").all()
     assert taken.text_content() == "Deliver"
 
 
-def test_on_a_telephone_the_whole_circuit_is_in_view(visit: Open, stuck: Run) -> None:
+def test_on_a_telephone_the_whole_circuit_is_in_view(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), width=390, height=844)
     scene, bar = (opened.page.locator(name).bounding_box() for name in ("#scene", ".timeline"))
     assert scene is not None
@@ -220,14 +220,14 @@ MOVES = """() => {
 
 @pytest.mark.parametrize(("motion", "moves"), [("no-preference", [True, 300]), ("reduce", [False, 0])])
 def test_a_step_moves_for_300_ms_unless_asked_not_to(
-    visit: Open, live: Run, motion: Literal["no-preference", "reduce"], moves: list[object]
+    visit: Open, live: ExplainedRun, motion: Literal["no-preference", "reduce"], moves: list[object]
 ) -> None:
     opened = visit(page_of(live), fragment="step=1")
     opened.page.emulate_media(reduced_motion=motion)
     assert opened.page.evaluate(MOVES) == moves
 
 
-def test_motion_is_not_cut_short_by_a_panel_that_grows(visit: Open, live: Run) -> None:
+def test_motion_is_not_cut_short_by_a_panel_that_grows(visit: Open, live: ExplainedRun) -> None:
     opened = visit(page_of(live), fragment="step=1")
     opened.page.emulate_media(reduced_motion="no-preference")
     opened.page.evaluate("document.querySelector('#scene').firstChild.id = 'first-drawn'")
@@ -236,7 +236,7 @@ def test_motion_is_not_cut_short_by_a_panel_that_grows(visit: Open, live: Run) -
     assert opened.page.locator("#first-drawn").count() == 1, "it was drawn anew"
 
 
-def long_run(rounds: int) -> Run:
+def long_run(rounds: int) -> ExplainedRun:
     """One chunk after the other goes all the way: five steps each."""
     parameters = Parameters(row_permits=64, permit_batch=1, max_chunk_cost=32, sizes=tuple(range(33)))
     state = SYSTEM.initial(parameters)
@@ -265,7 +265,9 @@ def test_a_run_of_a_hundred_thousand_steps_opens_and_steps(visit: Open) -> None:
 
 
 @pytest.mark.parametrize("width", [320, 700, 920, 1000, 1920])
-def test_nothing_is_wider_than_the_window_and_no_text_covers_another(visit: Open, live: Run, width: int) -> None:
+def test_nothing_is_wider_than_the_window_and_no_text_covers_another(
+    visit: Open, live: ExplainedRun, width: int
+) -> None:
     opened = visit(page_of(live), fragment="step=1", width=width)
     for k in range(len(live.steps)):
         assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
@@ -274,7 +276,7 @@ def test_nothing_is_wider_than_the_window_and_no_text_covers_another(visit: Open
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_has_enough_contrast(visit: Open, stuck: Run, scheme: Scheme) -> None:
+def test_text_has_enough_contrast(visit: Open, stuck: ExplainedRun, scheme: Scheme) -> None:
     """WCAG 2.2, success criterion 1.4.3: at least 4.5 to 1."""
     opened = visit(page_of(stuck), fragment=f"step={len(stuck.steps)}", scheme=scheme)
     pairs = opened.page.evaluate(CONTRASTS)
@@ -284,14 +286,14 @@ def test_text_has_enough_contrast(visit: Open, stuck: Run, scheme: Scheme) -> No
     assert opened.page.evaluate("getComputedStyle(document.body).backgroundColor") == backgrounds[scheme]
 
 
-def test_without_scripts_the_storyboard_tells_the_run(visit: Open, stuck: Run) -> None:
+def test_without_scripts_the_storyboard_tells_the_run(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), scripts=False)
     assert opened.page.locator("h1").inner_text() == stuck.title
     assert opened.page.locator(".storyboard svg").is_visible()
     assert not opened.page.locator("main").is_visible()
 
 
-def test_a_screen_reader_gets_each_step(visit: Open, stuck: Run) -> None:
+def test_a_screen_reader_gets_each_step(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), fragment="step=0")
     opened.press("ArrowRight", "ArrowRight")
     told = opened.page.locator("#summary").inner_text()

@@ -14,7 +14,7 @@ from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State, total
 from permitflow_tools.explain.document import document_of
 from permitflow_tools.explain.looks.permit_channel import LOOK, NEVER, PLACES, ledger_of, live_run
-from permitflow_tools.explain.run import Run, Section, last_steps
+from permitflow_tools.explain.run import ExplainedRun, Section, last_steps
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.state_graph import graph_page, reachable
 from tests.permitflow_tools.explain.runs import shortest_stuck, states_of, walked
@@ -69,7 +69,7 @@ def shown(queue: Queue[Message]) -> list[tuple[object, ...]]:
     return [(message.kind, message.rows, message.cost) for message in queue]
 
 
-def everything_is_as_the_model_says(run: Run) -> None:
+def everything_is_as_the_model_says(run: ExplainedRun) -> None:
     document: dict[str, Any] = document_of(run)
     reader = Reader(document)
     whole = total(run.parameters)._asdict()
@@ -148,15 +148,15 @@ HOSTILE = "</script><script>alert(1)</script><!--\u2028 & \" ' $title"
 
 
 @pytest.fixture
-def stuck() -> Run:
+def stuck() -> ExplainedRun:
     return shortest_stuck(STUCK)
 
 
-def pages(stuck: Run) -> list[str]:
+def pages(stuck: ExplainedRun) -> list[str]:
     return [page_of(stuck), graph_page(reachable(LOOK, STUCK))]
 
 
-def test_a_page_fetches_nothing(stuck: Run) -> None:
+def test_a_page_fetches_nothing(stuck: ExplainedRun) -> None:
     for page in pages(stuck):
         assert PageReader(page).fetched == ["data:,"]
         assert "default-src 'none'" in page
@@ -164,13 +164,13 @@ def test_a_page_fetches_nothing(stuck: Run) -> None:
         assert re.findall(r"@import|url\(|import\(|fetch\(|XMLHttpRequest", page) == []
 
 
-def test_the_embedded_numbers_are_those_of_the_document(stuck: Run) -> None:
+def test_the_embedded_numbers_are_those_of_the_document(stuck: ExplainedRun) -> None:
     assert json.loads(PageReader(page_of(stuck, most_states=0)).data["run"]) == json.loads(
         json.dumps(document_of(stuck))
     )
 
 
-def test_texts_are_never_taken_for_markup(stuck: Run) -> None:
+def test_texts_are_never_taken_for_markup(stuck: ExplainedRun) -> None:
     hostile = replace(
         stuck, title=HOSTILE, sentence=HOSTILE, remarks=(HOSTILE,), conclusions=(Section(HOSTILE, (HOSTILE,)),)
     )

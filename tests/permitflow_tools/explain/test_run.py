@@ -13,7 +13,7 @@ from permitflow_testing.subjects import UNLIMITED
 from permitflow_testing.subjects.permits import agreed_of, model_of
 from permitflow_testing.traces import judge
 from permitflow_tools.explain.looks.permit_channel import LOOK, stuck_run
-from permitflow_tools.explain.run import Run, Verdict, recorded_run
+from permitflow_tools.explain.run import ExplainedRun, Verdict, recorded_run
 from tests.permitflow_tools.explain.runs import shortest_stuck
 from tests.support.made_traces import random_behaviour, with_permits
 
@@ -43,7 +43,7 @@ def recorded() -> ChannelTrace:
     return ChannelTrace("orders", PERMIT_ACTIONS, asdict(AGREED), frozenset(ENDS), (tuple(events),))
 
 
-def shown(channel: ChannelTrace) -> Run:
+def shown(channel: ChannelTrace) -> ExplainedRun:
     parameters = model_of(agreed_of(channel), sizes=(AGREED.max_chunk_cost,), waiters=UNLIMITED)
     return recorded_run(judge(channel, keep_path=True), LOOK, parameters, SYSTEM.initial(parameters))
 

@@ -17,7 +17,7 @@ from time import monotonic
 from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.shared_memory.region import forget_in_children
-from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, Place, RingReader, RingWriter
+from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, RingReader, RingSlot, RingWriter
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
 from permitflow.wire.buffers import Buffer, Received
 
@@ -40,7 +40,7 @@ inline_header = partial(header, int(_INLINE))
 """The header of a message of so many bytes on the socket."""
 
 
-def place_note(place: Place) -> bytes:
+def place_note(place: RingSlot) -> bytes:
     """The message that says where another one lies in the ring."""
     return header(_PLACED, _PLACE.size) + _PLACE.pack(*place)
 
@@ -114,7 +114,7 @@ class AsyncioLink(SocketCarrier[Kind]):
         return not self._has_ended
 
     def _note(self, kind: Kind, body: Received) -> None:
-        self._inbox.append(body if kind is _INLINE else self._view(Place(*_PLACE.unpack(body))))
+        self._inbox.append(body if kind is _INLINE else self._view(RingSlot(*_PLACE.unpack(body))))
 
     def _read_header(self, data: memoryview) -> tuple[Kind, int]:
         kind, size = parse_header(data) or (None, 0)
@@ -126,7 +126,7 @@ class AsyncioLink(SocketCarrier[Kind]):
         reason = f"it begins with {mark!r} and has {size} bytes; at most {self._most_bytes} are allowed"
         raise UndecodableDataError(what="a message over the Unix socket", reason=reason)
 
-    def _view(self, place: Place) -> memoryview:
+    def _view(self, place: RingSlot) -> memoryview:
         if self._reader is None:
             raise UndecodableDataError(what=str(place), reason="this end writes the ring and does not read it")
         return self._reader.view(place)

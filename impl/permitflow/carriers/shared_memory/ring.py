@@ -24,7 +24,7 @@ ALIGNMENT_BYTES = 64
 """The alignment of a message's large part: Arrow's kernels want it, and no two messages share a cache line."""
 
 
-class Place(NamedTuple):
+class RingSlot(NamedTuple):
     """The position of a message in the ring, in bytes."""
 
     offset: int
@@ -48,7 +48,7 @@ class WriterSpace:
         self._head = 0
         self._touched = 0
 
-    def take(self, size: int, lead: int = 0) -> Place | None:
+    def take(self, size: int, lead: int = 0) -> RingSlot | None:
         """Take space for a message whose byte number ``lead`` is to be aligned; None without room.
 
         Without room, later messages wrap around further on, so that the next one need not wait.
@@ -58,18 +58,18 @@ class WriterSpace:
             self._touched = min(self.capacity_bytes, self._touched + size)
         return place
 
-    def _place(self, size: int, lead: int) -> Place | None:
+    def _place(self, size: int, lead: int) -> RingSlot | None:
         # An empty ring starts at its beginning.
         head = self._head if self.taken_bytes else 0
         offset = head + -(head + lead) % ALIGNMENT_BYTES
-        onward = Place(offset, size, size + offset - head if self.taken_bytes else size)
+        onward = RingSlot(offset, size, size + offset - head if self.taken_bytes else size)
         if offset + size <= self._touched or not head:
             return self._taken(onward)
         offset = -lead % ALIGNMENT_BYTES
-        wrapped = Place(offset, size, size + self.capacity_bytes - head + offset)
+        wrapped = RingSlot(offset, size, size + self.capacity_bytes - head + offset)
         return self._taken(wrapped) or self._taken(onward)
 
-    def _taken(self, place: Place) -> Place | None:
+    def _taken(self, place: RingSlot) -> RingSlot | None:
         end = place.offset + place.size
         if end > self.capacity_bytes or self.taken_bytes + place.space > self.capacity_bytes:
             return None
@@ -95,7 +95,7 @@ class Tenure:
 
     __slots__ = ("is_over", "place")
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: RingSlot) -> None:
         self.place = place
         self.is_over = False
 
@@ -115,7 +115,7 @@ class HeldSpace:
         self._held: deque[Tenure] = deque()
         self._lock = threading.Lock()
 
-    def hold(self, place: Place) -> Tenure:
+    def hold(self, place: RingSlot) -> Tenure:
         """Begin the tenure of a message that the writer has announced.
 
         Raises:
@@ -132,7 +132,7 @@ class HeldSpace:
         self._held.append(tenure)
         return tenure
 
-    def _bounds(self) -> tuple[Place | None, Place | None]:
+    def _bounds(self) -> tuple[RingSlot | None, RingSlot | None]:
         # Another thread may end the oldest tenure meanwhile; then more is free than these bounds show.
         try:
             return self._held[0].place, self._held[-1].place
@@ -175,7 +175,7 @@ class HeldSpace:
         self._give_back = None
 
 
-def _is_between(place: Place, newest: Place, oldest: Place) -> bool:
+def _is_between(place: RingSlot, newest: RingSlot, oldest: RingSlot) -> bool:
     """Whether it lies behind the newest message and before the oldest, around the ring."""
     head, end = newest.offset + newest.size, place.offset + place.size
     if newest.offset >= oldest.offset:
@@ -201,7 +201,7 @@ class RingWriter:
         """The size of the ring."""
         return self._space.capacity_bytes
 
-    def put(self, parts: Sequence[Buffer], size: int) -> Place | None:
+    def put(self, parts: Sequence[Buffer], size: int) -> RingSlot | None:
         """Copy a message into the ring; None without room.
 
         Raises:
@@ -252,7 +252,7 @@ class RingReader:
         self._space = HeldSpace(region.capacity_bytes, partial(os.eventfd_write, counter))
         self._counter = counter
 
-    def view(self, place: Place) -> memoryview:
+    def view(self, place: RingSlot) -> memoryview:
         """The message at a place.  Its space returns when the view and all slices of it are gone.
 
         Raises:

@@ -56,7 +56,7 @@ class Bridge:
                 chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
                 if moved := target.send_at_once(chunks, rows):
                     self.taken += moved
-                    source.pass_by(moved)
+                    source.consume_oldest(moved)
                     self.passed_on += moved
                 elif not rows or not await target.until_room(rows[0], self._rows_at_hand):
                     await self._move_one()

@@ -373,7 +373,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
                 sent = end.sent_mark
                 if sent is None:  # this flow never reports consumption
                     return False
-            if sent is not None and all(map(ge, end.heard_mark, sent)):
+            if sent is not None and all(map(ge, end.acknowledged_mark, sent)):
                 return True
             if end.state in (State.CLOSED, State.FAILED):
                 # The channel's state is settled only after ``fail``; ``leave`` follows.

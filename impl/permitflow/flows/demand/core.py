@@ -20,7 +20,7 @@ from permitflow.flows import seam
 from permitflow.flows.credit import Credit
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
-from permitflow.flows.seam import Flow, Haste, Inbound, MessageReceiver, MessageSender, Outbound, require_whole
+from permitflow.flows.seam import Flow, Inbound, MessageReceiver, MessageSender, Outbound, Urgency, require_whole
 
 __all__ = ["DEMAND", "Demand", "DemandFlow", "DemandReceiver", "DemandSender", "Request"]
 
@@ -169,9 +169,9 @@ class DemandReceiver(MessageReceiver[T]):
         return True
 
     @property
-    def haste(self) -> int:
+    def urgency(self) -> int:
         """A request leaves at once: the sender may wait for it."""
-        return Haste.NOW if self._credit.due else Haste.NONE
+        return Urgency.NOW if self._credit.due else Urgency.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Request | None:
         """The number to request now; so many more messages may arrive from here on."""

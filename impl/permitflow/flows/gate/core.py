@@ -26,7 +26,7 @@ from permitflow.errors import (
 from permitflow.flows import seam
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
-from permitflow.flows.seam import Entries, Flow, Group, Haste, Inbound, Outbound, Wishes, given, require_whole
+from permitflow.flows.seam import Entries, Flow, Group, Inbound, Outbound, Urgency, Wishes, require_whole, stated_values
 
 __all__ = [
     "GATE",
@@ -219,7 +219,7 @@ class GateSender(Outbound[T]):
         return self._sent, self._sent_barriers
 
     @property
-    def heard_mark(self) -> tuple[int, int]:
+    def acknowledged_mark(self) -> tuple[int, int]:
         """Those that are known to be consumed."""
         return self._consumed, self._consumed_barriers
 
@@ -675,18 +675,18 @@ class GateReceiver(Inbound[T]):
     # Credit to grant.
 
     @property
-    def haste(self) -> int:
+    def urgency(self) -> int:
         """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
         if self._resumption.resume or self._watermarks_due:
-            return Haste.NOW
+            return Urgency.NOW
         free = 0 if self.is_released or self._is_over else self.free
         if free >= self._batch:
-            return Haste.SOON if self.untaken and self._credit_out > 0 else Haste.NOW
+            return Urgency.SOON if self.untaken and self._credit_out > 0 else Urgency.NOW
         if self._here:
-            return Haste.NONE
+            return Urgency.NONE
         if free:
-            return Haste.SOON
-        return Haste.LATER if self._consumed_untold or self._barriers_untold else Haste.NONE
+            return Urgency.SOON
+        return Urgency.LATER if self._consumed_untold or self._barriers_untold else Urgency.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Grant | None:
         """The feedback that is due now.
@@ -996,7 +996,7 @@ class GateFlow(Flow):
         Raises:
             InvalidParametersError: the wishes cannot work at all.
         """
-        if not (stated := given(wanted)):
+        if not (stated := stated_values(wanted)):
             return own
         theirs: GateParameters = self._wanted(own, stated)
         exclusive, floating = min(own.exclusive, theirs.exclusive), min(own.floating, theirs.floating)

@@ -25,7 +25,7 @@ from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits, held
 from permitflow.flows.permits.recorded import steps_of_consumption, steps_of_delivery, steps_of_sending
 from permitflow.flows.recording import Recorder, record_run
-from permitflow.flows.seam import Entries, Haste, Inbound, Outbound
+from permitflow.flows.seam import Entries, Inbound, Outbound, Urgency
 
 T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
@@ -114,7 +114,7 @@ class PermitSender(Outbound[T]):
         return self._returned_rows + rows, self._returned_barriers + barriers
 
     @property
-    def heard_mark(self) -> tuple[int, int]:
+    def acknowledged_mark(self) -> tuple[int, int]:
         """All row and barrier permits returned so far."""
         return max(0, self._returned_rows), self._returned_barriers
 
@@ -306,16 +306,16 @@ class PermitReceiver(Inbound[T]):
         return True
 
     @property
-    def haste(self) -> int:
+    def urgency(self) -> int:
         """How soon permits return: due permits, or the residue once every message here is consumed."""
         unreturned = self._rows.collected
         if self.is_due:
             is_little = 0 < self._rows.due < self.parameters.row_permits // _OWED_SHARE
-            return Haste.SOON if is_little and self.untaken else Haste.NOW
+            return Urgency.SOON if is_little and self.untaken else Urgency.NOW
         if not unreturned or self._here:
-            return Haste.NONE
+            return Urgency.NONE
         # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
-        return Haste.LATER if unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Haste.SOON
+        return Urgency.LATER if unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Urgency.SOON
 
     def unsettled(self) -> bool:
         """Are there permits of consumed messages that were not returned?"""

@@ -24,14 +24,14 @@ from permitflow.flows.messages import Kind
 from permitflow.flows.recording import ActionTable, Recorder
 from permitflow.flows.seam import (
     Flow,
-    Haste,
     Inbound,
     MessageReceiver,
     MessageSender,
     Outbound,
+    Urgency,
     Wishes,
-    given,
     require_whole,
+    stated_values,
 )
 
 __all__ = [
@@ -229,9 +229,9 @@ class SquelchReceiver(MessageReceiver[T]):
         return None
 
     @property
-    def haste(self) -> int:
+    def urgency(self) -> int:
         """A signal leaves at once."""
-        return Haste.NONE if self.signal_due is None else Haste.NOW
+        return Urgency.NONE if self.signal_due is None else Urgency.NOW
 
     def unsettled(self) -> bool:
         """Nothing is owed at the end of a stream."""
@@ -322,7 +322,7 @@ class SquelchFlow(Flow):
             InvalidParametersError: the wishes cannot work at all.
             ParameterMismatchError: the smaller capacity is too small for the larger rate and delays.
         """
-        if not (stated := given(wanted)):
+        if not (stated := stated_values(wanted)):
             return own
         ours, theirs = self.state(own), self.state(own)._replace(**stated)
         require_whole(theirs, _AT_LEAST)

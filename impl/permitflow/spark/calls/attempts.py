@@ -143,8 +143,8 @@ def _known(text: str, call: CallOptions) -> Coordinator | None:
     """The coordinator that a file names, if it is still there."""
     if not text:
         return None
-    said = json.loads(text)
-    found = Coordinator(_hosts(call), said["port"], bytes.fromhex(said["secret"]))
+    stated = json.loads(text)
+    found = Coordinator(_hosts(call), stated["port"], bytes.fromhex(stated["secret"]))
     try:
         found.ask("is anybody there?", 0, 0)
     except OSError:

@@ -93,9 +93,9 @@ def exactly(connection: socket.socket, count: int) -> bytes:
     return found
 
 
-def send(connection: socket.socket, secret: bytes, nonce: bytes, said: object) -> None:
+def send(connection: socket.socket, secret: bytes, nonce: bytes, message: object) -> None:
     """Send a message with its code."""
-    text = json.dumps(said).encode()
+    text = json.dumps(message).encode()
     connection.sendall(len(text).to_bytes(4) + code(secret, nonce, text) + text)
 
 

@@ -24,7 +24,7 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.look import BAR_AT, BAR_HEIGHT, BAR_WIDTH, DRAWING_WIDTH, MARGIN, Document, Fact, Look
-from permitflow_tools.explain.run import Run, Section, Verdict
+from permitflow_tools.explain.run import ExplainedRun, Section, Verdict
 
 CLASSES = Permits._fields
 
@@ -542,14 +542,16 @@ def _sizes(allowed: Sequence[int]) -> Iterator[int]:
             yield min(allowed, key=lambda size, wanted=wanted: (abs(size - wanted), size))  # type: ignore[misc]
 
 
-def stuck_run(parameters: Parameters, start: State, steps: Sequence[Step[State]], *, advice: Sequence[str] = ()) -> Run:
+def stuck_run(
+    parameters: Parameters, start: State, steps: Sequence[Step[State]], *, advice: Sequence[str] = ()
+) -> ExplainedRun:
     """A run into a stuck state; ``advice`` says what would help.
 
     Raises:
         ValueError: the last state is not stuck.
     """
     end = steps[-1].state if steps else start
-    return Run(
+    return ExplainedRun(
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel can get stuck",
         verdict=Verdict.STUCK,
@@ -561,7 +563,7 @@ def stuck_run(parameters: Parameters, start: State, steps: Sequence[Step[State]]
     )
 
 
-def live_run(parameters: Parameters, *, because: str = "") -> Run:
+def live_run(parameters: Parameters, *, because: str = "") -> ExplainedRun:
     """A run of a channel that never gets stuck: the window is filled and drained again.
 
     That it never does the caller must know, and may say why.
@@ -569,7 +571,7 @@ def live_run(parameters: Parameters, *, because: str = "") -> Run:
     Raises:
         ValueError: the window takes too many chunks.
     """
-    return Run(
+    return ExplainedRun(
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel never gets stuck",
         verdict=Verdict.LIVE,

@@ -10,7 +10,7 @@ import pytest
 
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.shared_memory.link import AsyncioLink, inline_header, place_note
-from permitflow.carriers.shared_memory.ring import Place, RingReader, RingWriter
+from permitflow.carriers.shared_memory.ring import RingReader, RingSlot, RingWriter
 from permitflow.errors import UndecodableDataError
 from tests.support.carriers import SMALL_RING_BYTES, MemoryEnds
 from tests.support.turns import turns
@@ -66,9 +66,9 @@ async def test_messages_that_arrive_in_parts_are_put_together(ends: MemoryEnds) 
 
 WRONG = [
     b"GET / HTTP/1.1\r\n",
-    place_note(Place(SMALL_RING_BYTES - 10, 20, 20)),
-    place_note(Place(2**32 - 1, 2**32 - 1, 2**32 - 1)),
-    place_note(Place(0, 0, 0)),
+    place_note(RingSlot(SMALL_RING_BYTES - 10, 20, 20)),
+    place_note(RingSlot(2**32 - 1, 2**32 - 1, 2**32 - 1)),
+    place_note(RingSlot(0, 0, 0)),
     inline_header(MOST_BYTES + 1),
 ]
 
@@ -84,7 +84,7 @@ async def test_nonsense_is_an_error_of_its_own(ends: MemoryEnds, wrong: bytes) -
 
 async def test_a_reader_does_not_write_into_the_ring(ends: MemoryEnds) -> None:
     writer = Link(ends.writer_socket, ends.writer)
-    ends.reader_socket.send(place_note(Place(0, 8, 8)))
+    ends.reader_socket.send(place_note(RingSlot(0, 8, 8)))
     with pytest.raises(UndecodableDataError, match="writes the ring"):
         await writer.read()
     writer.close()

@@ -15,13 +15,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.carriers.shared_memory.region import create_region, open_region
-from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, HeldSpace, Place, RingWriter, Tenure, WriterSpace
+from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, HeldSpace, RingSlot, RingWriter, Tenure, WriterSpace
 from permitflow.errors import UndecodableDataError
 from tests.support.carriers import MemoryEnds, memory_ends
 from tests.support.process import nothing_stays_open
 
 
-def put(writer: RingWriter, content: bytes) -> Place | None:
+def put(writer: RingWriter, content: bytes) -> RingSlot | None:
     return writer.put([content], len(content))
 
 
@@ -89,7 +89,7 @@ class Pair:
         self.writer.give_back(self.on_way_back)
         self.on_way_back = 0
 
-    def overlapping(self) -> list[tuple[Place, Place]]:
+    def overlapping(self) -> list[tuple[RingSlot, RingSlot]]:
         """Messages that are being looked at and share bytes."""
         places = sorted(tenure.place for tenure in self.looked_at)
         return [(a, b) for a, b in itertools.pairwise(places) if a.offset + a.size > b.offset]
@@ -150,18 +150,18 @@ def test_tenures_that_end_in_many_threads_return_every_byte() -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        Place(CAPACITY, 1, 1),
-        Place(0, CAPACITY + 1, CAPACITY + 1),
-        Place(512, 0, 0),
-        Place(512, 64, 63),
-        Place(100, 64, 64),
-        Place(900, 124, 252),
+        RingSlot(CAPACITY, 1, 1),
+        RingSlot(0, CAPACITY + 1, CAPACITY + 1),
+        RingSlot(512, 0, 0),
+        RingSlot(512, 64, 63),
+        RingSlot(100, 64, 64),
+        RingSlot(900, 124, 252),
     ],
 )
-def test_a_note_that_is_outside_or_overwrites_is_refused(wrong: Place) -> None:
+def test_a_note_that_is_outside_or_overwrites_is_refused(wrong: RingSlot) -> None:
     reader = HeldSpace(CAPACITY, lambda _: None)
-    reader.hold(Place(64, 64, 64))
-    reader.hold(Place(896, 64, 832))
+    reader.hold(RingSlot(64, 64, 64))
+    reader.hold(RingSlot(896, 64, 832))
     with pytest.raises(UndecodableDataError):
         reader.hold(wrong)
 
