@@ -246,8 +246,8 @@ class StalledGraphError(StageError):
     chain: tuple[str, ...]  # who waits for whom
     text = (
         "the run stands still for ever: {waits}; where branches of a broadcast meet again, put a buffer into the "
-        "shorter one that holds their difference; consume branches at the same time; let no consumer await what only "
-        "it moves"
+        "shorter one that holds their difference; let elements leave a loop on its way back; consume branches at the "
+        "same time; let no consumer await what only it moves"
     )
 
     def _worded(self) -> str:

@@ -6,18 +6,20 @@ This module loads the standard library only.
 from permitflow.stages.blueprint import Arc, Blueprint
 from permitflow.stages.core.drop_queue import DropQueue, Overflow
 from permitflow.stages.core.ports import Connection, HoldingStage, Stage
-from permitflow.stages.core.rates import Supervision, ThrottleMode
+from permitflow.stages.core.rates import Depth, Supervision, ThrottleMode
 from permitflow.stages.core.token_bucket import TokenBucket
 from permitflow.stages.offers import Offered, Offers, async_callback
 from permitflow.stages.running import Elements
-from permitflow.stages.source import OpenRun, Source, open_run
+from permitflow.stages.source import Feedback, OpenRun, Source, blueprint_of, open_run
 
 __all__ = [
     "Arc",
     "Blueprint",
     "Connection",
+    "Depth",
     "DropQueue",
     "Elements",
+    "Feedback",
     "HoldingStage",
     "Offered",
     "Offers",
@@ -29,5 +31,6 @@ __all__ = [
     "ThrottleMode",
     "TokenBucket",
     "async_callback",
+    "blueprint_of",
     "open_run",
 ]

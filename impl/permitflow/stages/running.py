@@ -12,6 +12,7 @@ from collections.abc import (
     AsyncIterator,
     Awaitable,
     Callable,
+    Collection,
     Coroutine,
     Generator,
     Iterable,
@@ -27,13 +28,15 @@ from permitflow.change import Change
 from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError, StalledGraphError
 from permitflow.stages.core.edges import Entry, Exit
 from permitflow.stages.core.ports import EMPTY, IN_CLOSED, IN_READY, OUT_CLOSED, OUT_READY, Connection, Island, Stage
-from permitflow.stages.core.stalling import waiting_chain
+from permitflow.stages.core.stalling import waiting_chain, without_hope
 from permitflow.stages.standing import Look
 
 T = TypeVar("T")
 
 EVENTS_IN_A_TURN = 1_000
 """After so many events, other tasks have a turn."""
+MOST_SKIPPED_LOOKS = 1_023
+"""Of looks for exits without hope in a run that moves; each such look costs some microseconds for each stage."""
 ELEMENTS_IN_A_TURN = 64
 """After so many elements of one source, or so many that a consumer was given without having to wait."""
 
@@ -289,6 +292,7 @@ class _Feeder:
 
     def __init__(self, run: "Run", entry: Entry[Any], iterable: AsyncIterable[Any] | Iterable[Any]) -> None:
         self._run = run
+        self.entry = entry
         self._reading: _Reading[Any] = _Reading(entry, iterable)
         self._asked = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
@@ -362,15 +366,21 @@ class Run:
         self._island = plan.island
         self._exits = plan.exits
         self._feeders = [_Feeder(self, entry, iterable) for entry, iterable in plan.entries]
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[Any], Stage[Any, Any]] = {}
         self.waiting: set[Exit[Any]] = set()
         """Exits at which a call waits."""
         self._look: Look | None = None
+        self._skipped_looks = self._next_look = 0
         plan.island.outside = self
         self._timer: asyncio.TimerHandle | None = None
         self._is_started = False
         self._is_due = False
         """Will the loop call ``_go_on``?"""
+
+    @property
+    def has_loop(self) -> bool:
+        """Do elements come back to a stage that they have passed?"""
+        return self._island.has_loop
 
     def elements(self) -> list["Elements[Any]"]:
         """One for each exit."""
@@ -394,11 +404,12 @@ class Run:
             self.look_for_a_stall()
 
     def look_for_a_stall(self) -> None:
-        """If no source is asked, no call and no timer runs, only a call at another exit can move the run."""
-        for feeder in self._feeders:
-            if feeder.is_asked:
-                return
-        if self._calls or self._timer is not None or self._is_due:
+        """If no source is asked, no call and no timer runs, only a call at another exit can move the run.
+
+        Else a part of the run may stand still for ever, while others move.
+        """
+        if any(feeder.is_asked for feeder in self._feeders) or self._calls or self._timer is not None or self._is_due:
+            self._look_at_each_exit()
             return
         open_exits = [exit_ for exit_ in self._exits if not exit_.inlet.is_in_closed]
         if not open_exits:
@@ -412,9 +423,24 @@ class Run:
             return
         self._stall()
 
-    def _stall(self) -> None:
+    def _look_at_each_exit(self) -> None:
+        self._next_look -= 1
+        if self._is_due or self._next_look > 0:
+            return
+        movers: list[Stage[Any, Any]] = [feeder.entry for feeder in self._feeders if feeder.is_asked]
+        movers += [*self._calls.values(), *self._island.stages_with_timers]
+        movers += [exit_ for exit_ in self._exits if exit_ not in self.waiting]
+        waiting = [each for each in self.waiting if not (each.inlet.is_available or each.inlet.is_in_closed)]
+        stuck = without_hope(waiting, movers)
+        if stuck:
+            self._stall(stuck)
+        else:
+            self._skipped_looks = min(2 * self._skipped_looks + 1, MOST_SKIPPED_LOOKS)
+            self._next_look = self._skipped_looks
+
+    def _stall(self, stuck: Collection[Stage[Any, Any]] | None = None) -> None:
         for exit_ in [*self.waiting]:
-            if not exit_.inlet.is_available and not exit_.inlet.is_in_closed:
+            if (stuck is None or exit_ in stuck) and not exit_.inlet.is_available and not exit_.inlet.is_in_closed:
                 exit_.failure = StalledGraphError(chain=waiting_chain(exit_))
                 exit_.inlet.cancel()
                 exit_.when_changed()
@@ -437,7 +463,7 @@ class Run:
             return await made
 
         def on_done(task: asyncio.Task[T]) -> None:
-            self._calls.discard(task)
+            self._calls.pop(task, None)
             error = asyncio.CancelledError() if task.cancelled() else task.exception()
             try:
                 done(EMPTY if error is not None else task.result(), error)
@@ -447,7 +473,7 @@ class Run:
 
         # A coroutine itself, so that it ends properly where it is cancelled before it has begun.
         task: asyncio.Task[T] = self._loop.create_task(made if isinstance(made, Coroutine) else awaited())
-        self._calls.add(task)  # type: ignore[arg-type]  # a task of whatever
+        self._calls[task] = stage
         task.add_done_callback(on_done)
         return task.cancel
 
@@ -512,6 +538,8 @@ class _Fed(Elements[T]):
         self._changed = Change()
         self._since_turn = 0
         """Elements given to the consumer since it last waited."""
+        # What goes round in a loop needs no source: each has a turn for each element.
+        self._most_in_a_turn = 1 if run.has_loop else ELEMENTS_IN_A_TURN
         exit_.when_changed = self._changed.note
 
     def start(self) -> None:
@@ -521,7 +549,7 @@ class _Fed(Elements[T]):
         port, changed = self._port, self._changed
         self._run.start()
         self._since_turn += 1
-        if self._since_turn > ELEMENTS_IN_A_TURN:
+        if self._since_turn > self._most_in_a_turn:
             self._since_turn = 0
             await asyncio.sleep(0)
         self._exit.ask(port)

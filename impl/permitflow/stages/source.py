@@ -1,28 +1,46 @@
 """Streams as blueprints: ``Source(elements).map(f).buffer(16)`` describes a stream, and each iteration runs it anew."""
 
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from dataclasses import dataclass
+import logging
+from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence, Sized
 from functools import partial
 from inspect import isasyncgenfunction
 from math import inf
 from types import TracebackType
-from typing import Any, AnyStr, Generic, NamedTuple, TypeVar, cast, overload
+from typing import Any, AnyStr, Final, Generic, TypeVar, cast, overload
 
 from permitflow.callables import NoStream, plain, require_plain
 from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
 from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
 from permitflow.flows.messages import Kind, Message
+from permitflow.stages.blueprint import (
+    BalanceNode,
+    Blueprint,
+    BoundaryNode,
+    BroadcastNode,
+    BufferNode,
+    ConcatNode,
+    ConflateNode,
+    ExpandNode,
+    MergeNode,
+    MergePreferredNode,
+    Node,
+    SourceNode,
+    StageNode,
+    UnboundedNode,
+    ZipNode,
+)
 from permitflow.stages.core.asynchronous import FlatMap, GroupedWithin, IdleTimeout, MapAsync
 from permitflow.stages.core.boundary import AsyncBoundary
 from permitflow.stages.core.drop_queue import Overflow
 from permitflow.stages.core.edges import Entry, Exit
 from permitflow.stages.core.elements import Filter, Map, MapConcat, Take
 from permitflow.stages.core.framing import Frames, Rechunk
-from permitflow.stages.core.graph import Broadcast, Concat, Merge, Zip
+from permitflow.stages.core.graph import Balance, Broadcast, Concat, Merge, Zip
 from permitflow.stages.core.ports import Island, Stage
-from permitflow.stages.core.rates import Batch, Buffer, Expand, Supervision, Throttle, ThrottleMode
+from permitflow.stages.core.rates import Batch, Buffer, Depth, Expand, Supervision, Throttle, ThrottleMode, Unbounded
 from permitflow.stages.running import Elements, Plan, elements_of, opened
 from permitflow.stages.threads import InThread
+from permitflow.stages.wiring import UNKNOWN, Back, Outlet, Step, blueprint_before, connected
 from permitflow.stream.frames import EndOutcome
 
 T = TypeVar("T")
@@ -31,23 +49,10 @@ U = TypeVar("U")
 DEFAULT_PREFETCH = 16
 CLOSING_SECONDS = 5.0
 
+_ONE_FOR_ONE: Final = StageNode()
+_SOME: Final = StageNode(gives=(0, 1))
 
-@dataclass(frozen=True, eq=False)
-class _Node:
-    """A stage of a blueprint."""
-
-    make: Callable[[], Stage[Any, Any]]
-    upstream: tuple["_Outlet", ...] = ()
-    reads: AsyncIterable[Any] | Iterable[Any] = ()
-    """Of a node without anything upstream."""
-    outlets: int = 1
-
-
-class _Outlet(NamedTuple):
-    """One outlet of a stage of a blueprint."""
-
-    node: _Node
-    number: int
+_log = logging.getLogger(__name__)
 
 
 class Source(Generic[T]):
@@ -64,12 +69,13 @@ class Source(Generic[T]):
 
         A generator is for one run; a second one raises ``SpentSourceError``.  ``from_iterator`` takes what makes one.
         """
-        self._outlet = _Outlet(_Node(Entry, reads=elements), 0)
+        count = len(elements) if isinstance(elements, Sized) else None
+        self._outlet = Outlet(Step("source", Entry, (SourceNode(count),), reads=elements), 0)
 
     @classmethod
-    def _at(cls, node: _Node, outlet: int = 0) -> "Source[Any]":
+    def _at(cls, step: Step | Back, outlet: int = 0) -> "Source[Any]":
         source = cls.__new__(cls)
-        source._outlet = _Outlet(node, outlet)
+        source._outlet = Outlet(step, outlet)
         return source
 
     @classmethod
@@ -120,7 +126,7 @@ class Source(Generic[T]):
 
     def map(self, function: Callable[[T], Any]) -> Any:
         """Emit the function's result for each element."""
-        return self._checked(lambda: Map(function))
+        return self._checked("map", lambda: Map(function), _ONE_FOR_ONE)
 
     @overload
     def filter(self, predicate: Callable[[T], Coroutine[Any, Any, Any]]) -> NoStream: ...  # type: ignore[overload-overlap]  # refused
@@ -130,11 +136,11 @@ class Source(Generic[T]):
 
     def filter(self, predicate: Callable[[T], object]) -> Any:
         """Emit the elements for which the predicate holds."""
-        return self._checked(lambda: Filter(predicate))
+        return self._checked("filter", lambda: Filter(predicate), _SOME)
 
     def map_concat(self, function: Callable[[T], Iterable[U]]) -> "Source[U]":
         """Emit all that the function makes of each element, one by one."""
-        return self._checked(lambda: MapConcat(function))
+        return self._checked("map_concat", lambda: MapConcat(function), UNKNOWN)
 
     def take(self, count: int) -> "Source[T]":
         """Emit ``count`` elements, and end; a further one is not asked for.
@@ -142,7 +148,7 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``count`` is below 0.
         """
-        return self._checked(lambda: Take(count))
+        return self._checked("take", lambda: Take(count), _ONE_FOR_ONE)
 
     def map_async(
         self,
@@ -167,7 +173,10 @@ class Source(Generic[T]):
             InvalidParametersError: ``at_most`` is below 1.
             NotAwaitableError: in a run: a result cannot be awaited.
         """
-        return self._checked(lambda: MapAsync(function, at_most, is_ordered=is_ordered, supervision=supervision))
+        make = partial(MapAsync, function, at_most, is_ordered=is_ordered, supervision=supervision)
+        return self._checked(
+            "map_async", make, *([_SOME] if supervision is not Supervision.STOP else []), _ahead(at_most)
+        )
 
     def flat_map(
         self, function: "Callable[[T], Source[U] | AsyncIterable[U] | Iterable[U]]", at_most: int = 1
@@ -178,7 +187,7 @@ class Source(Generic[T]):
             InvalidParametersError: ``at_most`` is below 1.
         """
         require_plain_stream(function)
-        return self._checked(lambda: FlatMap(function, _connect_stream, at_most))
+        return self._checked("flat_map", lambda: FlatMap(function, _connect_stream, at_most), UNKNOWN)
 
     # Framing.
 
@@ -190,7 +199,9 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``delimiter`` is empty, or ``max_length`` is below 1.
         """
-        return self._checked(lambda: Frames(delimiter, max_length, allow_truncation=allow_truncation))
+        return self._checked(
+            "frames", lambda: Frames(delimiter, max_length, allow_truncation=allow_truncation), UNKNOWN
+        )
 
     def rechunk(self, rows: int, join: Callable[[Sequence[T]], T] | None = None) -> "Source[T]":
         """Emit chunks of exactly ``rows`` rows, and a smaller last one: Arrow's batches and tables, or any sequences.
@@ -198,7 +209,7 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``rows`` is below 1.
         """
-        return self._checked(lambda: Rechunk(rows, join))
+        return self._checked("rechunk", lambda: Rechunk(rows, join), UNKNOWN)
 
     # Rates.
 
@@ -216,7 +227,8 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``capacity`` is below 1.
         """
-        return self._checked(lambda: Buffer(capacity, overflow, when_dropped=when_dropped))
+        make = partial(Buffer[T], capacity, overflow, when_dropped=when_dropped)
+        return self._checked("buffer", make, _ahead(capacity, overflow))
 
     def conflate(
         self,
@@ -226,7 +238,7 @@ class Source(Generic[T]):
         supervision: Supervision = Supervision.STOP,
     ) -> "Source[U]":
         """Gather elements into one while the consumer is slower; ``seed`` makes it of the first, by default itself."""
-        return self._batch(inf, lambda _: 0, seed, aggregate, supervision)
+        return self._batch("conflate", inf, lambda _: 0, seed, aggregate, supervision, ConflateNode())
 
     def batch(
         self,
@@ -242,7 +254,8 @@ class Source(Generic[T]):
             InvalidParametersError: ``max_elements`` is below 1.
         """
         require_count(max_elements, name="max_elements")
-        return self._batch(max_elements, lambda _: 1, seed, aggregate, supervision)
+        nodes = _ahead(max_elements + 1), _SOME
+        return self._batch("batch", max_elements, lambda _: 1, seed, aggregate, supervision, *nodes)
 
     def batch_weighted(
         self,
@@ -258,22 +271,24 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``max_weight`` is not above 0.
         """
-        return self._batch(max_weight, weigh, seed, aggregate, supervision)
+        return self._batch("batch", max_weight, weigh, seed, aggregate, supervision, _ahead(2), _SOME)
 
     def _batch(
         self,
+        name: str,
         max_weight: float,
         weigh: Callable[[T], float],
         seed: Callable[[T], U] | None,
         aggregate: Callable[[U, T], U],
         supervision: Supervision,
+        *nodes: Node,
     ) -> "Source[U]":
         begin = seed or (lambda element: cast("U", element))
-        return self._checked(lambda: Batch(max_weight, weigh, begin, aggregate, supervision))
+        return self._checked(name, lambda: Batch(max_weight, weigh, begin, aggregate, supervision), *nodes)
 
     def expand(self, extrapolate: Callable[[T], Iterable[U]]) -> "Source[U]":
         """Emit, as often as the consumer asks, what the function makes of the newest element; it may be endless."""
-        return self._checked(lambda: Expand(extrapolate))
+        return self._checked("expand", lambda: Expand(extrapolate), ExpandNode())
 
     def throttle(
         self,
@@ -298,7 +313,8 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: a number is out of its range.
         """
-        return self._checked(lambda: Throttle(cost, per_seconds, burst=burst, cost_of=cost_of, mode=mode))
+        make = partial(Throttle[T], cost, per_seconds, burst=burst, cost_of=cost_of, mode=mode)
+        return self._checked("throttle", make, _ONE_FOR_ONE)
 
     def grouped_within(self, max_elements: int, seconds: float) -> "Source[list[T]]":
         """Emit lists of up to ``max_elements``: when one is full, or ``seconds`` after its first element has come.
@@ -306,7 +322,9 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: a number is out of its range.
         """
-        return self._checked(lambda: GroupedWithin(max_elements, seconds))
+        return self._checked(
+            "grouped_within", lambda: GroupedWithin(max_elements, seconds), _ahead(max_elements), _SOME
+        )
 
     def idle_timeout(self, seconds: float) -> "Source[T]":
         """Fail with ``IdleTimeoutError`` if an element that was asked for does not come within ``seconds``.
@@ -314,7 +332,7 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``seconds`` is not above 0.
         """
-        return self._checked(lambda: IdleTimeout(seconds))
+        return self._checked("idle_timeout", lambda: IdleTimeout(seconds), _ONE_FOR_ONE)
 
     def async_boundary(self, prefetch: int = DEFAULT_PREFETCH) -> "Source[T]":
         """Let the stages before this one run ahead, by up to ``prefetch`` elements, a power of two.
@@ -324,21 +342,39 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``prefetch`` is not a power of two.
         """
-        return self._checked(lambda: AsyncBoundary(prefetch))
+        return self._checked("async_boundary", lambda: AsyncBoundary(prefetch), BoundaryNode(prefetch))
+
+    def unbounded(
+        self, *, alarm: int, when_alarmed: Callable[[int], object] | None = None, depth: Depth | None = None
+    ) -> "Source[T]":
+        """Keep any number of elements: what is before this stage is never held back, on purpose, such as in a loop.
+
+        Memory is the only bound.  So it is told when ``alarm`` elements wait, and each time that number has doubled.
+
+        Args:
+            alarm: a number of waiting elements that is never reached if all is well.
+            when_alarmed: called with the number of waiting elements; by default, a warning is logged.
+            depth: tells the waiting elements, and the peak; for one run at a time.
+
+        Raises:
+            InvalidParametersError: ``alarm`` is below 1.
+        """
+        make = partial(Unbounded[T], alarm, when_alarmed or _warn, depth)
+        return self._checked("unbounded", make, UnboundedNode(alarm))
 
     # Several streams.
 
     def merge(self, *others: "Source[T]") -> "Source[T]":
         """Emit the elements of all sources as they come."""
-        return self._joined(Merge, *others)
+        return self._joined("merge", Merge, MergeNode(), *others)
 
     def merge_preferred(self, *others: "Source[T]") -> "Source[T]":
         """As ``merge``, but an element of this source overtakes those of the others."""
-        return self._joined(partial(Merge, prefers_first=True), *others)
+        return self._joined("merge_preferred", partial(Merge, prefers_first=True), MergePreferredNode(), *others)
 
     def concat(self, *others: "Source[T]") -> "Source[T]":
         """Emit the elements of this source, then those of the others, each when the one before it has ended."""
-        return self._joined(Concat, *others)
+        return self._joined("concat", Concat, ConcatNode(), *others)
 
     def zip(self, other: "Source[U]") -> "Source[tuple[T, U]]":
         """Emit pairs, until one of the sources ends."""
@@ -347,7 +383,7 @@ class Source(Generic[T]):
     def zip_with(self, other: "Source[Any]", combine: Callable[[T, Any], U]) -> "Source[U]":
         """Emit ``combine`` of an element of each, until one of the sources ends."""
         Zip(combine)
-        return self._joined(lambda: Zip(combine), other)
+        return self._joined("zip", lambda: Zip(combine), ZipNode(), other)
 
     def broadcast(self, branches: int) -> "tuple[Source[T], ...]":
         """Give each element to every branch, as fast as the slowest takes them.
@@ -357,14 +393,30 @@ class Source(Generic[T]):
         Raises:
             InvalidParametersError: ``branches`` is below 1.
         """
-        require_count(branches, name="branches")
-        node = _Node(Broadcast, (self._outlet,), outlets=branches)
-        return tuple(self._at(node, number) for number in range(branches))
+        return self._branches("broadcast", Broadcast, BroadcastNode(), branches)
 
-    def via(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":
-        """Add a stage of your own; each run makes one."""
+    def balance(self, branches: int) -> "tuple[Source[T], ...]":
+        """Give each element to one branch: the one that has waited longest for it.
+
+        So fast branches take more than slow ones.  All belong to one run, as for ``broadcast``.
+
+        Raises:
+            InvalidParametersError: ``branches`` is below 1.
+        """
+        return self._branches("balance", Balance, BalanceNode(), branches)
+
+    def _branches(self, name: str, make: type[Stage[T, T]], node: Node, branches: int) -> "tuple[Source[T], ...]":
+        require_count(branches, name="branches")
+        step = Step(name, make, (node,), (self._outlet,), outlets=branches)
+        return tuple(self._at(step, number) for number in range(branches))
+
+    def via(self, make: Callable[[], Stage[T, U]], *, node: StageNode = UNKNOWN) -> "Source[U]":
+        """Add a stage of your own; each run makes one.
+
+        ``node`` tells ``blueprint_of`` how many elements it emits for how many; by default, that is not known.
+        """
         require_plain(make, place="via(make)")
-        return self._joined(make)
+        return self._at(Step("stage", make, (node,), (self._outlet,)))
 
     def through(self, piece: Callable[["Source[T]"], U]) -> U:
         """Apply a function of a source: a reusable piece of several stages, or the end of a stream.
@@ -373,16 +425,16 @@ class Source(Generic[T]):
         """
         return piece(self)
 
-    def _joined(self, make: Callable[[], Stage[Any, U]], *others: "Source[Any]") -> "Source[U]":
+    def _joined(self, name: str, make: Callable[[], Stage[Any, U]], node: Node, *others: "Source[Any]") -> "Source[U]":
         for other in others:
             if not isinstance(other, Source):
                 raise InvalidParametersError(name="another stream", value=other, rule="must be a Source(elements)")
-        return self._at(_Node(make, (self._outlet, *(other._outlet for other in others))))
+        return self._at(Step(name, make, (node,), (self._outlet, *(other._outlet for other in others))))
 
-    def _checked(self, make: Callable[[], Stage[T, U]]) -> "Source[U]":
-        """As ``via``; wrong parameters are refused here, and not when the stream runs."""
+    def _checked(self, name: str, make: Callable[[], Stage[Any, U]], *nodes: Node) -> "Source[U]":
+        """Wrong parameters are refused here, and not when the stream runs."""
         make()
-        return self.via(make)
+        return self._at(Step(name, make, nodes, (self._outlet,)))
 
     # Running.
 
@@ -508,53 +560,67 @@ def require_plain_stream(function: object) -> None:
         require_plain(function, place="flat_map(function)", hint="map_async, then flat_map, awaits it")
 
 
-def _plan(outlets: Sequence[_Outlet]) -> Plan:
+class Feedback(Generic[T]):
+    """The way back of a loop: its source is used before the stream that comes back exists, and ``close`` joins them::
+
+        back = Feedback[int]()
+        out, again = source.merge(back.source).broadcast(2)
+        back.close(again.filter(is_unfinished))
+
+    A loop runs on for as long as elements in it are asked for, and ends with the last stream that comes out of it.
+    """
+
+    def __init__(self, name: str = "back") -> None:
+        """``name`` is for errors."""
+        self._back = Back(name)
+        self.source: Source[T] = Source._at(self._back)
+        """The elements that come back; for one use."""
+
+    def close(self, stream: Source[T]) -> None:
+        """Let the elements of a stream come back; it comes from ``source``, by a branch of a broadcast or a balance.
+
+        Raises:
+            InvalidParametersError: it does not come from ``source``, or the loop was closed before.
+        """
+        if not isinstance(stream, Source):
+            raise self._back.error("must be closed with a stream")
+        self._back.close(stream._outlet)
+
+
+def blueprint_of(*sources: Source[Any]) -> Blueprint:
+    """What one run of several sources looks like, for ``check_graph``: its stages, and what joins them.
+
+    An iterable that knows its length is a source of so many elements, every other one is endless.  A stage whose
+    function decides how much it emits is taken to emit anything.
+
+    Raises:
+        InvalidParametersError: as for ``open_run``.
+        BlueprintError: it has too many stages.
+    """
+    require_count(len(sources), name="sources")
+    return blueprint_before([source._outlet for source in sources])
+
+
+def _warn(waiting: int) -> None:
+    _log.warning("%d elements wait in an unbounded arc", waiting)
+
+
+def _ahead(capacity: int, overflow: Overflow = Overflow.BLOCK) -> Node:
+    return BufferNode(capacity, overflow)
+
+
+def _plan(outlets: Sequence[Outlet]) -> Plan:
     """Make the stages of a blueprint, and connect them."""
     island = Island()
     exits: list[Exit[Any]] = [Exit() for _ in outlets]
-    entries, _ = _connect(island, outlets, exits)
+    entries, _ = connected(island, outlets, exits)
     return Plan(island, entries, exits)
 
 
 def _connect_stream(island: Island, made: object, consumer: Stage[Any, Any]) -> list[Stage[Any, Any]]:
     """Add the stages of another stream to an island that runs."""
     source = made if isinstance(made, Source) else Source(cast("Iterable[Any]", made))
-    entries, stages = _connect(island, [source._outlet], [consumer])
+    entries, stages = connected(island, [source._outlet], [consumer])
     for entry, reads in entries:
         island.outside.read(entry, reads)
     return stages
-
-
-_Entries = list[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]]
-
-
-def _connect(
-    island: Island, outlets: Sequence[_Outlet], consumers: Sequence[Stage[Any, Any]]
-) -> tuple[_Entries, list[Stage[Any, Any]]]:
-    stages: list[Stage[Any, Any]] = []
-    entries: list[tuple[Entry[Any], AsyncIterable[Any] | Iterable[Any]]] = []
-    shared: dict[_Node, tuple[Stage[Any, Any], set[int]]] = {}
-    # Depth first, so that the inlets of a stage are connected in their order.
-    ahead: list[tuple[_Outlet, Stage[Any, Any]]] = [*zip(outlets, consumers, strict=True)]
-    ahead.reverse()
-    while ahead:
-        (node, number), consumer = ahead.pop()
-        if node in shared:
-            stage, used = shared[node]
-        else:
-            stage, used = node.make(), set()
-            stages.append(stage)
-            if node.outlets > 1:
-                shared[node] = (stage, used)
-            if isinstance(stage, Entry):
-                entries.append((stage, node.reads))
-            ahead += [(outlet, stage) for outlet in reversed(node.upstream)]
-        if number in used:
-            raise InvalidParametersError(name="branch", value=number, rule="must be used once in a run of a broadcast")
-        used.add(number)
-        island.connect(stage, consumer)
-    for node, (_, used) in shared.items():
-        if len(used) != node.outlets:
-            rule = f"must all be in one run: join them again, or open all {node.outlets} with open_run"
-            raise InvalidParametersError(name="branches of a broadcast", value=sorted(used), rule=rule)
-    return entries, stages

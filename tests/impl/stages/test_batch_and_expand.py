@@ -13,12 +13,15 @@ from hypothesis import strategies as st
 
 from permitflow.stages import Source, Stage, Supervision
 from permitflow.stages.core.rates import Batch, Expand
+from permitflow.stages.wiring import Step
 from tests.support.stage_probe import Probe
 
 
 def stage_of(source: Source[Any]) -> Stage[Any, Any]:
     """The last stage of a blueprint."""
-    return source._outlet.node.make()
+    step = source._outlet.step
+    assert isinstance(step, Step)
+    return step.make()
 
 
 def conflated(

@@ -1,11 +1,14 @@
-"""Streams in a circle, built at the core: which are stuck, and which run on."""
+"""Streams in a circle: which are stuck, which run on, and how they end."""
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from itertools import count
+from typing import Any
 
 import pytest
 
-from permitflow.stages import Connection, Overflow, Stage
+from permitflow.errors import InvalidParametersError, StalledGraphError
+from permitflow.stages import Connection, Elements, Feedback, Overflow, Source, Stage, blueprint_of, open_run
 from permitflow.stages.core.elements import Filter, Map, MapConcat
 from permitflow.stages.core.graph import Broadcast, Merge, Zip
 from permitflow.stages.core.ports import Island
@@ -101,3 +104,174 @@ def test_a_circle_is_stuck_if_each_element_comes_back_at_least_once(most: int, i
 def test_a_circle_that_filters_runs_on() -> None:
     kept = Filter[int](lambda number: number % 2 == 0)
     assert len(received(circle(Merge(), kept, Map(lambda number: number // 2), blocking()))) == 100
+
+
+# Loops that are closed by a Feedback.
+
+Numbers_ = Source[int]
+
+
+def loop(
+    join: Callable[[Numbers_, Numbers_], Numbers_], arc: Callable[[Numbers_], Numbers_], numbers: Any = None
+) -> Numbers_:
+    """Numbers and what comes back; a copy of each leaves, another one comes back by the arc."""
+    back = Feedback[int]()
+    out, again = join(Source.from_iterator(count) if numbers is None else Source(numbers), back.source).broadcast(2)
+    back.close(arc(again))
+    return out
+
+
+async def first(stream: Numbers_, elements: int = 100) -> list[int]:
+    async with asyncio.timeout(60), stream.open() as run:
+        found = [await anext(run) for _ in range(elements)]
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    return found
+
+
+def added(mine: int, theirs: int) -> int:
+    return mine + theirs
+
+
+def kept(elements: list[int]) -> Callable[[int], int]:
+    def keep(element: int) -> int:
+        elements.append(element)
+        return element
+
+    return keep
+
+
+LIVE: dict[str, Callable[[], Numbers_]] = {
+    "an arc that drops": lambda: loop(Source.merge, lambda s: s.buffer(4, Overflow.DROP_OLDEST)),
+    "an arc that filters": lambda: loop(
+        Source.merge, lambda s: s.filter(lambda n: n % 2).map(lambda n: n - 1).buffer(1)
+    ),
+    "an arc without a bound": lambda: loop(Source.merge, lambda s: s.unbounded(alarm=1_000)),
+    "the arc is preferred": lambda: loop(lambda s, back: back.merge_preferred(s), lambda s: s.buffer(4)),
+    "pairs with a first element": lambda: loop(
+        lambda s, back: s.zip_with(Source([0]).concat(back), added), lambda s: s.buffer(2)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", LIVE)
+async def test_a_loop_that_runs_on_ends_with_its_consumer(name: str) -> None:
+    assert len(await first(LIVE[name]())) == 100
+    assert len([number async for number in LIVE[name]().take(100)]) == 100
+
+
+async def test_a_loop_of_pairs_is_a_running_sum() -> None:
+    assert await first(LIVE["pairs with a first element"](), 6) == [0, 1, 3, 6, 10, 15]
+
+
+FULL: dict[str, Callable[[Numbers_], Numbers_]] = {
+    "nothing": lambda s: s,
+    "a buffer": lambda s: s.buffer(3),
+    "a boundary": lambda s: s.async_boundary(4),
+    "two for one": lambda s: s.map_concat(lambda n: [n] * 2),
+}
+
+
+@pytest.mark.parametrize("arc", FULL.values(), ids=FULL)
+async def test_a_full_loop_tells_its_ring(arc: Callable[[Numbers_], Numbers_]) -> None:
+    with pytest.raises(StalledGraphError) as caught:
+        await first(loop(Source.merge, arc))
+    assert caught.value.chain[0] == "Exit waits for an element of Broadcast"
+    assert "Merge waits until Broadcast asks for an element" in caught.value.chain
+
+
+async def test_a_loop_of_pairs_without_a_first_element_tells_its_ring() -> None:
+    with pytest.raises(
+        StalledGraphError, match="Broadcast waits until Zip asks for an element; Zip waits until Broadcast asks"
+    ):
+        await first(loop(lambda s, back: s.zip_with(back, added), lambda s: s))
+
+
+async def test_a_loop_that_keeps_its_own_end_back_stalls_at_the_end() -> None:
+    found: list[int] = []
+    stream = loop(Source.merge, lambda s: s.filter(lambda _: False).buffer(4), [1, 2, 3])
+    with pytest.raises(StalledGraphError):
+        await first(stream.map(kept(found)))
+    assert found == [1, 2, 3]
+
+
+async def test_a_loop_of_pairs_ends_with_its_source() -> None:
+    stream = loop(lambda s, back: s.zip_with(Source([0]).concat(back), added), lambda s: s.buffer(2), [1, 2, 3])
+    assert [number async for number in stream] == [1, 3, 6]
+
+
+async def test_an_error_leaves_the_loop_behind_what_was_before_it() -> None:
+    def checked(number: int) -> int:
+        if number == 3:
+            raise OSError("three")
+        return number
+
+    stream = loop(Source.merge, lambda s: s.map(checked).buffer(9, Overflow.DROP_OLDEST))
+    with pytest.raises(OSError, match="three"):
+        await first(stream)
+
+
+async def test_two_loops_may_cross() -> None:
+    inner, outer = Feedback[int]("inner"), Feedback[int]("outer")
+    merged = Source.from_iterator(count).merge(inner.source).map(lambda n: n + 1)
+    once, twice = merged.merge(outer.source).balance(2)
+    out, again = once.broadcast(2)
+    inner.close(twice.filter(lambda n: n % 2))
+    outer.close(again.buffer(2, Overflow.DROP_INCOMING))
+    assert len(await first(out)) == 100
+
+
+async def test_a_loop_whose_consumer_has_left_does_not_run_on_for_nobody() -> None:
+    seen: list[int] = []
+    back = Feedback[int]()
+    numbers, others = Source.from_iterator(count).broadcast(2)
+    out, again = numbers.merge(back.source).broadcast(2)
+    back.close(again.map(kept(seen)).buffer(4, Overflow.DROP_OLDEST))
+
+    async def take(elements: Elements[int], number: int) -> None:
+        for _ in range(number):
+            await anext(elements)
+        await elements.aclose()
+
+    async with asyncio.timeout(60), open_run(out, others) as (mine, theirs):
+        await asyncio.gather(take(mine, 5), anext(theirs))
+        before = len(seen)
+        for _ in range(10):
+            await anext(theirs)
+        assert len(seen) == before
+
+
+def test_a_feedback_is_closed_once_with_what_comes_from_it() -> None:
+    back = Feedback[int]("retries")
+    out, again = Source([1]).merge(back.source).broadcast(2)
+    with pytest.raises(InvalidParametersError, match=r"feedback must be closed before .*back.close.*, not 'retries'"):
+        blueprint_of(out, again)
+    with pytest.raises(InvalidParametersError, match="a stream that comes from its source"):
+        back.close(Source([1]))
+    with pytest.raises(InvalidParametersError, match="must be closed with a stream, not 'retries'"):
+        back.close([1])  # type: ignore[arg-type]  # the wrong use itself
+    back.close(again)
+    with pytest.raises(InvalidParametersError, match="must be closed once"):
+        back.close(again)
+    blueprint_of(out)
+
+
+def test_a_feedback_is_used_once_and_closed_with_a_branch() -> None:
+    back = Feedback[int]()
+    merged = Source([1]).merge(back.source)
+    back.close(merged)
+    with pytest.raises(InvalidParametersError, match="closed with a branch of a broadcast or of a balance"):
+        blueprint_of(merged)
+    back = Feedback[int]()
+    out, again = back.source.merge(back.source).broadcast(2)
+    back.close(again)
+    with pytest.raises(InvalidParametersError, match="must be used once in a run"):
+        blueprint_of(out)
+
+
+def test_a_feedback_closed_with_another_loop_is_refused_in_a_run() -> None:
+    one, other = Feedback[int]("one"), Feedback[int]("other")
+    out, again, lost = Source([1]).merge(one.source).broadcast(3)
+    other.close(lost)  # one, where it comes from, might still come from other
+    one.close(again)
+    with pytest.raises(InvalidParametersError, match=r"a stream that comes from its source; .* not 'other'"):
+        blueprint_of(out.merge(other.source))

@@ -6,7 +6,7 @@ import pytest
 
 from permitflow.errors import InvalidParametersError
 from permitflow.stages import Elements, Source, Stage, open_run
-from permitflow.stages.core.graph import Broadcast, Merge, Zip
+from permitflow.stages.core.graph import Balance, Broadcast, Merge, Zip
 from tests.support.stage_probe import Probe
 
 
@@ -179,6 +179,51 @@ def test_broadcast_passes_the_end_on_to_all() -> None:
     probe, error = Probe(Broadcast[int](), outlets=2), OSError("lost")
     probe.upstream.fail(error)
     assert [downstream.failure for downstream in probe.downstreams] == [error, error]
+
+
+def test_balance_gives_to_the_outlet_that_has_waited_longest() -> None:
+    probe = Probe(Balance[int](), outlets=2)
+    first, second = probe.downstreams
+    first.request()
+    assert probe.upstream.asked == 1
+    second.request(2)
+    probe.upstream.send(1, 2, 3)
+    assert (first.received(), second.received(), probe.upstream.asked) == ([1], [2, 3], 3)
+    second.request()
+    first.request()
+    probe.upstream.send(4, 5)
+    assert (first.received(), second.received()) == ([5], [4])
+
+
+def test_an_element_whose_asker_has_cancelled_goes_to_another() -> None:
+    probe = Probe(Balance[int](), outlets=2)
+    first, second = probe.downstreams
+    first.request()
+    first.cancel()
+    probe.upstream.send(1)
+    probe.upstream.complete()
+    assert not second.is_completed
+    assert second.request() == [1]
+    assert second.is_completed
+
+
+def test_balance_completes_its_outlets_and_cancels_after_the_last() -> None:
+    probe, error = Probe(Balance[int](), outlets=2), OSError("lost")
+    probe.upstream.fail(error)
+    assert [downstream.failure for downstream in probe.downstreams] == [error, error]
+    probe = Probe(Balance[int](), outlets=2)
+    probe.downstreams[0].cancel()
+    assert not probe.upstream.is_cancelled
+    probe.downstreams[1].cancel()
+    assert probe.upstream.is_cancelled
+
+
+async def test_the_branches_of_a_balance_share_the_elements() -> None:
+    left, right = Source(range(100)).balance(2)
+    stream = left.map(lambda n: (0, n)).merge(right.map(lambda n: (1, n)).buffer(2))
+    found = [pair async for pair in stream]
+    assert sorted(n for _, n in found) == [*range(100)]
+    assert {branch for branch, _ in found} == {0, 1}
 
 
 async def test_branches_are_joined_again() -> None:

@@ -22,6 +22,7 @@ STREAM: Any = Source([1])
         (lambda: async_callback(None), "capacity must be at least 0, and a whole number, not None"),  # type: ignore[arg-type]  # the wrong use itself
         (lambda: async_callback(-1), "capacity must be at least 0, and a whole number, not -1"),
         (lambda: async_callback(1, max_waiting=0), "max_waiting must be at least 1.*, not 0"),
+        (lambda: STREAM.unbounded(alarm=0), "alarm must be at least 1, and a whole number, not 0"),
         (lambda: STREAM.batch(0, max), "max_elements must be at least 1, and a whole number, not 0"),
         (lambda: STREAM.batch_weighted(0, int, max), "max_weight must be above 0, .*, not 0"),
         (lambda: STREAM.broadcast(0), "branches must be at least 1.*, not 0"),

@@ -4,13 +4,14 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from itertools import count
 from typing import Any
 
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.errors import LocalProtocolError, StalledGraphError, WouldBlock
-from permitflow.stages import Offers, Source, async_callback, open_run
+from permitflow.stages import Offers, Overflow, Source, async_callback, open_run
 from tests.support.simulated_time import in_simulated_time
 
 
@@ -50,6 +51,20 @@ OWN_QUEUE = """
         for _ in range(3):
             await offers.send(number)
 """
+
+
+async def test_a_part_that_stands_still_for_ever_is_told_while_others_move() -> None:
+    moving, others = Source.from_iterator(count).broadcast(2)
+    every, fourth = others.buffer(3, Overflow.DROP_OLDEST).broadcast(2)
+    stuck = every.buffer(2).zip(fourth.filter(lambda n: n < 0))
+    branches: tuple[Source[Any], ...] = moving, stuck
+    async with asyncio.timeout(60), open_run(*branches) as (numbers, pairs):
+        waiting = asyncio.create_task(anext(pairs))
+        while not waiting.done():
+            await anext(numbers)
+        with pytest.raises(StalledGraphError, match="Filter waits for an element of Broadcast"):
+            await waiting
+        assert await anext(numbers) > 0
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,8 @@
 """Read ahead of a consumer, and ask in batches: the input boundary of Akka's actors."""
 
 from collections import deque
-from typing import ClassVar, Generic, TypeVar
+from collections.abc import Iterable, Set
+from typing import Any, ClassVar, Generic, TypeVar
 
 from permitflow.errors import InvalidParametersError, LocalProtocolError
 from permitflow.stages.core.ports import Connection, HoldingStage
@@ -86,6 +87,10 @@ class AsyncBoundary(HoldingStage[T, T]):
     def holds(self) -> bool:
         """Is an element here?"""
         return len(self._boundary) > 0
+
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """What is held leaves first."""
+        return self.may_act_behind_what_is_held(coming)
 
     def on_push(self, inlet: Connection[T]) -> None:
         """Keep the element, and ask for what else was requested."""

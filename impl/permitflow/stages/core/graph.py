@@ -1,7 +1,7 @@
 """Stages with several inlets or several outlets."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Set
 from typing import Any, TypeVar
 
 from permitflow.callables import plain
@@ -27,6 +27,10 @@ class Merge(HoldingStage[A, A]):
     def holds(self) -> bool:
         """Is an element here?"""
         return bool(self._held)
+
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """What is held leaves first."""
+        return self.may_act_behind_what_is_held(coming)
 
     def on_push(self, inlet: Connection[A]) -> None:
         """Keep the element, and emit one if that is asked for."""
@@ -124,6 +128,11 @@ class Zip(HoldingStage[Any, B]):
         """May there still be a partner for the last element of the inlet that has ended?"""
         return all(inlet.is_available or not inlet.is_in_closed for inlet in self.inlets)
 
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """An element that is here waits for the others."""
+        lacking = [each for each in self.inlets if not each.is_available]
+        return super().may_act_at(coming & {self.outlet, *lacking})
+
     def on_pull(self, outlet: Connection[B]) -> None:
         """Ask every inlet."""
         for inlet in self.inlets:
@@ -139,6 +148,13 @@ class Zip(HoldingStage[Any, B]):
 
 class Broadcast(Stage[A, A]):
     """Emits each element at every outlet, once all of them have asked; one that has cancelled is not waited for."""
+
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """All outlets must have asked before it asks."""
+        if self.inlet in coming:
+            return super().may_act_at(coming)
+        is_last = all(each in coming or each.is_asked or each.is_out_closed for each in self.outlets)
+        return self.inlets if is_last else ()
 
     def on_pull(self, outlet: Connection[A]) -> None:
         """Ask, if this outlet was the last to do so."""
@@ -158,3 +174,46 @@ class Broadcast(Stage[A, A]):
             self.complete_stage()
         else:
             self.on_pull(outlet)
+
+
+class Balance(HoldingStage[A, A]):
+    """Emits each element at one outlet: the one that has waited longest.
+
+    It asks when an outlet has asked.  If that one cancels meanwhile, the element is kept for the next that asks.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._waiting: deque[Connection[A]] = deque()
+
+    def holds(self) -> bool:
+        """Is an element here?"""
+        return self.inlet.is_available
+
+    def on_pull(self, outlet: Connection[A]) -> None:
+        """The outlet waits."""
+        self._waiting.append(outlet)
+        self._go_on()
+
+    def on_push(self, inlet: Connection[A]) -> None:
+        """Emit the element."""
+        self._go_on()
+
+    def on_downstream_finish(self, outlet: Connection[A]) -> None:
+        """Go on for the other outlets; complete after the last one."""
+        if all(each.is_out_closed for each in self.outlets):
+            self.complete_stage()
+        else:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        inlet, waiting = self.inlet, self._waiting
+        while waiting and (waiting[0].is_in_closed or waiting[0].is_out_closed):
+            waiting.popleft()  # also one whose cancellation is on its way: the element would be lost
+        if waiting and inlet.is_available:
+            waiting.popleft().push(inlet.grab())
+        if self.is_ended:
+            if not inlet.is_available:
+                self.end()
+        elif waiting:
+            self.ask(inlet)

@@ -9,7 +9,7 @@ the other, so that a long chain needs no deep stack.  Names and rules are those 
 """
 
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Set
 from typing import Any, ClassVar, Final, Generic, Protocol, TypeVar
 
 from permitflow.errors import LocalProtocolError
@@ -253,6 +253,13 @@ class Stage(Generic[A, B]):
     def on_timer(self) -> None:
         """The time that the stage has set has come."""
 
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """The connections at which it might ask, emit or end, if at these something came from the other end.
+
+        It may name too many, and never too few.
+        """
+        return (*self.inlets, *self.outlets) if coming else ()
+
     def ask(self, inlet: Connection[A]) -> None:
         """Ask for an element, unless the inlet has asked, has one, or is closed."""
         if inlet.state & _ASKABLE == IN_READY and inlet.element is EMPTY:
@@ -295,6 +302,11 @@ class HoldingStage(Stage[A, B]):
     def holds(self) -> bool:
         """Is there anything that must still leave?"""
         raise NotImplementedError
+
+    def may_act_behind_what_is_held(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """As ``may_act_at``, where what is held must be asked for before anything else can leave."""
+        is_blocked = self.holds() and not self.outlet.is_asked and self.outlet not in coming
+        return self.inlets if is_blocked and coming else super().may_act_at(coming)
 
     @property
     def has_failed(self) -> bool:
@@ -346,9 +358,11 @@ class Island:
         self._stages: dict[Stage[Any, Any], None] = {}
         self.now = 0.0
         """The time of the current run, in seconds."""
+        self.has_loop = False
 
-    def connect(self, producer: Stage[Any, T], consumer: Stage[T, Any]) -> Connection[T]:
-        """Join the next outlet of a stage to the next inlet of another one."""
+    def connect(self, producer: Stage[Any, T], consumer: Stage[T, Any], *, is_back: bool = False) -> Connection[T]:
+        """Join the next outlet of a stage to the next inlet of another one; ``is_back``: it closes a loop."""
+        self.has_loop = self.has_loop or is_back
         connection: Connection[T] = Connection(producer, consumer, self._queue)
         for stage in (producer, consumer):
             stage.island = self
@@ -365,6 +379,11 @@ class Island:
     def acts_alone(self) -> bool:
         """Does any of the stages ask, or emit, without being asked?"""
         return any(stage.acts_alone for stage in self._stages)
+
+    @property
+    def stages_with_timers(self) -> Iterable[Stage[Any, Any]]:
+        """Those that will act by themselves."""
+        return self._timers
 
     @property
     def has_events(self) -> bool:
@@ -420,6 +439,8 @@ class Island:
                 connection.state |= OUT_CLOSED
                 stage = connection.producer
                 stage.on_downstream_finish(connection)
+                if self.has_loop:
+                    self._cancel_unwanted()
             elif closed == OUT_CLOSED and connection.state & PUSHING:
                 connection.state ^= _PUSH_END
                 self._queue.append(connection)
@@ -433,6 +454,20 @@ class Island:
             # Otherwise both ends have closed it: they need not hear of each other.
         except BaseException as error:
             stage.fail_stage(error)
+
+    def _cancel_unwanted(self) -> None:
+        """What leads to no end any more but round in a loop would run for nobody, and for ever."""
+        wanted = [stage for stage in self._stages if not stage.outlets]
+        seen = {*wanted}
+        while wanted:
+            for inlet in wanted.pop().inlets:
+                if not inlet.is_in_closed and inlet.producer not in seen:
+                    seen.add(inlet.producer)
+                    wanted.append(inlet.producer)
+        for stage in self._stages:
+            if stage not in seen:
+                for inlet in stage.inlets:
+                    inlet.cancel()
 
     # Stages that come and go while the island runs.
 

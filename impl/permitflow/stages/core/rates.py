@@ -1,9 +1,10 @@
 """Stages between streams of different rates: they ask, or emit, by themselves."""
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Set
 from enum import Enum
 from math import inf
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from permitflow.callables import plain, plain_of_one
 from permitflow.errors import InvalidParametersError, RateExceededError
@@ -43,6 +44,12 @@ class Buffer(HoldingStage[A, A]):
         """Is there anything in the buffer?"""
         return len(self._queue) > 0
 
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """What is held leaves first, unless it may overflow and fail."""
+        if self._queue.overflow is Overflow.FAIL:
+            return super().may_act_at(coming)
+        return self.may_act_behind_what_is_held(coming)
+
     def on_push(self, inlet: Connection[A]) -> None:
         """Pass the element on if it is waited for, else keep it; ask for the next one unless that must wait."""
         element = inlet.grab()
@@ -63,6 +70,78 @@ class Buffer(HoldingStage[A, A]):
     def _ask(self) -> None:
         if not (self._queue.is_full and self._queue.overflow is Overflow.BLOCK):
             self.ask(self.inlet)
+
+
+class Depth:
+    """How many elements wait in an unbounded arc."""
+
+    def __init__(self) -> None:
+        """Nothing has waited."""
+        self.waiting = 0
+        self.peak = 0
+        """The most that waited at once, since it was made."""
+
+    def note(self, waiting: int) -> None:
+        """So many wait now."""
+        self.waiting = waiting
+        self.peak = max(self.peak, waiting)
+
+    def __repr__(self) -> str:
+        return f"<{self.waiting} elements wait, at most {self.peak} did>"
+
+
+class Unbounded(HoldingStage[A, A]):
+    """Keeps any number of elements, so that its producer never has to wait."""
+
+    acts_alone: ClassVar[bool] = True
+
+    def __init__(self, alarm: int, when_alarmed: Callable[[int], object], depth: Depth | None = None) -> None:
+        """``when_alarmed`` is called when so many elements wait, and each time that this number has doubled.
+
+        Raises:
+            InvalidParametersError: ``alarm`` is below 1.
+        """
+        super().__init__()
+        require_at_least(1, alarm=alarm)
+        self._alarm = alarm
+        hint = "let it put the number into a queue"
+        self._when_alarmed = plain_of_one(when_alarmed, place="when_alarmed", hint=hint)
+        self._depth = depth or Depth()
+        self._elements: deque[A] = deque()
+
+    def start(self) -> None:
+        """Ask for the first element."""
+        self._depth.note(0)
+        self.inlet.pull()
+
+    def holds(self) -> bool:
+        """Does an element wait?"""
+        return bool(self._elements)
+
+    def may_act_at(self, coming: Set[Connection[Any]]) -> Iterable[Connection[Any]]:
+        """What is held leaves first."""
+        return self.may_act_behind_what_is_held(coming)
+
+    def on_push(self, inlet: Connection[A]) -> None:
+        """Pass the element on if it is waited for, else keep it; ask for the next one."""
+        element = inlet.grab()
+        if self.outlet.is_asked:  # so nothing waits
+            self.outlet.push(element)
+        else:
+            self._elements.append(element)
+            self._depth.note(len(self._elements))
+            if len(self._elements) == self._alarm:
+                self._alarm *= 2
+                self._when_alarmed(len(self._elements))
+        self.ask(inlet)
+
+    def on_pull(self, outlet: Connection[A]) -> None:
+        """Emit the oldest element."""
+        if self._elements:
+            outlet.push(self._elements.popleft())
+            self._depth.note(len(self._elements))
+        if self.is_ended and not self._elements:
+            self.end()
 
 
 class Supervision(Enum):
