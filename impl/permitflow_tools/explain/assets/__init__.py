@@ -4,14 +4,17 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from string import Template
 
 __all__ = ["asset", "page"]
 
 
-def asset(name: str) -> str:
-    """The text of one of them."""
-    return files(__name__).joinpath(name).read_text(encoding="utf-8")
+def asset(name: str, folder: Traversable | None = None) -> str:
+    """The text of one of them; what the given folder has is taken from there."""
+    own = None if folder is None else folder.joinpath(name)
+    found = own if own is not None and own.is_file() else files(__name__).joinpath(name)
+    return found.read_text(encoding="utf-8")
 
 
 def page(
@@ -22,6 +25,8 @@ def page(
     *,
     scripts: Sequence[str] = (),
     document: object = None,
+    folder: Traversable | None = None,
+    asks_its_server: bool = False,
 ) -> str:
     """One HTML file with everything in it: nothing is fetched, and the page forbids itself to.
 
@@ -32,12 +37,14 @@ def page(
         markup: what else stands in it.
         scripts: files that are joined into one script with a scope of its own; without any, none may run.
         document: the data for them.
+        folder: the files of a program that has some of its own.
+        asks_its_server: may scripts fetch from where the page comes from?
     """
     escaped = {key: escape(text) for key, text in texts.items()}
     data = json.dumps(document, separators=(",", ":"), ensure_ascii=False)
     for character in "<\u2028\u2029":
         data = data.replace(character, f"\\u{ord(character):04x}")
-    code = "\n".join(map(asset, scripts))
+    code = "\n".join(asset(name, folder) for name in scripts)
     script = f'''<script type="application/json" id="{name}">{data}</script>
 <script>
 (() => {{
@@ -48,8 +55,9 @@ def page(
         html_class="no-script" if scripts else "plain",
         body_class=f"{name}-body",
         script_source="script-src 'unsafe-inline';" if scripts else "",
+        connect_source="connect-src 'self';" if asks_its_server else "",
         title=escaped["title"],
-        style="".join(map(asset, styles)),
-        body=Template(asset(f"{name}.html")).substitute(escaped, **markup),
+        style="".join(asset(each, folder) for each in styles),
+        body=Template(asset(f"{name}.html", folder)).substitute(escaped, **markup),
         script=script if scripts else "",
     )
