@@ -3,17 +3,13 @@
 Each depth is a column.  Graphviz lays the drawing out; where it is not installed, a page lists the states.
 """
 
-import json
-import re
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from typing import Any
 
 from permitflow_model.kernel.explore import explore
-from permitflow_tools.explain import svg
+from permitflow_tools.explain import dot, svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import facts_list
 from permitflow_tools.explain.look import Document, Look, call
@@ -29,7 +25,6 @@ _MARGIN = 28
 _HEAD = 96
 _LEAST_WIDTH = 760.0
 
-_DOT_SECONDS = 120.0
 _DOT_STYLE = (
     "rankdir=LR; nodesep=0.14; ranksep=0.7; bgcolor=transparent;",
     'node [shape=circle, style=filled, fixedsize=true, width=0.34, fontsize=11, fontname="sans-serif"];',
@@ -111,11 +106,11 @@ def graph_drawing(graph: StateGraph) -> str:
     Raises:
         ModuleNotFoundError: Graphviz is not installed.
     """
-    drawn = _laid_out(graph)
+    drawn = dot.drawn(dot_of(graph), "graph", graph_title(graph))
     if drawn is None:
         raise ModuleNotFoundError("a drawing of a state graph needs the program `dot` of Graphviz, and there is none")
     title = graph_title(graph)
-    width, height = _size_of(drawn)
+    width, height = dot.size_of(drawn)
     left, width = (max(width, _LEAST_WIDTH) - width) / 2, max(width, _LEAST_WIDTH)
     return svg.document(
         [
@@ -130,25 +125,6 @@ def graph_drawing(graph: StateGraph) -> str:
         styles=[asset("palette.css"), asset("graph_drawing.css")],
         class_="graph",
     )
-
-
-def _laid_out(graph: StateGraph) -> str | None:
-    """The element that Graphviz makes of it; None without Graphviz."""
-    program = shutil.which("dot")
-    if program is None:
-        return None
-    done = subprocess.run(
-        [program, "-Tsvg"], input=dot_of(graph), capture_output=True, text=True, timeout=_DOT_SECONDS, check=True
-    )
-    width, height = _size_of(done.stdout)
-    opening = f'<svg class="graph" role="img" width="{width:g}" height="{height:g}"'
-    return re.sub(r'^.*?<svg width="\S+" height="\S+"', opening, done.stdout, count=1, flags=re.DOTALL)
-
-
-def _size_of(drawn: str) -> tuple[float, float]:
-    box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', drawn)
-    assert box is not None, "dot tells how large its drawing is"
-    return float(box[1]), float(box[2])
 
 
 def dot_of(graph: StateGraph) -> str:
@@ -167,7 +143,7 @@ def _nodes(graph: StateGraph) -> Iterator[str]:
             "tooltip": graph.look.in_brief(state),
             "fillcolor": f"#000000{round(255 * _opacity(share)):02x}",
         }
-        yield f"{number} [{_listed(attributes)}]"
+        yield f"{number} [{dot.listed(attributes)}]"
     for states in columns_of(graph):
         yield f"{{rank=same {' '.join(map(str, states))}}}"
 
@@ -183,11 +159,7 @@ def _edges(graph: StateGraph) -> Iterator[str]:
             # Ways back must not move their sources.
             "constraint": "true" if graph.depths[edge.target] > graph.depths[edge.source] else "false",
         }
-        yield f"{edge.source} -> {edge.target} [{_listed(attributes)}]"
-
-
-def _listed(attributes: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in attributes.items() if value)
+        yield f"{edge.source} -> {edge.target} [{dot.listed(attributes)}]"
 
 
 def _graph_list(graph: StateGraph) -> str:
@@ -286,7 +258,7 @@ def graph_page(graph: StateGraph) -> str:
         {
             "facts": facts_list(graph.look.facts(graph.parameters)),
             "legend": graph_legend(graph),
-            "drawing": _laid_out(graph) or _graph_list(graph),
+            "drawing": dot.drawn(dot_of(graph), "graph", graph_title(graph)) or _graph_list(graph),
         },
         scripts=_SCRIPTS,
         document=graph_document(graph),

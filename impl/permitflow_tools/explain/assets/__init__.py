@@ -51,6 +51,7 @@ def page(
 "use strict";
 {code}}})();
 </script>'''
+    body = asset(f"{name}.html", folder).replace("$controls", asset("controls.html"))  # of a page with a player
     return Template(asset("page.html")).substitute(
         html_class="no-script" if scripts else "plain",
         body_class=f"{name}-body",
@@ -58,6 +59,6 @@ def page(
         connect_source="connect-src 'self';" if asks_its_server else "",
         title=escaped["title"],
         style="".join(asset(each, folder) for each in styles),
-        body=Template(asset(f"{name}.html", folder)).substitute(escaped, **markup),
+        body=Template(body).substitute(escaped, **markup),
         script=script if scripts else "",
     )

@@ -1,5 +1,36 @@
 // The ledger, the step that was taken, the possible actions, and the variables.
 
+/** All that the page of a run shows of a state. */
+function viewsOfRun(player) {
+  const { run } = player;
+  const byId = (id) => document.getElementById(id);
+  const choose = (choice) => player.choose(choice);
+  if (!run.hasLedger) {
+    byId("scene").parentElement.hidden = byId("ledgers").hidden = true;
+    byId("variables").open = true;
+    document.querySelector("main").prepend(byId("variables")); // it is the picture then
+  }
+  return [
+    ...(run.hasLedger ? [new Scene(byId("scene"), run), new Ledgers(byId("ledgers"), run)] : []),
+    new Panel(byId("step"), run, showStep),
+    new Panel(byId("possible"), run, (section, shown, k) => showPossible(section, shown, k, choose)),
+    new Panel(byId("passage"), run, showPassage),
+    new Panel(byId("conclusions"), run, showConclusions),
+    new Panel(document.querySelector("#variables tbody"), run, showVariables),
+  ];
+}
+
+/** A part of the page that is made anew for each state. */
+class Panel {
+  constructor(section, run, fill) {
+    Object.assign(this, { section, run, fill });
+  }
+
+  show(k) {
+    this.fill(this.section, this.run, k);
+  }
+}
+
 class Ledgers {
   constructor(section, run) {
     this.section = section;

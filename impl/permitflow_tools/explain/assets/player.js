@@ -1,22 +1,17 @@
 // Goes through the run: buttons, keyboard, slider, and the step in the page's address.
 
 class Player {
-  constructor(run, address = (k) => `#step=${k}`) {
+  /** `viewsOf` makes what shows a state: objects with `show(k, isSmooth)`, and `lay()` and `take(run)` if they want. */
+  constructor(run, viewsOf, address = (k) => `#step=${k}`) {
     this.run = run;
     this.given = run; // what the page shows until the reader chooses another step
     this.address = address;
     this.k = 0;
     this.timer = null;
     const byId = (id) => document.getElementById(id);
-    this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "step", "possible", "passage", "conclusions", "given"].map((id) => [id, byId(id)]));
-    this.variables = document.querySelector("#variables tbody");
+    this.controls = Object.fromEntries(["first", "back", "play", "forward", "last", "slider", "speed", "position", "summary", "given"].map((id) => [id, byId(id)]));
     this.controls.slider.max = run.last;
-    this.views = run.hasLedger ? [new Scene(byId("scene"), run), new Ledgers(byId("ledgers"), run)] : [];
-    if (!run.hasLedger) {
-      byId("scene").parentElement.hidden = byId("ledgers").hidden = true;
-      byId("variables").open = true;
-      document.querySelector("main").prepend(byId("variables")); // it is the picture then
-    }
+    this.views = viewsOf(this);
     this.timeline = new Timeline(byId("history"), run, this.controls.slider, (k) => this.go(k));
     this.#listen();
     // Only the width matters: panels get higher and lower with every step, and drawing anew would cut motion short.
@@ -92,14 +87,9 @@ class Player {
     const k = Math.min(this.run.last, Math.max(0, wanted));
     const isSmooth = Math.abs(k - this.k) === 1;
     this.k = k;
-    const { slider, position, summary, first, back, forward, last, step, possible, passage, conclusions } = this.controls;
+    const { slider, position, summary, first, back, forward, last } = this.controls;
     for (const view of this.views) view.show(k, isSmooth);
     this.timeline.show(k);
-    showStep(step, this.run, k);
-    showPossible(possible, this.run, k, (choice) => this.choose(choice));
-    showPassage(passage, this.run, k);
-    showConclusions(conclusions, this.run, k);
-    showVariables(this.variables, this.run, k);
     slider.value = k;
     slider.setAttribute("aria-valuetext", this.run.summary(k));
     const total = make("span", { class: "total" }, ` of ${number(this.run.skipped + this.run.last)}`);
@@ -117,7 +107,7 @@ class Player {
     if (!choice.isNext) this.#replace(this.run.branch(this.k, choice));
     this.go(this.k + 1);
     // The button is gone; who uses the keyboard goes on from the same one, or from the first that is there.
-    const { possible } = this.controls;
+    const possible = document.getElementById("possible");
     const again = possible.querySelector(`[data-call="${choice.call}"]`) ?? possible.querySelector("button.choice");
     (again ?? possible.querySelector("h2")).focus({ preventScroll: true });
   }

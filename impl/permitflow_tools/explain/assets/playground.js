@@ -9,7 +9,7 @@ class Playground {
     this.badge = document.querySelector(".badge");
     this.sentence = document.querySelector(".sentence");
     this.#goToAddress();
-    this.player = new Player(this.#run([]), () => `#set=${this.key()}`);
+    this.player = new Player(this.#run([]), viewsOfRun, () => `#set=${this.key()}`);
     this.form.addEventListener("input", () => this.choose());
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.shortest.addEventListener("click", () => {

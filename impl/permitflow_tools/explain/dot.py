@@ -1,0 +1,33 @@
+"""Graphviz: it lays a graph out, as an element of SVG."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from html import escape
+
+_SECONDS = 120.0
+
+
+def drawn(graph: str, kind: str, label: str) -> str | None:
+    """What Graphviz makes of a graph in its language: of this class, and named so; None where it is not installed."""
+    program = shutil.which("dot")
+    if program is None:
+        return None
+    done = subprocess.run([program, "-Tsvg"], input=graph, capture_output=True, text=True, timeout=_SECONDS, check=True)
+    width, height = size_of(done.stdout)
+    opening = f'<svg class="{kind}" role="img" aria-label="{escape(label)}" width="{width:g}" height="{height:g}"'
+    return re.sub(r'^.*?<svg width="\S+" height="\S+"', opening, done.stdout, count=1, flags=re.DOTALL)
+
+
+def size_of(drawing: str) -> tuple[float, float]:
+    """Its width and height, in pixels."""
+    box = re.search(r'viewBox="\S+ \S+ (\S+) (\S+)"', drawing)
+    assert box is not None, "dot tells how large its drawing is"
+    return float(box[1]), float(box[2])
+
+
+def listed(attributes: Mapping[str, str]) -> str:
+    """Attributes of a node or an edge; empty ones are left out."""
+    return ", ".join(f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in attributes.items() if value)
