@@ -10,8 +10,9 @@ from typing import Any
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
+from permitflow_tools.parameters.graph import is_graph
 from permitflow_tools.parameters.quantities import duration, rate, shown, values, whole
-from permitflow_tools.parameters.sections import OLD_NAMES, Section, nearest, read_sections
+from permitflow_tools.parameters.sections import OLD_NAMES, Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import AXES, Axis, Setting
 
@@ -61,7 +62,18 @@ def read_description(path: Path) -> Description:
     Raises:
         ParametersFileError: it cannot be read, or something in it cannot be meant; names key, value and line.
     """
-    sections = read_sections(path, _SECTIONS)
+    return description_of(read_toml(path))
+
+
+def description_of(file: TomlFile) -> Description:
+    """Check what a file says.
+
+    Raises:
+        ParametersFileError: something in it cannot be meant; names key, value and line.
+    """
+    if is_graph(file):
+        file.refuse(f"describes a graph of stages: `permitflow check graph {file.path}` answers for it")
+    sections = sections_of(file, _SECTIONS)
     upstream, downstream, network = sections["upstream"], sections["downstream"], sections["network"]
     simulation, sweep = sections["simulation"], sections["sweep"]
     upstream.required("row_permits", _whole, example="row_permits = 32_768")

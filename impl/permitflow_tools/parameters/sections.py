@@ -7,6 +7,7 @@ know the keys.  Here people describe channels of their own: lines, units and the
 import re
 import tomllib
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
 from typing import NoReturn, TypeVar
@@ -36,15 +37,36 @@ _OTHER_NAMES = {
 }
 # A device may have no end.
 _MOST_CHARACTERS = 64 << 20
-_TABLE = re.compile(r"\s*\[\s*([\w.\"']+)\s*\]")
-_KEY = re.compile(r"\s*([\w.\"']+)\s*=")
+_TABLE = re.compile(r"\s*\[\s*([\w.\"'-]+)\s*\]")
+_KEY = re.compile(r"\s*([\w.\"'-]+)\s*=")
 
 
-def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str, Section]":
-    """All sections that a file may have, each with the keys that it may have; empty if it is not there.
+@dataclass(frozen=True)
+class TomlFile:
+    """A file that has been read."""
+
+    path: Path
+    text: str
+    content: Mapping[str, object]
+
+    def refuse(self, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
+        """Refuse what stands in the file.
+
+        Raises:
+            ParametersFileError: always.
+        """
+        _refuse(self.path, reason, key=key, line=line)
+
+    def line_of(self, section: str, key: str = "") -> int:
+        """The line where a section begins or a key stands; 0 where TOML's other ways of writing hide it."""
+        return _line_of(self.text, section, key)
+
+
+def read_toml(path: Path) -> TomlFile:
+    """Read a file.
 
     Raises:
-        ParametersFileError: it cannot be read, is no TOML, or has something unknown.
+        ParametersFileError: it cannot be read, or is no TOML.
     """
     text, content = "", {}
     try:
@@ -52,7 +74,7 @@ def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str
         with path.open(encoding="utf-8-sig") as file:
             text = file.read(_MOST_CHARACTERS + 1)
         if len(text) > _MOST_CHARACTERS:
-            _refuse(path, f"is longer than {_MOST_CHARACTERS:,} characters: no description of a channel is")
+            _refuse(path, f"is longer than {_MOST_CHARACTERS:,} characters: no description is")
         content = tomllib.loads(text)
     except OSError as error:
         _refuse(path, f"cannot be read: {error.strerror or error}")
@@ -60,13 +82,22 @@ def read_sections(path: Path, known: Mapping[str, Collection[str]]) -> "dict[str
         _refuse(path, f"cannot be read: it is no UTF-8 text (byte {error.start})")
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         _refuse(path, f"is not valid TOML: {error}")
-    for name in content:
+    return TomlFile(path, text, content)
+
+
+def sections_of(file: TomlFile, known: Mapping[str, Collection[str]]) -> "dict[str, Section]":
+    """All sections that a file may have, each with the keys that it may have; empty if it is not there.
+
+    Raises:
+        ParametersFileError: it has something unknown.
+    """
+    for name in file.content:
         if name not in known:
             if homes := [f"[{section}]" for section, keys in known.items() if OLD_NAMES.get(name, name) in keys]:
                 below = " or ".join(homes)
-                _refuse(path, f"belongs below {below}: write that line above it", key=name, line=_line_of(text, name))
-            _refuse(path, f"[{name}] is unknown; {nearest(name, known)}", line=_line_of(text, name))
-    return {name: Section(path, text, name, content.get(name, {}), keys) for name, keys in known.items()}
+                file.refuse(f"belongs below {below}: write that line above it", key=name, line=file.line_of(name))
+            file.refuse(f"[{name}] is unknown; {nearest(name, known)}", line=file.line_of(name))
+    return {name: Section(file, name, file.content.get(name, {}), keys) for name, keys in known.items()}
 
 
 def _refuse(path: Path, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
@@ -81,7 +112,7 @@ def _line_of(text: str, section: str, key: str = "") -> int:
             at = table[1].strip("\"'")
         name = _KEY.match(line)
         written = at if name is None else ".".join(filter(None, (at, name[1].strip("\"'"))))
-        if written == f"{section}.{key}" if key else written.partition(".")[0] == section:
+        if written == f"{section}.{key}" if key else f"{written}.".startswith(f"{section}."):
             return number
     return _line_of(text, section) if key else 0
 
@@ -89,19 +120,19 @@ def _line_of(text: str, section: str, key: str = "") -> int:
 class Section:
     """One table; every key is known, by its name or by an old one."""
 
-    def __init__(self, path: Path, text: str, name: str, content: object, known: Collection[str]) -> None:
+    def __init__(self, file: TomlFile, name: str, content: object, known: Collection[str]) -> None:
         """Check the keys of what the file says.
 
         Raises:
             ParametersFileError: it is no table, or a key is unknown, or there twice, by its old name and its new one.
         """
-        self.path, self._text, self._name = path, text, name
+        self.path, self._file, self._name = file.path, file, name
         # By the name of today: the key as it is written.
         self._written: dict[str, str] = {}
         if not isinstance(content, dict):
-            _refuse(path, f"must be a section, [{name}], not {shown(content)}", key=name, line=_line_of(text, name))
+            file.refuse(f"must be a section, [{name}], not {shown(content)}", key=name, line=file.line_of(name))
         for written in map(str, content):
-            key = OLD_NAMES.get(written, written)
+            key = written if written in known else OLD_NAMES.get(written, written)
             if key not in known:
                 self.refuse(written, f"is unknown; {nearest(written, known)}")
             if other := self._written.pop(key, None):
@@ -151,13 +182,13 @@ class Section:
         """
         written = self._written.get(key, key)
         full = f"{self._name}.{written}" if key else f"[{self._name}]"
-        _refuse(self.path, reason, key=full, line=_line_of(self._text, self._name, written))
+        self._file.refuse(reason, key=full, line=self._file.line_of(self._name, written))
 
 
 def nearest(name: str, known: Collection[str]) -> str:
     """What may have been meant."""
     close = [_OTHER_NAMES.get(name.lower(), ""), *get_close_matches(name, (*known, *OLD_NAMES))]
-    for meant in (OLD_NAMES.get(each, each) for each in close):
+    for meant in (each if each in known else OLD_NAMES.get(each, each) for each in close):
         if meant in known:
             return f"did you mean {meant}?"
     return f"known are {', '.join(known)}"
