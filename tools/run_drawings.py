@@ -1,37 +1,37 @@
-"""Draw the runs of docs/protocols/: the shortest counterexamples of models of the manifest; the README's film; and the
-packages of docs/concepts/architecture.md.
+"""Write what the explorer finds into documents: the README's film; the shortest counterexamples in docs/protocols, as
+tables; and draw the packages of docs/concepts/architecture.md.
 """
 
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
+from typing import Any
 
-from permitflow_model.exploration import explore_model, parameters_for
+from permitflow.tracing import read_trace
+from permitflow_model.exploration import explore_model
+from permitflow_model.kernel.system import Step
 from permitflow_model.manifest import Model, read_manifest
+from permitflow_testing.traces import judge
 from permitflow_tools.checking.deciding import answer_for
 from permitflow_tools.cli.permits import run_of, setting_of
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset
+from permitflow_tools.explain.look import Look
 from permitflow_tools.explain.looks.table import look_of
-from permitflow_tools.explain.run import ExplainedRun, Verdict
-from permitflow_tools.explain.run_page import film, storyboard
+from permitflow_tools.explain.run_page import film
+from tools.marks import pasted
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 FILM = "deadlock-film.svg"
-DRAWN = (
-    "squelch-one-way",
-    "token-bucket-slow",
-    "drop-incoming-too-long",
-    "conflate-adds-up",
-    "ports-end-behind-an-element",
-    "mute-set",
-    "mute-unmute-lost",
-    "mute-scheduler-helper",
-    "grpc-call-sent-twice",
-    "grpc-call-last-lost",
-    "grpc-call-wake-up-lost",
-    "grpc-call-two-threads",
-)
-
+PAGES = FOLDER.parent / "protocols"
+TABLES = {
+    "demand.md": ("four-two.jsonl",),
+    "optimistic.md": ("squelch-one-way", "drop-incoming-too-long", "conflate-adds-up"),
+    "ports.md": ("ports-end-behind-an-element",),
+    "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
+    "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
+}
+"""Runs that are tables in pages of docs/protocols: the shortest counterexample of a model, or a recording."""
 
 PACKAGES = "packages.svg"
 _COLUMN, _LINE, _WIDTH, _HEIGHT = 196, 92, 176, 52
@@ -123,19 +123,39 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
     return svg.element("path", class_="arrow", d=f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}")
 
 
-def drawing_of(model: Model) -> str:
-    """The shortest run into what the model is expected to violate."""
+def counterexample(model: Model) -> str:
+    """The shortest run into what the model is expected to violate, as a table."""
     (violation,) = explore_model(model).graph.violations
-    run = ExplainedRun(
-        look=look_of(model.module),
-        title=model.name,
-        verdict=Verdict.VIOLATED,
-        sentence=model.reason,
-        parameters=parameters_for(model),
-        start=violation.start,
-        steps=list(violation.steps),
-    )
-    return storyboard(run)
+    return table_of(look_of(model.module), violation.start, violation.steps)
+
+
+def recording(file: Path) -> str:
+    """The run of the only channel of a recording, as a table."""
+    (channel,) = read_trace(file).channels.values()
+    verdict = judge(channel, keep_path=True)
+    subject, path = verdict.subject, verdict.world.path
+    assert path is not None
+    start = subject.explanation(subject.parameters(channel), channel.ends, True).start().state
+    return table_of(look_of(subject.system.module), start, path.steps())
+
+
+def table_of(look: Look, before: Any, steps: Iterable[Step[Any]]) -> str:
+    """A run in Markdown, a line for each step."""
+    lines = ["| | Action | By | What changes |", "|---|---|---|---|"]
+    for number, step in enumerate(steps, start=1):
+        changes = look.changes(before, step.state).replace("|", "\\|")
+        lines.append(f"| {number} | `{step.call}` | {look.actor(step.action)} | {changes} |")
+        before = step.state
+    return "\n".join(lines) + "\n"
+
+
+def with_tables(page: str) -> str:
+    """The page's text, with the tables as they are now."""
+    models, text = read_manifest(), (PAGES / page).read_text(encoding="utf-8")
+    for name in TABLES[page]:
+        table = counterexample(models[name]) if name in models else recording(FOLDER.parent / "examples" / name)
+        text = pasted(text, f"run of {name}", table)
+    return text
 
 
 def film_of_the_readme() -> str:
@@ -146,9 +166,8 @@ def film_of_the_readme() -> str:
 def main() -> None:
     (FOLDER / FILM).write_text(film_of_the_readme(), encoding="utf-8")
     (FOLDER / PACKAGES).write_text(packages(), encoding="utf-8")
-    models = read_manifest()
-    for name in DRAWN:
-        (FOLDER / f"{name}.svg").write_text(drawing_of(models[name]), encoding="utf-8")
+    for page in TABLES:
+        (PAGES / page).write_text(with_tables(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
     "deadlock": DEADLOCK,
-    "four-two": (str(FOLDER.parent / "examples" / "four-two.jsonl"),),
     "states": ("--graph", "--row-permits", "2", "--permit-batch", "2", "--max-chunk-cost", "2"),
 }
 

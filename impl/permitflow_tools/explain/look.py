@@ -206,11 +206,15 @@ class Look:
         """The legend of the drawing's colours."""
         return []
 
-    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
-        """A state in the drawing, with the changes since the one before."""
+    def changes(self, before: Any, state: Any) -> str:
+        """What a step has changed, in one line."""
         old = self.variables(before)
         new = self.variables(state)
-        text = ", ".join(f"{name} {old[name]} \u2192 {new[name]}" for name in new if old[name] != new[name])
+        return ", ".join(f"{name} {old[name]} \u2192 {new[name]}" for name in new if old[name] != new[name])
+
+    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
+        """A state in the drawing, with the changes since the one before."""
+        text = self.changes(before, state)
         shown = text if len(text) <= MOST_CHANGES else f"{text[: MOST_CHANGES - 1]}\u2026"
         yield svg.text(BAR_AT, y + 16, shown, class_="muted")
 

@@ -1,11 +1,10 @@
 """Mute, node by node, and words for the false guards."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from permitflow_model.mute import SYSTEM
-from permitflow_tools.explain import svg
-from permitflow_tools.explain.look import BAR_AT, MOST_CHANGES, Look
+from permitflow_tools.explain.look import Look
 
 _NO_SIGNAL = "no signal is on its way"
 _NO_MORE = "connections are made anew no more often"
@@ -63,15 +62,16 @@ class MuteLook(Look):
         told = {"sources": sources, "sinks": sinks, "heard": heard, "signals": signals or ["none"]}
         return {**{name: " | ".join(parts) for name, parts in told.items()}, "remade": f"{state.remade}"}
 
-    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
+    def changes(self, before: Any, state: Any) -> str:
         """Only the parts that have changed: each names its nodes."""
         old, new = (
             {part for text in self.variables(each).values() for part in text.split(" | ")} for each in (before, state)
         )
         parts = (part for text in self.variables(state).values() for part in text.split(" | "))
-        told = "; ".join(part for part in parts if part in new - old and ": " in part)
-        shown = told if len(told) <= MOST_CHANGES else f"{told[: MOST_CHANGES - 1]}\u2026"
-        yield svg.text(BAR_AT, y + 16, shown, class_="muted")
+        told = [part for part in parts if part in new - old and ": " in part]
+        if "none" in new - old:
+            told.append("no signal is on its way")
+        return "; ".join(told)
 
     @staticmethod
     def _names(state: Any) -> list[str]:
