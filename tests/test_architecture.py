@@ -206,14 +206,14 @@ def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) 
 
 
 def test_no_generic_module_names_the_specification_of_a_flow(repository: Path) -> None:
-    """A flow has one file per room, named after the flow or its specification; a room's table leads to it."""
+    """A flow has one file per room, named after the flow or its specification; a table leads to it."""
     naming = {
         module
         for name, registered in systems().items()
         if registered.flow
         for module, path in modules(repository).items()
         if module.startswith(("permitflow.", "permitflow_testing.", "permitflow_tools."))
-        and not module.endswith(".table")
+        and not module.endswith((".table", ".playgrounds"))
         and not {snake_case(name), registered.flow.replace("-", "_")} & {*module.replace("check_", "").split(".")}
         and re.search(rf"\b({name}|{snake_case(name)})(\b|_)", path.read_text(encoding="utf-8"))
     }

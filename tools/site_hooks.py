@@ -16,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
 from permitflow_tools.explain.playground import play_page
-from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
+from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from tools import cli_reference
 from tools.api_reference import MODULES
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
+from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from tests.support.axe import violations
 from tests.support.browser import Scheme, find_chromium, open_browser
 

@@ -190,7 +190,7 @@ def _open(page: Path) -> None:
 
 def _play(name: str, page: Path, *, opens: bool, as_json: bool) -> None:
     from permitflow_tools.explain.playground import play_page
-    from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
+    from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 
     playground = PLAYGROUNDS[chosen("--play", [name], PLAYGROUNDS, "page")[0]]
     write_files({page: play_page(playground)})

@@ -15,7 +15,7 @@ from permitflow_tools.explain.looks.permit_channel import LOOK
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.own import own_page
 from permitflow_tools.explain.playground import Setting, play_page
-from permitflow_tools.explain.playgrounds.table import PLAYGROUNDS
+from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.surroundings import Surroundings
 from tests.permitflow_tools.explain.runs import run_of, shortest_stuck

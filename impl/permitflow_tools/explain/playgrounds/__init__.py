@@ -1,1 +1,0 @@
-"""Machines to play with, one file for each; ``table`` lists them."""
