@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import Self
 
+from permitflow.carriers.addresses import parsed
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SinkStalledError, printable
 from permitflow.mute.channel import UNACKNOWLEDGED, Boundary, Inlet
 from permitflow.mute.graph import Marks
@@ -40,7 +41,6 @@ from .log import LOG, LogSink, LogSource
 MOST_ORDER_BYTES = 4_096
 MOST_ANSWER_BYTES = 1 << 20
 _SHOWN_BYTES = 80
-_LAST_PORT = 65_535
 _MOST_NAME_BYTES = 200
 
 
@@ -125,17 +125,10 @@ def address_of(text: str) -> Address:
     """Of ``host:port``.
 
     Raises:
-        InvalidOptionError: it is none.
+        InvalidParametersError: it is none.
     """
-    host, _, port = text.rpartition(":")
-    try:
-        host.encode("idna")  # as a name lookup does
-        number = int(port) if port.isascii() and port.isdecimal() else -1
-    except ValueError:
-        number = -1
-    if not host or not 0 <= number <= _LAST_PORT:
-        raise InvalidOptionError(option="address", value=text, reason="must be host:port")
-    return host, number
+    _, host, port = parsed(text, least_port=0)
+    return host, port
 
 
 def text_of(address: Address) -> str:

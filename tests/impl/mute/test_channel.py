@@ -523,5 +523,5 @@ def test_settings_and_addresses_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="are no settings"):
         WorkerSettings.from_json('{"colour": "red"}')
     for text in ("localhost", ":5", "localhost:65536", "localhost:" + "9" * 5_000, "a..b:5"):
-        with pytest.raises(InvalidOptionError, match="must be host:port"):
+        with pytest.raises(InvalidParametersError, match="must be host:port"):
             address_of(text)
