@@ -59,7 +59,8 @@ def _broken_rule(address: object, least_port: int) -> str:
     form = f"must be host:port, as in localhost:50051, or {SCHEME}host:port"
     if not colon or not _is_host(host) or (not separator and host in _SCHEMES_OF_GRPC):
         return form
-    if not (port.isascii() and port.isdecimal() and least_port <= int(port) <= _LAST_PORT):
+    # Python makes no number of thousands of digits.
+    if not (port.isascii() and port.isdecimal() and len(port) <= 5 and least_port <= int(port) <= _LAST_PORT):
         return f"{form}, with a port of {least_port} to {_LAST_PORT}"
     return ""
 

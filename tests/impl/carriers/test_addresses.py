@@ -28,6 +28,7 @@ WRONG = {
     "unix:5": FORM,
     "127.0.0.1:99999": "with a port of 1 to 65535",
     "127.0.0.1:0": "with a port of 1 to 65535",
+    "127.0.0.1:" + "9" * 5_000: "with a port of 1 to 65535",
     "127.0.0.1:http": "with a port of 1 to 65535",
     "127.0.0.1:\u0665": "with a port of 1 to 65535",
     "tcp://localhost": FORM,
