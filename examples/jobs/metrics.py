@@ -103,8 +103,10 @@ class Metrics:
         while (wait_ns := self._reporter.due_ns() - monotonic_ns()) > 0:
             # What changes meanwhile is due at once.
             self._changed.clear()
+            # Python 3.11's wait_for would forget a cancellation that comes together with the change.
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), wait_ns / SECOND_NS)
+                async with asyncio.timeout(wait_ns / SECOND_NS):
+                    await self._changed.wait()
 
     def _send_one(self, to: socket.socket) -> None:
         # Without a monitor, or with a full buffer, the packet is lost as any may be: the next one has it all.

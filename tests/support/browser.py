@@ -1,4 +1,4 @@
-"""A real browser to look at pages with, without a network: for tests and for screenshots."""
+"""A real browser to look at pages with, without a network but to a page's own server: for tests and for screenshots."""
 
 import shutil
 from collections.abc import Iterator
@@ -44,15 +44,15 @@ def open_browser(chromium: str) -> Iterator["Browser"]:
 
 
 class Visit:
-    """A file that was opened in a window of its own, and everything it did that a reader would not see."""
+    """A page that was opened in a window of its own, and everything it did that a reader would not see."""
 
     complaints: list[str]
-    """Requests for anything but the file itself, messages on the console, errors, dialogs."""
+    """Requests for anything but the file itself or its server, messages on the console, errors, dialogs."""
 
     def __init__(
         self,
         browser: "Browser",
-        file: Path,
+        file: Path | str,
         *,
         fragment: str = "",
         scheme: Scheme = "light",
@@ -60,17 +60,18 @@ class Visit:
         height: int = 900,
         scripts: bool = True,
     ) -> None:
-        """Sizes in CSS pixels; ``fragment`` is what follows the # in the address."""
+        """Sizes in CSS pixels; ``fragment`` is what follows the # in the address; a text is a server's address."""
         context = browser.new_context(
             color_scheme=scheme,
             viewport={"width": width, "height": height},
             java_script_enabled=scripts,
             reduced_motion="reduce",
-            offline=True,
+            offline=isinstance(file, Path),
         )
         self.page: Page = context.new_page()
         self.complaints = []
-        self._address = file.resolve().as_uri()
+        self._address = file.resolve().as_uri() if isinstance(file, Path) else file
+        self._is_served = not isinstance(file, Path)
         self.page.on("request", lambda request: self._note_request(request.url))
         self.page.on("console", lambda message: self.complaints.append(f"console: {message.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
@@ -85,5 +86,6 @@ class Visit:
         self.page.context.close()
 
     def _note_request(self, url: str) -> None:
-        if url.partition("#")[0] != self._address and not url.startswith("data:"):
+        is_own = url.startswith(self._address) if self._is_served else url.partition("#")[0] == self._address
+        if not is_own and not url.startswith("data:"):
             self.complaints.append(f"request: {url}")

@@ -1,0 +1,300 @@
+"""A process that receives metrics and shows them: ``python -m examples.jobs.monitor SETTINGS``, the settings as JSON.
+
+It reports its addresses as ``ready``, and all that it knows as ``final`` when SIGTERM or Ctrl-C ends it.  Its page is
+at ``/``; ``/state.json`` is what it knows.
+"""
+
+import asyncio
+import json
+import socket
+import struct
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from threading import BoundedSemaphore, Thread
+from time import monotonic_ns, time_ns
+from typing import Any
+
+from .collecting import SAMPLE_NS, Collector, MonitorState
+from .lossy import LossyNetwork
+from .metrics_core import MOST_PACKET_BYTES, SECOND_NS, packet_period_ns
+from .page import page_of, parts_of
+from .settings import Address, ProcessSettings, address_of, asked_to_end, report
+
+PACKETS_AT_ONCE = 64
+"""Then the event loop has a turn."""
+MOST_READERS = 16
+"""Requests for pages at a time; others are hung up on."""
+READER_SECONDS = 5.0
+"""For each read and write of a request."""
+
+# Linux' names of what else it tells about a packet; Python has none for them.
+_SO_RXQ_OVFL = 40
+_SO_TIMESTAMPNS = 35
+_ANCILLARY_BYTES = 256
+
+Page = tuple[str, Callable[[MonitorState], str]]
+PAGES: Mapping[str, Page] = {
+    "/": ("text/html", lambda state: page_of(state, is_live=True)),
+    "/live.json": ("application/json", lambda state: json.dumps(parts_of(state))),
+    "/state.json": ("application/json", json.dumps),
+}
+"""By path: the type, and the text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorSettings(ProcessSettings):
+    """Where the monitor listens, what it can take, and what it is told of the others."""
+
+    udp: str = "127.0.0.1:0"
+    page: str = "127.0.0.1:0"
+    packets_per_second: int = 200
+    """What all senders together promise not to exceed."""
+    senders: int = 8
+    queue_capacity: int = 0
+    """Of the master, to stand beside the figure; 0: unknown."""
+    resend_seconds: float = 0.0
+    """Of the clients, likewise."""
+    lose: float = 0.0
+    """The share of packets that is lost on purpose, after they were measured against the limit."""
+    duplicate: float = 0.0
+    reorder: float = 0.0
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot be.
+
+        Raises:
+            InvalidOptionError: a number or an address cannot be so.
+        """
+        packet_period_ns(self.packets_per_second, self.senders)
+        for address in (self.udp, self.page):
+            address_of(address)
+        self.network()
+
+    def network(self) -> LossyNetwork:
+        """The one that loses on purpose."""
+        return LossyNetwork(lose=self.lose, duplicate=self.duplicate, reorder=self.reorder, seed=self.seed)
+
+
+class PacketSocket:
+    """A UDP socket that says when packets arrived, and how many it had no room for, as far as the kernel tells."""
+
+    def __init__(self, address: Address) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        family, kind, protocol, _, found = socket.getaddrinfo(*address, type=socket.SOCK_DGRAM)[0]
+        self._socket = socket.socket(family, kind, protocol)
+        self.overflowed = 0
+        try:
+            self._socket.setblocking(False)
+            if sys.platform == "linux":
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_TIMESTAMPNS, 1)
+                self._socket.setsockopt(socket.SOL_SOCKET, _SO_RXQ_OVFL, 1)
+            self._socket.bind(found)
+        except OSError:
+            self._socket.close()
+            raise
+        host, port = self._socket.getsockname()[:2]
+        self.address: Address = host, port
+
+    def fileno(self) -> int:
+        """For an event loop."""
+        return self._socket.fileno()
+
+    def read(self, most: int) -> Iterator[tuple[bytes, int]]:
+        """Up to so many packets that have arrived, and when, in nanoseconds of the wall clock.
+
+        A packet that is too long is cut after one byte too many.
+        """
+        for _ in range(most):
+            try:
+                content, told, _, _ = self._socket.recvmsg(MOST_PACKET_BYTES + 1, _ANCILLARY_BYTES)
+            except BlockingIOError:
+                return
+            at_ns = time_ns()
+            for _, kind, value in told:
+                if kind == _SO_TIMESTAMPNS:
+                    seconds, nanoseconds = struct.unpack("qq", value)
+                    at_ns = seconds * SECOND_NS + nanoseconds
+                elif kind == _SO_RXQ_OVFL:
+                    self.overflowed = struct.unpack("I", value)[0]
+            yield content, at_ns
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+
+class Monitor:
+    """Receives packets, and knows what they tell."""
+
+    def __init__(self, settings: MonitorSettings) -> None:
+        """Listen.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self._settings = settings
+        self._network = settings.network()
+        self._collector = Collector(settings.packets_per_second, monotonic_ns())
+        self._socket = PacketSocket(address_of(settings.udp))
+        self.address = self._socket.address
+
+    def read(self, most: int = PACKETS_AT_ONCE) -> int:
+        """Take what has arrived; how much it was."""
+        came = 0
+        for content, at_ns in self._socket.read(most):
+            came += 1
+            self._collector.arrive(at_ns)
+            for arriving in self._network.pass_on(content):
+                self._collector.take(arriving, monotonic_ns())
+        self._collector.overflowed = self._socket.overflowed
+        return came
+
+    def state(self) -> MonitorState:
+        """All that it knows, also of what has just arrived."""
+        while self.read() == PACKETS_AT_ONCE:
+            pass
+        state = self._collector.state(monotonic_ns())
+        return MonitorState(
+            **state,
+            lost_on_purpose=self._network.lost,
+            bounds={
+                "queue_capacity": self._settings.queue_capacity,
+                "resend_seconds": self._settings.resend_seconds,
+            },
+        )
+
+    async def watch(self) -> None:
+        """Read packets, and take samples, until this is cancelled."""
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._socket, self.read)
+        try:
+            while True:
+                self._collector.sample(monotonic_ns(), time_ns())
+                await asyncio.sleep(SAMPLE_NS / SECOND_NS)
+        finally:
+            loop.remove_reader(self._socket)
+
+    def close(self) -> None:
+        """Listen no more."""
+        self._socket.close()
+
+
+class PageServer(ThreadingHTTPServer):
+    """Serves pages, in a bounded number of threads."""
+
+    daemon_threads = True
+    request_queue_size = 2 * MOST_READERS
+    block_on_close = False
+
+    def __init__(self, address: Address, state: Callable[[], MonitorState]) -> None:
+        """Listen; ``state`` is called in any thread.
+
+        Raises:
+            OSError: the address cannot be had.
+        """
+        self.state = state
+        self._free = BoundedSemaphore(MOST_READERS)
+        super().__init__(address, _Handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Serve a reader in a thread, or hang up if there are too many."""
+        if self._free.acquire(blocking=False):
+            super().process_request(request, client_address)
+        else:
+            self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """As in the base; then there is a place again."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A reader that breaks off is no error of this process, nor one that comes when its loop has ended."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError | RuntimeError):
+            super().handle_error(request, client_address)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = READER_SECONDS
+    server: PageServer
+
+    def do_GET(self) -> None:  # so http.server calls it
+        page = PAGES.get(self.path.partition("?")[0])
+        if page is None:
+            self.send_error(404, explain=f"there are {', '.join(PAGES)}")
+            return
+        kind, text_of = page
+        content = text_of(self.server.state()).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", f"{kind}; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("X-Content-Type-Options", "nosniff")
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_arguments: object) -> None:
+        """A page that asks each second would fill the log."""
+
+
+@contextmanager
+def serving_pages(address: Address, state: Callable[[], MonitorState]) -> Iterator[str]:
+    """Serve the page while the block runs; its address.  ``state`` is called in this event loop.
+
+    Raises:
+        OSError: the address cannot be had.
+    """
+    loop = asyncio.get_running_loop()
+
+    def state_of_loop() -> MonitorState:
+        found: Future[MonitorState] = Future()
+        loop.call_soon_threadsafe(lambda: found.set_result(state()))
+        return found.result(READER_SECONDS)
+
+    server = PageServer(address, state_of_loop)
+    # It looks so often whether it shall end.
+    serving = Thread(target=server.serve_forever, args=(0.05,), name="pages", daemon=True)
+    serving.start()
+    try:
+        host, port = server.socket.getsockname()[:2]
+        yield f"http://{host}:{port}/"
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+async def run_monitor(settings: MonitorSettings) -> None:
+    """Run until this process is asked to end.
+
+    Raises:
+        OSError: an address cannot be had.
+    """
+    monitor = Monitor(settings)
+    try:
+        with asked_to_end() as ending, serving_pages(address_of(settings.page), monitor.state) as page:
+            watching = asyncio.create_task(monitor.watch())
+            report("ready", udp=f"{monitor.address[0]}:{monitor.address[1]}", page=page)
+            ended = asyncio.create_task(ending.wait())
+            await asyncio.wait({watching, ended}, return_when=asyncio.FIRST_COMPLETED)
+            ended.cancel()
+            watching.cancel()
+            with suppress(asyncio.CancelledError):
+                await watching
+        report("final", **monitor.state())
+    finally:
+        monitor.close()
+
+
+if __name__ == "__main__":
+    asyncio.run(run_monitor(MonitorSettings.from_command_line()))
