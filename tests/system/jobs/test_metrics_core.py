@@ -91,7 +91,7 @@ def test_totals_that_do_not_change_are_repeated() -> None:
     assert (second.totals, second.sequence) == (first.totals, first.sequence + 1)
 
 
-def test_what_is_told_of_others_has_its_turn_though_the_own_totals_change() -> None:
+def test_accounts_of_others_have_their_turn_though_totals_change() -> None:
     reporter = Reporter("master", 1, PERIOD_NS, 0)
     told = []
     for _ in range(6):
@@ -175,7 +175,7 @@ def test_the_largest_packet_is_taken() -> None:
     assert Packet.from_bytes(packet.to_bytes()) == packet
 
 
-def test_a_name_that_no_packet_can_have_is_refused_where_it_is_counted() -> None:
+def test_counting_under_a_name_that_no_packet_has_is_refused() -> None:
     reporter = Reporter("w1", 1, PERIOD_NS, 0)
     for name in ("Jobs", "jobs/s", "a" * 25):
         with pytest.raises(InvalidOptionError, match="must be up to 24 small letters"):
