@@ -126,7 +126,7 @@ class Sample(TypedDict):
     totals: Mapping[str, int]
     """Of the master."""
     pulled: Mapping[str, int]
-    """By each worker, in all its incarnations."""
+    """By each worker, in all its incarnations; what it has finished, if it does not count what it pulls."""
     packets: int
     """The most that have arrived in a second, since the sample before."""
 
@@ -259,9 +259,9 @@ class Collector:
                 gauges=newest.gauges,
                 totals={name: master.total(name) for name in newest.totals},
                 pulled={
-                    name: source.total("pulled")
+                    name: source.total("pulled") or source.total("finished")
                     for name, source in self._sources.items()
-                    if "pulled" in source.newest.totals and name != "master"
+                    if name != "master"
                 },
                 packets=self.arrivals.peak_since(arrived_ns),
             )

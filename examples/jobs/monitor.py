@@ -26,6 +26,8 @@ from .settings import Address, ProcessSettings, address_of, asked_to_end, report
 
 PACKETS_AT_ONCE = 64
 """Then the event loop has a turn."""
+MOST_WAITING_PACKETS = 4_096
+"""Which are taken before the state is said; who floods the socket cannot put it off for longer."""
 MOST_READERS = 16
 """Requests for pages at a time; others are hung up on."""
 READER_SECONDS = 5.0
@@ -147,21 +149,17 @@ class Monitor:
         self._socket = PacketSocket(address_of(settings.udp))
         self.address = self._socket.address
 
-    def read(self, most: int = PACKETS_AT_ONCE) -> int:
-        """Take what has arrived; how much it was."""
-        came = 0
+    def read(self, most: int = PACKETS_AT_ONCE) -> None:
+        """Take what has arrived, up to so many packets."""
         for content, at_ns in self._socket.read(most):
-            came += 1
             self._collector.arrive(at_ns)
             for arriving in self._network.pass_on(content):
                 self._collector.take(arriving, monotonic_ns())
         self._collector.overflowed = self._socket.overflowed
-        return came
 
     def state(self) -> MonitorState:
         """All that it knows, also of what has just arrived."""
-        while self.read() == PACKETS_AT_ONCE:
-            pass
+        self.read(MOST_WAITING_PACKETS)
         state = self._collector.state(monotonic_ns())
         return MonitorState(
             **state,

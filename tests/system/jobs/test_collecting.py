@@ -98,6 +98,14 @@ def test_what_a_killed_worker_has_not_told_is_told_as_such() -> None:
     assert state["results"] == {"w1": {"results": 9, "results_before": 8}}
 
 
+def test_a_worker_that_starts_anew_goes_on_where_it_was() -> None:
+    collector = Collector(100, 0)
+    for content in (packet(pulled=7), packet(incarnation=2), packet("spark", finished=4)):
+        collector.take(content, 0)
+    collector.sample(0, 0)
+    assert collector.samples[-1]["pulled"] == {"w1": 7, "spark": 4}
+
+
 def test_in_a_window_count_all_that_arrive_within_a_second() -> None:
     collector = Collector(3, 0)
     for at_ns in (0, 1, SECOND_NS, SECOND_NS + 1, 3 * SECOND_NS):
