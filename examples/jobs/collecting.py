@@ -4,7 +4,7 @@ Nothing that is sent can make it grow beyond its bounds: of sources, of their in
 """
 
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypedDict
 
@@ -170,8 +170,14 @@ class MonitorState(State):
 class Collector:
     """Takes packets, and says what they tell."""
 
-    def __init__(self, packets_per_second: int, now_ns: int) -> None:
-        """``packets_per_second`` is what all senders together promise not to exceed."""
+    def __init__(self, packets_per_second: int, now_ns: int, expected: Collection[str] = ()) -> None:
+        """Nothing has come.
+
+        Args:
+            packets_per_second: what all senders together promise not to exceed.
+            now_ns: of a clock that never goes back.
+            expected: the sources; packets of others are refused.  None: any may come, up to a number.
+        """
         self.arrivals = Arrivals(packets_per_second)
         self.fates: Counter[str] = Counter()
         """How many packets have arrived, and how many of them were taken, late, twice, malformed or refused."""
@@ -181,6 +187,7 @@ class Collector:
         self.samples: deque[Sample] = deque(maxlen=MOST_SAMPLES)
         self._sources: dict[str, _Source] = {}
         self._began_ns = now_ns
+        self._expected = frozenset(expected)
 
     def arrive(self, at_ns: int) -> None:
         """Count a packet against the limit, whatever it says."""
@@ -198,6 +205,8 @@ class Collector:
         self.fates[self._take(packet, now_ns)] += 1
 
     def _take(self, packet: Packet, now_ns: int) -> str:
+        if self._expected and not {packet.source, packet.about or packet.source} <= self._expected:
+            return "refused"
         source = self._sources.get(packet.source)
         if source is None:
             if len(self._sources) >= MOST_SOURCES:

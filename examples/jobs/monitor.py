@@ -9,7 +9,7 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -56,6 +56,8 @@ class MonitorSettings(ProcessSettings):
     packets_per_second: int = 200
     """What all senders together promise not to exceed."""
     senders: int = 8
+    sources: Sequence[str] = ()
+    """Whose packets are taken; none: anybody's."""
     queue_capacity: int = 0
     """Of the master, to stand beside the figure; 0: unknown."""
     resend_seconds: float = 0.0
@@ -145,7 +147,7 @@ class Monitor:
         """
         self._settings = settings
         self._network = settings.network()
-        self._collector = Collector(settings.packets_per_second, monotonic_ns())
+        self._collector = Collector(settings.packets_per_second, monotonic_ns(), settings.sources)
         self._socket = PacketSocket(address_of(settings.udp))
         self.address = self._socket.address
 

@@ -34,7 +34,7 @@ _FATES = (
     ("overflowed", "lost by a full socket, says the kernel"),
     ("lost", "lost on purpose"),
     ("malformed", "ignored: no packet of metrics"),
-    ("refused", "ignored: from too many processes"),
+    ("refused", "ignored: from unknown processes"),
 )
 
 

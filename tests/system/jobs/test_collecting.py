@@ -121,6 +121,15 @@ def test_in_a_window_count_all_that_arrive_within_a_second() -> None:
     assert collector.samples[-1]["packets"] == 0
 
 
+def test_only_expected_sources_are_taken_if_they_are_named() -> None:
+    collector = Collector(100, 0, expected=["master", "w1"])
+    about = Packet(source="master", incarnation=1, sequence=1, about="w9", totals={"results": 1}, gauges={})
+    for content in (packet("w1", jobs=1), packet("w9", jobs=1), about.to_bytes()):
+        collector.take(content, 0)
+    state = collector.state(0)
+    assert (state["sources"], state["results"], state["packets"]["refused"]) == ({"w1#1": {"jobs": 1}}, {}, 2)
+
+
 def test_nobody_can_make_the_monitor_grow() -> None:
     collector = Collector(100, 0)
     for number in range(2 * MOST_SOURCES):
