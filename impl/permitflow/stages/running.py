@@ -240,13 +240,14 @@ class _OneTask(Elements[T]):
         is_first = True
         while True:
             # Flags, and no properties: this is the path of every element.
-            if run(EVENTS_IN_A_TURN):
-                await asyncio.sleep(0)
-            elif port.state & IN_READY and port.element is not EMPTY:
+            is_left = run(EVENTS_IN_A_TURN)
+            if port.state & IN_READY and port.element is not EMPTY:
                 return True
-            elif port.state & IN_CLOSED:
+            if port.state & IN_CLOSED:
                 return False
-            elif reading.port.state & OUT_READY:
+            if is_left:  # a loop may go round for ever
+                await asyncio.sleep(0)
+            if reading.port.state & (OUT_READY | OUT_CLOSED) == OUT_READY:
                 if is_first:
                     is_first = False
                 else:
@@ -255,7 +256,7 @@ class _OneTask(Elements[T]):
                         self._since_turn = 1
                         await asyncio.sleep(0)
                 await reading.read()
-            else:
+            elif not is_left:
                 raise StalledGraphError(chain=waiting_chain(self._exit))
 
     def _advance(self) -> None:

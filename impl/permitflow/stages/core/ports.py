@@ -386,6 +386,11 @@ class Island:
         return self._timers
 
     @property
+    def next_connection(self) -> Connection[Any] | None:
+        """That whose event runs next."""
+        return self._queue[0] if self._queue else None
+
+    @property
     def has_events(self) -> bool:
         """Has ``run`` anything to do?"""
         return bool(self._queue)

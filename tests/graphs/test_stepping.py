@@ -1,0 +1,18 @@
+"""The model of a graph says what the library's stages do: event by event, in graphs of all shapes."""
+
+from random import Random
+
+import pytest
+
+from tests.graphs.generated import SHAPES, generated
+from tests.graphs.stepping import Stepping
+
+MOVES = 150
+
+
+@pytest.mark.parametrize("shape", range(len(SHAPES)), ids=SHAPES)
+def test_real_stages_take_each_step_of_their_model(shape: int) -> None:
+    for seed in (shape, shape + len(SHAPES)):
+        for greed in (0.3, 0.8):
+            _, blueprint = generated(seed)
+            Stepping(blueprint).moves_by_chance(Random(seed), MOVES, greed)
