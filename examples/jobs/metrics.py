@@ -13,7 +13,7 @@ from .metrics_core import SECOND_NS, Reporter, packet_period_ns, require_source
 
 LAST_PACKETS = 8
 """The last totals are sent so often: of packets that are lost at random, one in three, eight in a row are rare."""
-LAST_SECONDS = 1.0
+LAST_SECONDS = 3.0
 """And no longer than this."""
 
 
