@@ -23,7 +23,7 @@ PERIOD_NS = packet_period_ns(20, 2)
 GOOD = Packet(source="w", incarnation=1, sequence=1, totals={}, gauges={})
 PAUSES_NS = st.sampled_from((0, 0, 0, 1, PERIOD_NS)) | st.integers(0, SECOND_NS // 2)
 # Of a process: what it does before a packet, between reading the clock and the packet's leaving, and after that.
-PACKETS = st.lists(st.tuples(PAUSES_NS, PAUSES_NS, PAUSES_NS), max_size=30)
+PACKETS = st.lists(st.tuples(PAUSES_NS, PAUSES_NS, PAUSES_NS), max_size=15)
 # Just before a token comes, two packets leave, and one with the token.
 FIFTH_NS = SECOND_NS // 5
 BURST = [(FIFTH_NS - 1, 0, 0), (0, 0, 0), (0, 0, 0)]
@@ -43,7 +43,7 @@ def sent_by(reporter: Reporter, pauses_ns: list[tuple[int, int, int]], now_ns: i
     return times
 
 
-@given(st.integers(1, 3), st.integers(3, 12), st.lists(st.lists(PACKETS, max_size=4), min_size=1, max_size=3))
+@given(st.integers(1, 3), st.integers(3, 12), st.lists(st.lists(PACKETS, max_size=3), min_size=1, max_size=3))
 @example(1, 7, [[BURST + STEADY]])
 @example(1, 7, [[BURST, STEADY]])
 @example(1, 7, [[[(0, 2 * FIFTH_NS - 1, 0), *STEADY]]])
