@@ -19,7 +19,7 @@ PYPROJECT = CHECKOUT / "pyproject.toml"
 DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 RESULTS = CHECKOUT / "build/versions"
 
-EXTRAS = ("grpc", "metrics", "plots", "proofs", "spark", "testing")
+EXTRAS = ("grpc", "metrics", "plots", "proofs", "spark", "testing", "graphs")
 """Those for users; the others are for development."""
 TESTS = (
     "tests/impl/spark",
@@ -30,6 +30,7 @@ TESTS = (
     "tests/impl/exchange/stores",
     "tests/impl/test_chunks.py",
     "tests/impl/test_errors.py",
+    "tests/permitflow_tools/checking/test_graphs.py",
     "tests/permitflow_tools/validating",
     "tests/permitflow_tools/cli/test_application.py",
     "tests/permitflow_tools/cli/test_serve.py",

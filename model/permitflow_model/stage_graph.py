@@ -113,9 +113,11 @@ class Parameters:
 
     stages: tuple[Stage, ...]
     arcs: tuple[tuple[int, int], ...]
-    """From which stage to which; the outlets of a stage are numbered in this order."""
+    """From which stage to which."""
     inlets: tuple[tuple[int, ...], ...] = ()
-    """For each stage, its arcs in the order of its inlets; by default in the order of the arcs."""
+    """For each stage, the arcs into it in the order of its inlets; by default in the order of the arcs."""
+    outlets: tuple[tuple[int, ...], ...] = ()
+    """... and the arcs out of it."""
 
     def __post_init__(self) -> None:
         """Refuse an arc to a stage that is not there.
@@ -141,6 +143,8 @@ class Parameters:
 
     def outlets_of(self, position: int) -> tuple[int, ...]:
         """The arcs out of a stage."""
+        if self.outlets:
+            return self.outlets[position]
         return tuple(arc for arc, ends in enumerate(self.arcs) if ends[0] == position)
 
     @cached_property
@@ -245,6 +249,46 @@ class Board:
         self.has_chosen = True
         return self.more
 
+    # What the outside does.
+
+    def give(self, source: int) -> None:
+        """A source that is asked gives an element.
+
+        Raises:
+            Disabled: it is not asked, or has none.
+        """
+        part, left = self._asked_source(source)
+        require(left != 0)
+        part.keep(self, left - 1 if left > 0 else ANY)
+        self.push(part.outlet)
+
+    def end(self, source: int) -> None:
+        """A source that is asked has no element left, and ends.
+
+        Raises:
+            Disabled: it is not asked, or has one.
+        """
+        part, left = self._asked_source(source)
+        require(left == 0)
+        self.complete(part.outlet)
+
+    def _asked_source(self, source: int) -> "tuple[Part, int]":
+        part = self.parameters.parts[source]
+        require(part.stage.kind == "source")
+        require(self.arcs[part.outlet] == ASKED)
+        return part, part.kept(self)[0]
+
+    def want(self, sink: int) -> None:
+        """A sink asks for its next element.
+
+        Raises:
+            Disabled: it has asked, or has heard of the end.
+        """
+        part = self.parameters.parts[sink]
+        require(part.stage.kind == "sink")
+        require(self.arcs[part.inlet] == IDLE)
+        self.ask(part.inlet)
+
     # What the island does.
 
     def start(self) -> None:
@@ -297,6 +341,8 @@ class Part:
 
     is_end = False
     """Does it take elements out of the graph?"""
+    may_choose = False
+    """Do the data decide what it emits?"""
 
     def __init__(self, parameters: Parameters, position: int) -> None:
         """The stage at this position."""
@@ -306,6 +352,7 @@ class Part:
         self.outlets = parameters.outlets_of(position)
         self.inlet = self.inlets[0] if self.inlets else -1
         self.outlet = self.outlets[0] if self.outlets else -1
+        self.may_choose = self.stage.kind == "stage" and self.stage.least != self.stage.most
 
     def begin(self) -> tuple[int, ...]:
         """What it keeps in the beginning."""
@@ -486,10 +533,25 @@ class _Buffer(Part):
 
 
 class _Unbounded(_Buffer):
-    """As Unbounded; keeps its number of elements."""
+    """As Unbounded; keeps its number of elements.
+
+    With a capacity it counts no further: then as many, or more, are here, and one that leaves may leave as many.
+    """
+
+    def __init__(self, parameters: Parameters, position: int) -> None:
+        super().__init__(parameters, position)
+        self.may_choose = self.stage.capacity > 0
 
     def _offer(self, board: Board) -> None:
-        self.keep(board, self.kept(board)[0] + 1)
+        (count,) = self.kept(board)
+        if not self.stage.capacity or count < self.stage.capacity:
+            self.keep(board, count + 1)
+
+    def on_pull(self, board: Board, arc: int) -> None:
+        is_more = self.may_choose and self.kept(board) == (self.stage.capacity,) and board.choose()
+        super().on_pull(board, arc)
+        if is_more and not board.is_out_closed(self.outlet):
+            self.keep(board, self.stage.capacity)
 
     def _ask(self, board: Board) -> None:
         board.ask(self.inlet)
@@ -879,37 +941,24 @@ def process_event(state: State, parameters: Parameters, more: int = 1) -> State:
 def give(state: State, parameters: Parameters, source: int) -> State:
     """A source that is asked gives an element."""
     require(len(state.queue) == 0)
-    part = parameters.parts[source]
-    require(part.stage.kind == "source")
-    require(state.arcs[part.outlet] == ASKED)
-    left = state.stages[source][0]
-    require(left != 0)
     board = Board(state, parameters)
-    part.keep(board, left - 1 if left > 0 else ANY)
-    board.push(part.outlet)
+    board.give(source)
     return board.state()
 
 
 def end(state: State, parameters: Parameters, source: int) -> State:
     """A source that is asked has no element left, and ends."""
     require(len(state.queue) == 0)
-    part = parameters.parts[source]
-    require(part.stage.kind == "source")
-    require(state.arcs[part.outlet] == ASKED)
-    require(state.stages[source][0] == 0)
     board = Board(state, parameters)
-    board.complete(part.outlet)
+    board.end(source)
     return board.state()
 
 
 def want(state: State, parameters: Parameters, sink: int) -> State:
     """A sink asks for its next element."""
     require(len(state.queue) == 0)
-    part = parameters.parts[sink]
-    require(part.stage.kind == "sink")
-    require(state.arcs[part.inlet] == IDLE)
     board = Board(state, parameters)
-    board.ask(part.inlet)
+    board.want(sink)
     return board.state()
 
 

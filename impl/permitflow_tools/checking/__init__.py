@@ -1,9 +1,23 @@
-"""Decides by the theorems, or explores with the model, whether a channel or a grid of channels can get stuck.
+"""Decides before a run whether a channel, a grid of channels or a graph of stages can get stuck.
 
-Spark and the command line share it: both check a cell of a grid with ``check_cell``.
+By theorems, by the form of a graph, or by exploring the model.  Spark and the command line share it: both check a cell
+of a grid with ``check_cell``, and a graph with ``check_graph``.
 """
 
 from permitflow_tools.checking.deciding import Finding
+from permitflow_tools.checking.graphs import GraphStep, GraphVerdict, GraphWait, check_graph
 from permitflow_tools.checking.grid import Cell, Check, Grid, cells_of, check_cell, grid_of
 
-__all__ = ["Cell", "Check", "Finding", "Grid", "cells_of", "check_cell", "grid_of"]
+__all__ = [
+    "Cell",
+    "Check",
+    "Finding",
+    "GraphStep",
+    "GraphVerdict",
+    "GraphWait",
+    "Grid",
+    "cells_of",
+    "check_cell",
+    "check_graph",
+    "grid_of",
+]

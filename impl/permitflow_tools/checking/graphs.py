@@ -1,0 +1,466 @@
+"""Decides before a run whether a graph of stages can come to a standstill.
+
+First by its form: where no ring of waits is possible, none can arise.  Then block by block, with the executable model:
+a block whose stages do not see in which order elements come has one run for given data, so that one schedule is
+explored; of the others, all schedules.  What is larger than that is *unknown*.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Final, Literal, NamedTuple
+
+from permitflow.stages import Blueprint, Overflow
+from permitflow.stages.blueprint import (
+    BlockingClientNode,
+    BufferNode,
+    ConcatNode,
+    MergePreferredNode,
+    SinkNode,
+    SourceNode,
+    UnboundedNode,
+)
+from permitflow_model.stage_graph import (
+    ASKED,
+    ASKING,
+    CANCELLED,
+    ELEMENT,
+    HERE,
+    IDLE,
+    Parameters,
+    State,
+)
+from permitflow_model.stage_graph_waits import dead_arcs, ring_of
+from permitflow_tools.checking.graphs_search import (
+    END,
+    GIVE,
+    WANT,
+    Budget,
+    BudgetSpent,
+    Move,
+    Search,
+    end_of,
+    replay,
+    walk,
+)
+from permitflow_tools.checking.graphs_starving import starved
+from permitflow_tools.checking.graphs_structure import (
+    Block,
+    ancestors_of,
+    block_around,
+    blocks_of,
+    endings,
+    graph_of,
+    parameters_of,
+    possible_waits,
+)
+
+GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknown"]
+
+SHORTEST_UP_TO: Final = 8
+"""Of graphs with so many stages the shortest run is told."""
+_EVENTS: Final = 90_000
+"""That a check may run, about half a second."""
+_WALKS: Final = 40
+_LARGE_STORAGE: Final = 200
+"""Where buffers are that large, runs by chance are tried first."""
+_MOST_STEPS: Final = 400
+"""Of a run that is told; of a longer one, its beginning and its end."""
+
+
+class GraphWait(NamedTuple):
+    """A stage of a ring waits for the next one."""
+
+    stage: str
+    on: str
+    why: str
+
+
+class GraphStep(NamedTuple):
+    """A step of a run, and what follows from it."""
+
+    stage: str
+    """Empty at the beginning."""
+    text: str
+    held: tuple[int, ...]
+    """The elements in each stage, in the order of the blueprint."""
+    arcs: tuple[str, ...]
+    """What is on each arc, in the order of the blueprint: "ask", "element", "end", or empty."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GraphVerdict:
+    """Can a graph come to a standstill?"""
+
+    verdict: GraphOutcome
+    reason: str
+    """The argument in words."""
+    ring: tuple[GraphWait, ...] = ()
+    """Who waits for whom; of an input that starves, and of a loop that never ends, whom that concerns."""
+    run: tuple[GraphStep, ...] = ()
+    """A run that leads there."""
+    moves: tuple[tuple[str, tuple[int, ...]], ...] = ()
+    """The whole run as actions of the model ``stage_graph``, with their arguments, from its initial state."""
+    is_shortest: bool = False
+    """Is no other run into a standstill shorter, counted in elements given and asks of sinks?"""
+    advice: tuple[str, ...] = ()
+    """What would help; each alone."""
+    explored: int = 0
+    """States that were visited; 0 if the form of the graph decides."""
+    written: int = 0
+    """In a deadlock of blocking clients: the elements that those of the ring had written."""
+    notes: tuple[str, ...] = ()
+    """What to know beside the verdict: arcs without a bound, streams that may fail."""
+
+
+class _Found(NamedTuple):
+    """A standstill of a graph, or of a block of it."""
+
+    blueprint: Blueprint
+    parameters: Parameters
+    moves: list[Move]
+    state: State
+    is_shortest: bool
+
+
+def check_graph(blueprint: Blueprint) -> GraphVerdict:
+    """Decide whether stages can wait for each other for ever, whether an input starves, and whether all sinks end.
+
+    For all data that the ratios permit, and all orders in which sources give and sinks ask.
+
+    Raises:
+        ModuleNotFoundError: networkx is not installed; ``permitflow[tools]`` has it.
+    """
+    from permitflow_tools.checking.graphs_advice import advice_for
+
+    verdict = decide(blueprint)
+    advice = advice_for(blueprint, verdict, verdict.written)
+    return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(_notes(blueprint)))
+
+
+def decide(blueprint: Blueprint, events: int = _EVENTS) -> GraphVerdict:
+    """The verdict without advice; at most so many ``events`` of stages are run."""
+    budget = Budget(events)
+    verdict = _explored(blueprint, budget)
+    if verdict.verdict != "live":
+        return verdict
+    return _starving(blueprint, budget) or _endless(blueprint) or verdict
+
+
+def _argument(blueprint: Blueprint) -> str:
+    """Why no stages can wait in a ring."""
+    from networkx import is_directed_acyclic_graph
+
+    if is_directed_acyclic_graph(graph_of(blueprint)):
+        if not blocks_of(blueprint):
+            return "no two ways lead from one stage to another, so no stages can wait for each other in a ring"
+        return "there is no loop, and where ways meet again no stage makes one wait for the other"
+    return "each loop has a stage that never makes the one before it wait, and an element can always come into it"
+
+
+def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
+    """By its form; else explore the whole graph, or else each of its blocks."""
+    if not possible_waits(blueprint):
+        return GraphVerdict(verdict="live", reason=_argument(blueprint))
+    whole = Block(blueprint, tuple(blueprint.stages))
+    blocks = [block for block in blocks_of(blueprint) if possible_waits(block.blueprint)]
+    if not blocks:
+        return GraphVerdict(verdict="live", reason=_argument(blueprint))
+    is_small = len(blueprint.stages) <= SHORTEST_UP_TO
+    explored, tried = 0, []
+    if is_small or (len(blocks) == 1 and len(blocks[0].inner) * 2 > len(blueprint.stages)):
+        found, states, is_whole = _search(whole, _part(budget, 2))
+        if found is not None:
+            if is_small and not found.is_shortest:
+                found = _shortest(found, budget)
+            return _deadlock(blueprint, found, states)
+        if is_whole:
+            return GraphVerdict(verdict="live", reason=_all_states(whole, states), explored=states)
+        explored += states
+    for number, block in enumerate(blocks):
+        found, states, is_whole = _search(block, _part(budget, len(blocks) - number + 1))
+        explored += states
+        if found is not None:
+            return _deadlock_of_block(blueprint, found, explored, budget)
+        if not is_whole:
+            tried.append(block)
+    if tried:
+        names = ", ".join(tried[0].inner[:6]) + (", …" if len(tried[0].inner) > 6 else "")
+        return GraphVerdict(
+            verdict="unknown",
+            reason=f"the stages {names} may wait for each other in a ring; {explored:,} of their states were explored "
+            "and runs by chance tried, and none was found, but there are more",
+            explored=explored,
+        )
+    return GraphVerdict(verdict="live", reason=_all_states(whole, explored), explored=explored)
+
+
+def _all_states(block: Block, states: int) -> str:
+    if block.is_determinate:
+        return (
+            f"the order in which stages run changes nothing, and its run comes back to itself within {states:,} states"
+        )
+    return f"all {states:,} states between two moves of the outside were explored, and in none does a ring wait"
+
+
+def _part(budget: Budget, parts: int) -> Budget:
+    part = Budget(budget.left // parts)
+    budget.left -= part.left
+    return part
+
+
+def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
+    """A standstill, the states that were visited, and whether these are all."""
+    blueprint = block.blueprint
+    counted = 3 if any(isinstance(node, UnboundedNode) for node in blueprint.stages.values()) else 0
+    exact = parameters_of(blueprint)
+    if (
+        not block.is_determinate
+        and _storage(exact) > _LARGE_STORAGE
+        and (found := _walked(blueprint, exact, _part(budget, 2), walks=4))
+    ):
+        return found, 0, False
+    searching = _part(budget, 2)
+    search = Search(parameters_of(blueprint, counted_unbounded=counted), searching, one_schedule=block.is_determinate)
+    try:
+        dead = search.run()
+    except BudgetSpent:
+        dead = None
+    budget.left += max(0, searching.left)
+    if dead is not None:
+        moves = search.path_to(dead)
+        if (state := end_of(exact, moves)) is not None:
+            return _Found(blueprint, exact, moves, state, not block.is_determinate), len(search.states), False
+    elif search.is_whole:
+        return None, len(search.states), True
+    return _walked(blueprint, exact, budget, _WALKS), len(search.states), False
+
+
+def _storage(parameters: Parameters) -> int:
+    return sum(stage.capacity + stage.writes for stage in parameters.stages)
+
+
+def _shortest(found: _Found, budget: Budget) -> _Found:
+    """The shortest run, where all schedules can be explored."""
+    search = Search(found.parameters, budget)
+    try:
+        dead = search.run()
+    except BudgetSpent:
+        return found
+    if dead is None:
+        return found
+    return found._replace(moves=search.path_to(dead), state=search.states[dead], is_shortest=True)
+
+
+def _walked(blueprint: Blueprint, parameters: Parameters, budget: Budget, walks: int) -> _Found | None:
+    most_moves = 200 + 4 * _storage(parameters)
+    try:
+        for seed in range(walks):
+            moves = walk(parameters, budget, seed, most_moves)
+            if moves is not None and (state := end_of(parameters, moves)) is not None:
+                return _Found(blueprint, parameters, moves, state, is_shortest=False)
+    except BudgetSpent:
+        pass
+    return None
+
+
+def _deadlock(blueprint: Blueprint, found: _Found, explored: int) -> GraphVerdict:
+    ring = tuple(_told_ring(found))
+    return GraphVerdict(
+        verdict="deadlock",
+        reason=_told_deadlock(ring),
+        ring=ring,
+        run=_told_run(blueprint, found) if found.blueprint is blueprint else (),
+        written=_written(found),
+        moves=tuple(_model_moves(found)) if found.blueprint is blueprint else (),
+        is_shortest=found.is_shortest and found.blueprint is blueprint,
+        explored=explored,
+    )
+
+
+def _deadlock_of_block(blueprint: Blueprint, found: _Found, explored: int, budget: Budget) -> GraphVerdict:
+    """A block can stand still: look for a run of the whole graph that leads there."""
+    parameters = parameters_of(blueprint)
+    whole = _walked(blueprint, parameters, budget, _WALKS)
+    if whole is not None:
+        return _deadlock(blueprint, whole, explored)
+    endless = endings(blueprint)
+    is_supplied = all(not endless[name] for name, node in blueprint.stages.items() if isinstance(node, SourceNode))
+    if not is_supplied:
+        return GraphVerdict(
+            verdict="unknown",
+            reason="with endless sources it can stand still; whether its sources give enough elements is not decided",
+            explored=explored,
+        )
+    return _deadlock(blueprint, found, explored)
+
+
+def _written(found: _Found) -> int:
+    clients = [part for part in found.parameters.parts if part.stage.kind == "blocking_client"]
+    return sum(part.stage.writes - found.state.stages[part.position][0] for part in clients)
+
+
+def _told_ring(found: _Found) -> Iterator[GraphWait]:
+    names = [*found.blueprint.stages]
+    for wait in ring_of(found.parameters, found.state, dead_arcs(found.parameters, found.state)):
+        stage, on = names[wait.stage], names[wait.on]
+        yield GraphWait(stage, on, f"needs an element of {on}" if wait.for_element else f"{on} has not asked")
+
+
+def _told_deadlock(ring: Sequence[GraphWait]) -> str:
+    told = "; ".join(
+        f"{wait.stage} waits for an element of {wait.on}"
+        if wait.why.startswith("needs")
+        else f"{wait.stage} waits until {wait.on} asks"
+        for wait in ring
+    )
+    return f"{told}: a ring, and nobody in it can go on"
+
+
+def _told_run(blueprint: Blueprint, found: _Found) -> tuple[GraphStep, ...]:
+    names = [*blueprint.stages]
+    steps = []
+    for step in replay(found.parameters, found.moves):
+        state = step.state
+        if step.move is not None:
+            stage, text = _told_move(names[step.move.stage], step.move)
+        elif step.arc >= 0:
+            producer, consumer = (names[end] for end in found.parameters.arcs[step.arc])
+            stage, text = _told_event(producer, consumer, step.token)
+        else:
+            stage, text = "", "the beginning"
+        steps.append(
+            GraphStep(stage, text, _held(found.parameters, state), tuple(_ON_ARC[token] for token in state.arcs))
+        )
+    if len(steps) > _MOST_STEPS:
+        left_out = len(steps) - _MOST_STEPS
+        half = _MOST_STEPS // 2
+        middle = steps[half + left_out]._replace(stage="", text=f"… {left_out:,} more steps …")
+        steps = [*steps[:half], middle, *steps[half + left_out + 1 :]]
+    return tuple(steps)
+
+
+def _model_moves(found: _Found) -> Iterator[tuple[str, tuple[int, ...]]]:
+    for step in replay(found.parameters, found.moves):
+        if step.move is not None:
+            yield step.move.action.capitalize(), (step.move.stage,)
+        elif step.arc >= 0:
+            yield "ProcessEvent", (int(step.more),)
+
+
+def _held(parameters: Parameters, state: State) -> tuple[int, ...]:
+    return tuple(
+        part.held(kept) + sum(state.arcs[arc] in (HERE, "here, ending", "here, ended") for arc in part.inlets)
+        for part, kept in zip(parameters.parts, state.stages, strict=True)
+    )
+
+
+class _OnArc(dict[str, str]):
+    def __missing__(self, token: str) -> str:
+        return "end"
+
+
+_ON_ARC: Final = _OnArc({IDLE: "", ASKING: "ask", ASKED: "ask", ELEMENT: "element", HERE: ""})
+
+
+def _told_move(name: str, move: Move) -> tuple[str, str]:
+    told = {GIVE: "gives an element", END: "ends", WANT: "asks for an element"}
+    return name, f"{name} {told[move.action]}"
+
+
+def _told_event(producer: str, consumer: str, token: str) -> tuple[str, str]:
+    if token.startswith(ELEMENT):
+        return consumer, f"{consumer} takes an element of {producer}"
+    if token == ASKING:
+        return producer, f"{producer} hears that {consumer} asks"
+    if CANCELLED in token:
+        return producer, f"{producer} hears that {consumer} wants no more"
+    return consumer, f"{consumer} hears of the end of {producer}"
+
+
+# Inputs that starve.
+
+
+def _starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+    ends = endings(blueprint)
+    for name, node in blueprint.stages.items():
+        if isinstance(node, ConcatNode) and (verdict := _starving_concat(blueprint, name, ends)):
+            return verdict
+        is_preferring = isinstance(node, MergePreferredNode) and not ends[blueprint.into(name)[0].producer]
+        if is_preferring and (verdict := _starving_merge(blueprint, name, _part(budget, 2))):
+            return verdict
+    return None
+
+
+def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVerdict | None:
+    block = block_around(blueprint, name)
+    search = Search(parameters_of(block.blueprint, counted_unbounded=3), budget)
+    try:
+        search.run(stop_at_dead=False)
+    except BudgetSpent:
+        return GraphVerdict(
+            verdict="unknown",
+            reason=f"no stages can wait in a ring; whether an input of {name} starves was not decided within "
+            f"{len(search.states):,} states",
+            explored=len(search.states),
+        )
+    inlet = starved(search, [*block.blueprint.stages].index(name))
+    if inlet is None:
+        return None
+    preferred, starving = blueprint.into(name)[0].producer, blueprint.into(name)[inlet].producer
+    return GraphVerdict(
+        verdict="starves",
+        reason=f"{name} prefers the elements of {preferred}: while one of these is there whenever it is asked, it "
+        f"never gives the element that it has of {starving}",
+        ring=(GraphWait(starving, name, f"{name} always has an element of {preferred}"),),
+        explored=len(search.states),
+    )
+
+
+def _starving_concat(blueprint: Blueprint, name: str, ends: Mapping[str, bool]) -> GraphVerdict | None:
+    inlets = blueprint.into(name)
+    for before, arc in pairwise(inlets):
+        if not ends[before.producer] and not isinstance(blueprint.stages[before.producer], BlockingClientNode):
+            return GraphVerdict(
+                verdict="starves",
+                reason=f"{name} takes elements of {arc.producer} when {before.producer} has ended, which never ends",
+                ring=(GraphWait(arc.producer, name, f"{name} waits for the end of {before.producer}"),),
+            )
+    return None
+
+
+# Sinks that never end.
+
+
+def _endless(blueprint: Blueprint) -> GraphVerdict | None:
+    from networkx import find_cycle
+
+    ends = endings(blueprint)
+    for name, node in blueprint.stages.items():
+        if not isinstance(node, SinkNode | BlockingClientNode) or ends[name]:
+            continue
+        before = ancestors_of(blueprint, name)
+        sources = [each for each in before if isinstance(blueprint.stages[each], SourceNode | BlockingClientNode)]
+        if not all(ends[each] or isinstance(blueprint.stages[each], BlockingClientNode) for each in sources):
+            continue
+        left = graph_of(blueprint).subgraph([each for each in before if not ends[each]])
+        loop = [edge[0] for edge in find_cycle(left)]
+        waits = tuple(
+            GraphWait(stage, loop[position - 1], f"ends when {loop[position - 1]} has ended")
+            for position, stage in enumerate(loop)
+        )
+        return GraphVerdict(
+            verdict="never completes",
+            reason=f"elements flow, but when all sources have ended {name} never hears of it: in the loop "
+            f"{' -> '.join([*loop, loop[0]])} each stage waits for the end of the one before it",
+            ring=waits,
+        )
+    return None
+
+
+def _notes(blueprint: Blueprint) -> Iterable[str]:
+    for name, node in blueprint.stages.items():
+        if isinstance(node, UnboundedNode) and node.alarm is None:
+            yield f"{name} has no bound and no alarm: a consumer that is slower for long lets it grow without end"
+        if isinstance(node, BufferNode) and node.overflow is Overflow.FAIL:
+            yield f"{name} fails the stream when an element comes and {node.capacity} are there"

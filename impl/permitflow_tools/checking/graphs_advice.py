@@ -1,0 +1,216 @@
+"""What would help a graph of stages that can stand still, with numbers: the same analysis checks each proposal."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+from permitflow.stages import Arc, Blueprint, Overflow
+from permitflow.stages.blueprint import (
+    BlockingClientNode,
+    BroadcastNode,
+    BufferNode,
+    ConcatNode,
+    MergeNode,
+    MergePreferredNode,
+    Node,
+    SourceNode,
+    ZipNode,
+)
+
+if TYPE_CHECKING:
+    from permitflow_tools.checking.graphs import GraphVerdict, GraphWait
+
+_EVENTS: Final = 12_000
+"""That may be run for each proposal."""
+_MOST_PLACES: Final = 128
+
+
+def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> Iterator[str]:
+    """Each alone helps; ``written``: the elements that a blocking client in the ring had written."""
+    match verdict.verdict:
+        case "deadlock":
+            for wait in verdict.ring:
+                node = blueprint.stages.get(wait.stage)
+                if isinstance(node, BlockingClientNode) and node.writes > written:
+                    yield from _for_client(wait.stage, node, written)
+                    return
+            if all(not _is_for_element(wait) for wait in verdict.ring):
+                yield from _for_loop(blueprint, verdict.ring)
+            elif all(_is_for_element(wait) for wait in verdict.ring):
+                yield from _for_missing_element(blueprint, verdict.ring)
+            else:
+                yield from _for_branches(blueprint, verdict.ring)
+        case "starves":
+            yield from _for_starving(blueprint, verdict.ring[0])
+        case "never completes":
+            yield "let what is behind the loop end it: a take, or a consumer that leaves, cancels the loop"
+
+
+def _is_for_element(wait: "GraphWait") -> bool:
+    return wait.why.startswith("needs")
+
+
+def _outcome(blueprint: Blueprint) -> str:
+    from permitflow_tools.checking.graphs import decide
+
+    return decide(blueprint, _EVENTS).verdict
+
+
+def _is_good(blueprint: Blueprint) -> bool:
+    return _outcome(blueprint) in ("live", "never completes")
+
+
+def _with(blueprint: Blueprint, name: str, node: Node) -> Blueprint:
+    return Blueprint({**blueprint.stages, name: node}, blueprint.arcs)
+
+
+def _arc(blueprint: Blueprint, producer: str, consumer: str) -> Arc:
+    return next(arc for arc in blueprint.out_of(producer) if arc.consumer == consumer)
+
+
+def _inserted(blueprint: Blueprint, arc: Arc, *chain: Node) -> Blueprint:
+    """With stages of one inlet and one outlet in an arc."""
+    names = [f"inserted-{number}" for number in range(len(chain))]
+    arcs = [each for each in blueprint.arcs if each != arc]
+    producer, outlet = arc.producer, arc.outlet
+    for name in names:
+        arcs.append(Arc(producer, name, outlet=outlet))
+        producer, outlet = name, 0
+    arcs.append(Arc(producer, arc.consumer, outlet=outlet, inlet=arc.inlet))
+    return Blueprint({**blueprint.stages, **dict(zip(names, chain, strict=True))}, tuple(arcs))
+
+
+def _for_client(name: str, node: BlockingClientNode, written: int) -> Iterator[str]:
+    lacking = node.writes - written
+    yield (
+        f"let {name} write at most {written} elements before it reads: W <= S + C + h, what the buffers on their way, "
+        f"its receive buffer and the server's hand hold"
+    )
+    places = f"{lacking} more place{'s' if lacking > 1 else ''}"
+    yield f"give the buffers on the way, or the receive buffer of {name}, {places}"
+    yield f"let {name} read while it writes"
+
+
+def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+    """A loop that fills: something has to give way in it."""
+    for wait in ring:
+        if not isinstance(blueprint.stages[wait.on], MergeNode | MergePreferredNode):
+            continue
+        node, merge = blueprint.stages[wait.stage], blueprint.stages[wait.on]
+        fair = _with(blueprint, wait.on, MergeNode())
+        also = "" if isinstance(merge, MergeNode) else f", and {wait.on} be a merge without a preference"
+        if isinstance(node, BufferNode):
+            changed = _with(fair, wait.stage, replace(node, overflow=Overflow.DROP_OLDEST))
+            told = f'let {wait.stage} drop, with overflow = "drop_oldest"{also}'
+        else:
+            changed = _inserted(fair, _arc(fair, wait.stage, wait.on), BufferNode(16, Overflow.DROP_OLDEST))
+            told = f"put a buffer that drops its oldest element into the arc {wait.stage} -> {wait.on}{also}"
+        if _is_good(changed):
+            yield f"{told}: then the loop never makes {wait.on} wait"
+        if isinstance(merge, MergeNode) and _outcome(_preferring(blueprint, wait)) == "starves":
+            yield (
+                f"let {wait.on} prefer the arc of {wait.stage} (merge_preferred): it never stands still, but then its "
+                "other inputs starve as long as elements come round"
+            )
+
+
+def _preferring(blueprint: Blueprint, wait: "GraphWait") -> Blueprint:
+    back = _arc(blueprint, wait.stage, wait.on)
+    swapped = {0: back.inlet, back.inlet: 0}
+    arcs = tuple(
+        replace(arc, inlet=swapped.get(arc.inlet, arc.inlet)) if arc.consumer == wait.on else arc
+        for arc in blueprint.arcs
+    )
+    return Blueprint({**blueprint.stages, wait.on: MergePreferredNode()}, arcs)
+
+
+def _for_missing_element(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+    """A loop of pairs needs a first element, and a place where it rests while the next one is made."""
+    for wait in ring:
+        if not isinstance(blueprint.stages[wait.stage], ZipNode):
+            continue
+        arc = _arc(blueprint, wait.on, wait.stage)
+        for places in (0, 2):
+            changed = _kicked(blueprint, arc, places)
+            if _is_good(changed):
+                buffer = f" and a buffer of {places} places" if places else ""
+                yield (
+                    f"put a first element{buffer} into the arc {arc.producer} -> {arc.consumer}: a concat of one "
+                    "element and of what comes round"
+                )
+                return
+
+
+def _kicked(blueprint: Blueprint, arc: Arc, places: int) -> Blueprint:
+    changed = _inserted(blueprint, arc, *([BufferNode(places)] if places else []))
+    last = next(each for each in changed.into(arc.consumer) if each.inlet == arc.inlet)
+    arcs = [each for each in changed.arcs if each != last]
+    arcs += [
+        Arc("first-element", "first-then"),
+        Arc(last.producer, "first-then", outlet=last.outlet, inlet=1),
+        Arc("first-then", arc.consumer, inlet=arc.inlet),
+    ]
+    return Blueprint({**changed.stages, "first-element": SourceNode(1), "first-then": ConcatNode()}, tuple(arcs))
+
+
+def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+    """Branches of which one gets ahead of the other: it needs room for their difference."""
+    for wait in ring:
+        if _is_for_element(wait) or not isinstance(blueprint.stages[wait.stage], BroadcastNode):
+            continue
+        node = blueprint.stages[wait.on]
+        place = f"into the arc {wait.stage} -> {wait.on}"
+        told = f"let {wait.on} have {{}}" if isinstance(node, BufferNode) else f"put a buffer of {{}} {place}"
+        places = _smallest(blueprint, wait)
+        if places is not None:
+            yield told.format(f"{places} place{'s' if places > 1 else ''}") + ", which is the least that is enough"
+        elif _is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
+            yield (
+                f"no buffer of up to {_MOST_PLACES} places is enough, because the branches may give different numbers "
+                f"of elements; put one that drops, or has no bound, {place}"
+            )
+
+
+def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:
+    """With so many places in the arc from the stage that waits; a buffer that is there gets them."""
+    node = BufferNode(places, overflow)
+    if isinstance(blueprint.stages[wait.on], BufferNode):
+        return _with(blueprint, wait.on, node)
+    return _inserted(blueprint, _arc(blueprint, wait.stage, wait.on), node)
+
+
+def _smallest(blueprint: Blueprint, wait: "GraphWait") -> int | None:
+    """The fewest places with which it is live; more never hurt."""
+    if _outcome(_buffered(blueprint, wait, _MOST_PLACES)) == "deadlock":
+        return None
+    node = blueprint.stages[wait.on]
+    low = node.capacity if isinstance(node, BufferNode) else 0
+    high = low + 1
+    while not _is_good(_buffered(blueprint, wait, high)):
+        low, high = high, high * 2
+        if high > _MOST_PLACES:
+            return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _is_good(_buffered(blueprint, wait, middle)):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def _for_starving(blueprint: Blueprint, wait: "GraphWait") -> Iterator[str]:
+    if not isinstance(blueprint.stages[wait.on], MergePreferredNode):
+        return
+    changed = _with(blueprint, wait.on, MergeNode())
+    if _is_good(changed):
+        yield f"let {wait.on} be a merge: it takes its inputs in turn"
+        return
+    back = blueprint.into(wait.on)[0]
+    node = blueprint.stages[back.producer]
+    if isinstance(node, BufferNode):
+        changed = _with(changed, back.producer, replace(node, overflow=Overflow.DROP_OLDEST))
+    else:
+        changed = _inserted(changed, back, BufferNode(16, Overflow.DROP_OLDEST))
+    if _is_good(changed):
+        yield f"let {wait.on} be a merge, and drop elements in the arc {back.producer} -> {wait.on}: then it is fair"

@@ -1,0 +1,336 @@
+"""Explores a graph of stages from one state at rest to the next: the island runs to its end between them."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
+from random import Random
+from typing import Final, NamedTuple
+
+from permitflow_model.stage_graph import (
+    ASKED,
+    ASKED_CANCELLED,
+    ASKING,
+    CANCELLED,
+    CLOSED,
+    IDLE,
+    Board,
+    Parameters,
+    State,
+    initial,
+)
+from permitflow_model.stage_graph_waits import dead_arcs, is_full_ring
+
+_EVENTS_AT_ONCE: Final = 400
+"""After so many events the outside has its turn, though the island goes on: so it does in a real run."""
+_FOR_PRODUCER = frozenset({ASKING, CANCELLED, ASKED_CANCELLED})
+
+GIVE: Final = "give"
+END: Final = "end"
+WANT: Final = "want"
+GO_ON: Final = "go on"
+
+
+class BudgetSpent(Exception):
+    """There is more to explore than the caller allows."""
+
+
+class Move(NamedTuple):
+    """What the outside does, and what the data choose while the island runs to its end."""
+
+    action: str
+    stage: int
+    choices: tuple[bool, ...] = ()
+
+
+class Taken(NamedTuple):
+    """An element of one inlet has left a merge that prefers another one."""
+
+    stage: int
+    arc: int
+
+
+@dataclass(frozen=True)
+class Edge:
+    """From one state at rest to another."""
+
+    source: int
+    target: int
+    move: Move
+    taken: frozenset[Taken]
+
+
+class Reached(NamedTuple):
+    """What the island may come to."""
+
+    state: State
+    choices: tuple[bool, ...]
+    taken: frozenset[Taken]
+
+
+class Budget:
+    """How many events may be run, all searches together."""
+
+    def __init__(self, events: int) -> None:
+        """``events`` are left."""
+        self.left = events
+
+    def spend(self) -> None:
+        """Run one more.
+
+        Raises:
+            BudgetSpent: none is left.
+        """
+        self.left -= 1
+        if self.left < 0:
+            raise BudgetSpent
+
+
+def settle(board: Board, budget: Budget) -> Iterator[Reached]:
+    """Run the island until it has no event left, for all choices of the data."""
+    parts, arcs = board.parameters.parts, board.parameters.arcs
+    preferring = [part for part in parts if part.stage.kind == "merge_preferred"]
+    ahead: list[tuple[Board, tuple[bool, ...], frozenset[Taken], bool]] = [(board, (), frozenset(), True)]
+    while ahead:
+        board, choices, taken, more = ahead.pop()
+        for _ in range(_EVENTS_AT_ONCE):
+            if not board.queue:
+                break
+            budget.spend()
+            arc = board.queue[0]
+            acting = parts[arcs[arc][0 if board.arcs[arc] in _FOR_PRODUCER else 1]]
+            before = _copy(board) if acting.may_choose and more else None
+            held = [board.stages[part.position] for part in preferring]
+            board.more, board.has_chosen = more, False
+            board.run_event()
+            for part, was in zip(preferring, held, strict=True):
+                left = {*was} - {*board.stages[part.position]}
+                if acting is part and board.arcs[arc] == IDLE and arc in part.inlets and arc not in was:
+                    left |= {arc} - {*board.stages[part.position]}
+                if left:
+                    taken |= {Taken(part.position, each) for each in left}
+            if board.has_chosen:
+                if before is not None:
+                    ahead.append((before, choices, taken, False))
+                choices = (*choices, more)
+            more = True
+        yield Reached(board.state(), choices, taken)
+
+
+def _copy(board: Board) -> Board:
+    return Board(board.state(), board.parameters)
+
+
+def moves_of(parameters: Parameters, state: State | Board) -> Iterator[Move]:
+    """What the outside can do."""
+    if state.queue:
+        yield Move(GO_ON, -1)
+    for position, part in enumerate(parameters.parts):
+        if part.stage.kind == "source" and state.arcs[part.outlet] == ASKED:
+            yield Move(GIVE if state.stages[position][0] else END, position)
+        elif part.stage.kind == "sink" and state.arcs[part.inlet] == IDLE:
+            yield Move(WANT, position)
+
+
+def perform(board: Board, move: Move) -> None:
+    """Let the outside do it; the island has not run yet."""
+    if move.action == GIVE:
+        board.give(move.stage)
+    elif move.action == END:
+        board.end(move.stage)
+    elif move.action == WANT:
+        board.want(move.stage)
+
+
+class Search:
+    """The states at rest, and the moves between them, breadth first."""
+
+    def __init__(self, parameters: Parameters, budget: Budget, *, one_schedule: bool = False) -> None:
+        """With ``one_schedule`` the outside moves in turn; that is enough if no stage sees in which order it moves."""
+        self.parameters = parameters
+        self._budget = budget
+        self._one_schedule = one_schedule
+        self.states: list[State] = []
+        self.edges: list[list[Edge]] = []
+        self._parents: list[Edge | None] = []
+        self._positions: dict[tuple[State, int], int] = {}
+        self._turns: list[int] = []
+        self.first_choices: list[tuple[bool, ...]] = []
+        self.dead: int | None = None
+        """The first state in which an arc is dead."""
+        self.is_whole = False
+
+    def run(self, *, stop_at_dead: bool = True) -> int | None:
+        """Explore, up to the first state in which something waits for ever; return it.
+
+        Raises:
+            BudgetSpent: there is more.
+        """
+        for reached in settle(Board(initial(self.parameters), self.parameters), self._budget):
+            if self._add(reached.state, 0, None, reached.choices) and stop_at_dead:
+                return self.dead
+        for position in count():
+            if position >= len(self.states):
+                break
+            state = self.states[position]
+            for move in self._moves(position):
+                board = Board(state, self.parameters)
+                perform(board, move)
+                for reached in settle(board, self._budget):
+                    edge = (position, move._replace(choices=reached.choices), reached.taken)
+                    if self._add(reached.state, move.stage, edge, ()) and stop_at_dead:
+                        return self.dead
+        self.is_whole = True
+        return self.dead
+
+    def _moves(self, position: int) -> Sequence[Move]:
+        moves = [*moves_of(self.parameters, self.states[position])]
+        if not self._one_schedule or len(moves) < 2:
+            return moves
+        turn = self._turns[position]
+        return [min(moves, key=lambda move: (move.stage <= turn, move.stage))]
+
+    def _add(
+        self, state: State, turn: int, edge: tuple[int, Move, frozenset[Taken]] | None, choices: tuple[bool, ...]
+    ) -> bool:
+        key = (state, turn if self._one_schedule else 0)
+        target = self._positions.get(key)
+        is_new = target is None
+        if target is None:
+            target = self._positions[key] = len(self.states)
+            self.states.append(state)
+            self.edges.append([])
+            self._turns.append(turn)
+            self.first_choices.append(choices)
+            self._parents.append(None if edge is None else Edge(edge[0], target, edge[1], edge[2]))
+        if edge is not None:
+            self.edges[edge[0]].append(Edge(edge[0], target, edge[1], edge[2]))
+        if is_new and self.dead is None and not state.queue and is_stuck(self.parameters, state):
+            self.dead = target
+            return True
+        return False
+
+    def path_to(self, position: int) -> list[Move]:
+        """The moves of a shortest run; the first is the beginning."""
+        moves: list[Move] = []
+        while (edge := self._parents[position]) is not None:
+            moves.append(edge.move)
+            position = edge.source
+        return [Move(GO_ON, -1, self.first_choices[position]), *reversed(moves)]
+
+
+def is_stuck(parameters: Parameters, state: State) -> bool:
+    """Does something wait for ever, and not only because sources have ended?"""
+    dead = dead_arcs(parameters, state)
+    if not dead:
+        return False
+    sources = [part.outlet for part in parameters.parts if part.stage.kind == "source"]
+    return all(state.arcs[arc] != CLOSED for arc in sources) or is_full_ring(parameters, state, dead)
+
+
+_LEANINGS: Final = [(more, first) for first in (GIVE, "", WANT) for more in (1.0, 0.0, 0.5)]
+"""How likely the data emit one more, and what the outside does rather than other things."""
+_BETWEEN_LOOKS: Final = 16
+
+
+def walk(parameters: Parameters, budget: Budget, seed: int, most_moves: int) -> list[Move] | None:
+    """One run by chance, with a leaning of its own; the moves into a state in which something waits for ever, or None.
+
+    Raises:
+        BudgetSpent: it is longer.
+    """
+    random = Random(seed)
+    more, first = _LEANINGS[seed % len(_LEANINGS)]
+    board = Board(initial(parameters), parameters)
+    moves = [Move(GO_ON, -1, _run(board, budget, random, more))]
+    while len(moves) <= most_moves:
+        if len(moves) % _BETWEEN_LOOKS == 1 and _stands(board):
+            return _shortened(parameters, moves)
+        possible = [*moves_of(parameters, board)]
+        if not possible:
+            break
+        preferred = [move for move in possible if move.action == first] if random.random() < 0.95 else []
+        chosen = random.choice(preferred or possible)
+        perform(board, chosen)
+        moves.append(chosen._replace(choices=_run(board, budget, random, more)))
+    return _shortened(parameters, moves) if _stands(board) else None
+
+
+def _stands(board: Board) -> bool:
+    return not board.queue and is_stuck(board.parameters, board.state())
+
+
+def _shortened(parameters: Parameters, moves: list[Move]) -> list[Move]:
+    """Without the moves after the first standstill, which was not looked for after each of them."""
+    low, high = max(1, len(moves) - _BETWEEN_LOOKS), len(moves)
+    while low < high:
+        middle = (low + high) // 2
+        if end_of(parameters, moves[:middle]) is None:
+            low = middle + 1
+        else:
+            high = middle
+    return moves[:high]
+
+
+def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
+    """The state at the end of a run, if that is a standstill."""
+    board = Board(initial(parameters), parameters)
+    for move in moves:
+        perform(board, move)
+        choices = deque(move.choices)
+        for _ in range(_EVENTS_AT_ONCE):
+            if not board.queue:
+                break
+            board.more, board.has_chosen = choices[0] if choices else True, False
+            board.run_event()
+            if board.has_chosen and choices:
+                choices.popleft()
+    return board.state() if _stands(board) else None
+
+
+def _run(board: Board, budget: Budget, random: Random, eager: float) -> tuple[bool, ...]:
+    choices: list[bool] = []
+    for _ in range(_EVENTS_AT_ONCE):
+        if not board.queue:
+            break
+        budget.spend()
+        board.more, board.has_chosen = random.random() < eager, False
+        board.run_event()
+        if board.has_chosen:
+            choices.append(board.more)
+    return tuple(choices)
+
+
+class Replayed(NamedTuple):
+    """A step of a run: a move of the outside, or an event of the island."""
+
+    state: State
+    move: Move | None = None
+    arc: int = -1
+    """The arc with the event; -1: none."""
+    token: str = ""
+    """What was on it."""
+    more: bool = True
+    """What the data chose."""
+
+
+def replay(parameters: Parameters, moves: Sequence[Move]) -> Iterator[Replayed]:
+    """Take the steps of a run, from the beginning."""
+    board = Board(initial(parameters), parameters)
+    yield Replayed(board.state())
+    for move in moves:
+        if move.action != GO_ON:
+            perform(board, move)
+            yield Replayed(board.state(), move)
+        choices = deque(move.choices)
+        for _ in range(_EVENTS_AT_ONCE):
+            if not board.queue:
+                break
+            arc = board.queue[0]
+            token = board.arcs[arc]
+            board.more, board.has_chosen = choices[0] if choices else True, False
+            board.run_event()
+            more = not board.has_chosen or board.more
+            if board.has_chosen and choices:
+                choices.popleft()
+            yield Replayed(board.state(), None, arc, token, more)

@@ -1,0 +1,138 @@
+"""Which stages of a graph wait for each other for ever, in a state in which the island has no event left.
+
+An arc is dead if nothing can move on it any more, whatever the outside and the data do.  Its stage waits for other
+arcs that are dead, too; so there is a ring among them.  The dead arcs are the largest set of which this holds.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from permitflow_model.stage_graph import ASKED, HERE, IDLE, Parameters, Part, State
+
+_OPEN = frozenset({IDLE, ASKED, HERE})
+
+
+@dataclass(frozen=True)
+class Wait:
+    """A stage waits for another one."""
+
+    stage: int
+    on: int
+    for_element: bool
+    """For an element of the other one; else until that asks."""
+
+
+Rule = Callable[[Part, State, int], tuple[Sequence[int], bool]]
+"""For an open arc at one of the stage's ports: the arcs it waits for there, and whether any one of them is enough."""
+
+
+def _open(arcs: Iterable[int], state: State, *tokens: str) -> list[int]:
+    return [arc for arc in arcs if state.arcs[arc] in (tokens or _OPEN)]
+
+
+def _never(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (), True
+
+
+def _through(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    """One inlet, one outlet: an asked outlet waits for the inlet, an idle inlet for the outlet."""
+    return (part.inlets if arc in part.outlets else part.outlets), False
+
+
+def _broadcast(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    unasked = [each for each in _open(part.outlets, state, IDLE, HERE) if each != arc]
+    return (unasked or part.inlets), False
+
+
+def _balance(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (part.inlets if arc in part.outlets else _open(part.outlets, state)), True
+
+
+def _zip(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    if state.arcs[part.outlet] != ASKED:
+        return part.outlets, False
+    return [each for each in _open(part.inlets, state, ASKED, IDLE) if each != arc], False
+
+
+def _merge(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (_open(part.inlets, state) if arc in part.outlets else part.outlets), True
+
+
+def _concat(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    if arc in part.outlets:
+        return [part.inlets[state.stages[part.position][0]]], False
+    turn = part.inlets[min(state.stages[part.position][0], len(part.inlets) - 1)]
+    return ([turn] if arc != turn and state.arcs[turn] == ASKED else part.outlets), False
+
+
+_RULES: Final[dict[str, Rule]] = {
+    "source": _never,
+    "sink": _never,
+    "broadcast": _broadcast,
+    "balance": _balance,
+    "zip": _zip,
+    "merge": _merge,
+    "merge_preferred": _merge,
+    "concat": _concat,
+}
+"""Of the kinds that are no ``_through``."""
+
+
+def _waits(parameters: Parameters, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    """The arcs that the stage waits for which has to move on this one."""
+    part = parameters.parts[parameters.arcs[arc][0 if state.arcs[arc] == ASKED else 1]]
+    return _RULES.get(part.stage.kind, _through)(part, state, arc)
+
+
+def dead_arcs(parameters: Parameters, state: State) -> frozenset[int]:
+    """The arcs on which nothing can move any more, in a state without events."""
+    waits = {arc: _waits(parameters, state, arc) for arc, token in enumerate(state.arcs) if token in _OPEN}
+    dead = {arc for arc, (others, _) in waits.items() if others}
+    while alive := [arc for arc in dead if not _is_dead(*waits[arc], dead)]:
+        dead.difference_update(alive)
+    return frozenset(dead)
+
+
+def _is_dead(others: Sequence[int], is_any_enough: bool, dead: Collection[int]) -> bool:
+    return (all if is_any_enough else any)(other in dead for other in others)
+
+
+def is_full_ring(parameters: Parameters, state: State, dead: Collection[int]) -> bool:
+    """Does any ring have a stage that holds an element and waits until it is asked?  Else all wait for elements."""
+    waits = {arc: [other for other in _waits(parameters, state, arc)[0] if other in dead] for arc in dead}
+    for arc in dead:
+        if state.arcs[arc] == ASKED:
+            continue
+        ahead, seen = [arc], set[int]()
+        while ahead:
+            for other in waits[ahead.pop()]:
+                if other == arc:
+                    return True
+                if other not in seen:
+                    seen.add(other)
+                    ahead.append(other)
+    return False
+
+
+def ring_of(parameters: Parameters, state: State, dead: Collection[int]) -> tuple[Wait, ...]:
+    """A ring of stages that wait for each other, among dead arcs; of several, one with the fewest stages."""
+    best: tuple[int, ...] = ()
+    for start in sorted(dead):
+        arcs, seen = start, [start]
+        while True:
+            arcs = next(other for other in sorted(_waits(parameters, state, arcs)[0]) if other in dead)
+            if arcs in seen:
+                ring = (*seen[seen.index(arcs) :],)
+                break
+            seen.append(arcs)
+        if not best or len(ring) < len(best):
+            best = ring
+    return tuple(_wait(parameters, state, arc) for arc in best)
+
+
+def _wait(parameters: Parameters, state: State, arc: int) -> Wait:
+    """Across this arc: who waits for whom."""
+    producer, consumer = parameters.arcs[arc]
+    is_asked = state.arcs[arc] == ASKED
+    return Wait(consumer, producer, for_element=True) if is_asked else Wait(producer, consumer, for_element=False)

@@ -1,0 +1,160 @@
+"""Whether a graph of stages can come to a standstill: the examples of the literature, each with its verdict."""
+
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+
+from permitflow.stages import Blueprint, Overflow
+from permitflow.stages.blueprint import (
+    BlockingClientNode,
+    BoundaryNode,
+    BroadcastNode,
+    BufferNode,
+    ConcatNode,
+    ConflateNode,
+    MergeNode,
+    MergePreferredNode,
+    Node,
+    SinkNode,
+    SourceNode,
+    StageNode,
+    UnboundedNode,
+    ZipNode,
+)
+from permitflow_tools.checking import check_graph
+
+DROPPING = BufferNode(10, Overflow.DROP_OLDEST)
+
+
+def loop(join: Node, *back: Node, source: Node | None = None, back_first: bool = False) -> Blueprint:
+    """A source goes into a loop: all that leaves the join goes to the sink, and through other stages back into it."""
+    names = [f"back-{number}" for number in range(len(back))]
+    stages = {"in": source or SourceNode(), "join": join, "copy": BroadcastNode(), "out": SinkNode()}
+    way = ["copy", *names, f"join.{0 if back_first else 1}"]
+    arcs = ["in -> join", "join -> copy", "copy -> out", *(f"{a} -> {b}" for a, b in pairwise(way))]
+    return Blueprint.of({**stages, **dict(zip(names, back, strict=True))}, arcs)
+
+
+def diamond(*left: Node, right: Node) -> Blueprint:
+    """Two branches of a broadcast meet in a zip."""
+    names = [f"left-{number}" for number in range(len(left))]
+    stages = {"in": SourceNode(), "copy": BroadcastNode(), "right": right, "zip": ZipNode(), "out": SinkNode()}
+    way = ["copy", *names, "zip"]
+    arcs = ["in -> copy", *(f"{a} -> {b}" for a, b in pairwise(way))]
+    return Blueprint.of(
+        {**stages, **dict(zip(names, left, strict=True))}, [*arcs, "copy -> right", "right -> zip", "zip -> out"]
+    )
+
+
+def kicked(places: int) -> Blueprint:
+    """A loop of pairs with a first element."""
+    plain = loop(ZipNode(), BufferNode(places))
+    arcs = ["in -> join", "join -> copy", "copy -> out", "copy -> back-0"]
+    return Blueprint.of(
+        {**plain.stages, "first": SourceNode(1), "then": ConcatNode()},
+        [*arcs, "first -> then", "back-0 -> then", "then -> join"],
+    )
+
+
+def echo(writes: int, buffer: int, receive_buffer: int, *hand: Node) -> Blueprint:
+    names = [f"hand-{number}" for number in range(len(hand))]
+    way = ["client", "buffer", "server", *names, "client"]
+    stages = {"client": BlockingClientNode(writes, receive_buffer), "buffer": BufferNode(buffer), "server": StageNode()}
+    return Blueprint.of({**stages, **dict(zip(names, hand, strict=True))}, [f"{a} -> {b}" for a, b in pairwise(way)])
+
+
+TWO_RATES = Blueprint.of(
+    {
+        "fast": SourceNode(),
+        "slow": SourceNode(),
+        "conflate": ConflateNode(),
+        "ahead": BoundaryNode(16),
+        "zip": ZipNode(),
+        "out": SinkNode(),
+    },
+    ["fast -> conflate", "conflate -> ahead", "ahead -> zip", "slow -> zip", "zip -> out"],
+)
+
+CASES = {
+    "merge loop": (loop(MergeNode(), BufferNode(10)), "deadlock"),
+    "merge loop without a buffer": (loop(MergeNode()), "deadlock"),
+    "feedback is preferred": (loop(MergePreferredNode(), BufferNode(10), back_first=True), "starves"),
+    "source is preferred": (loop(MergePreferredNode(), BufferNode(10)), "deadlock"),
+    "feedback is dropped": (loop(MergeNode(), DROPPING), "live"),
+    "feedback has no bound": (loop(MergeNode(), UnboundedNode()), "live"),
+    "the loop holds its end back": (loop(MergeNode(), DROPPING, source=SourceNode(5)), "never completes"),
+    "too few elements to fill the loop": (loop(MergeNode(), BufferNode(10), source=SourceNode(5)), "never completes"),
+    "zip loop": (loop(ZipNode(), BufferNode(2)), "deadlock"),
+    "zip loop with a first element": (kicked(2), "live"),
+    "... and no place beside it": (kicked(1), "deadlock"),
+    "two rates across a boundary": (TWO_RATES, "live"),
+    "diamond": (diamond(right=StageNode()), "live"),
+    "groups of three, a place too few": (diamond(BufferNode(1), right=StageNode(3, (3, 3))), "deadlock"),
+    "groups of three": (diamond(BufferNode(2), right=StageNode(3, (3, 3))), "live"),
+    "one branch filters": (diamond(BufferNode(16), right=StageNode(gives=(0, 1))), "deadlock"),
+    "the other one drops": (diamond(DROPPING, right=StageNode(gives=(0, 1))), "live"),
+    "echo, 2,048 against 1,024": (echo(2_048, 1_024, 0), "deadlock"),
+    "echo, and as much again": (echo(2_048, 1_024, 1_024), "live"),
+    "echo, one too few": (echo(2_048, 1_024, 1_023), "deadlock"),
+    "echo, one in the server's hand": (echo(2_048, 1_024, 1_023, BufferNode(1)), "live"),
+    "k = 2": (loop(MergeNode(), StageNode(gives=(2, 2)), BufferNode(3)), "deadlock"),
+    "k <= 1": (loop(MergeNode(), StageNode(gives=(0, 1)), BufferNode(3)), "deadlock"),
+    "k = 1/2": (loop(MergeNode(), StageNode(2), BufferNode(3)), "live"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_an_example_has_its_verdict(case: str) -> None:
+    blueprint, verdict = CASES[case]
+    assert check_graph(blueprint).verdict == verdict
+
+
+@pytest.mark.parametrize(
+    ("case", "ring"),
+    [
+        ("merge loop", ["join", "copy", "back-0"]),
+        ("zip loop", ["copy", "join", "back-0"]),
+        ("groups of three, a place too few", ["copy", "left-0", "zip", "right"]),
+        ("echo, 2,048 against 1,024", ["client", "buffer", "server"]),
+    ],
+)
+def test_a_deadlock_names_the_ring_and_has_a_run_into_it(case: str, ring: list[str]) -> None:
+    found = check_graph(CASES[case][0])
+    assert [wait.stage for wait in found.ring] == ring
+    assert found.is_shortest
+    assert found.run[0].text == "the beginning"
+    assert len(found.moves) == len(found.run) - 1 or len(found.run) == 400
+
+
+@pytest.mark.parametrize(
+    ("case", "told"),
+    [
+        ("merge loop", 'let back-0 drop, with overflow = "drop_oldest"'),
+        ("zip loop", "put a first element into the arc back-0 -> join"),
+        ("groups of three, a place too few", "let left-0 have 2 places, which is the least that is enough"),
+        ("one branch filters", "no buffer of up to 128 places is enough"),
+        ("echo, 2,048 against 1,024", "let client write at most 1024 elements before it reads: W <= S + C + h"),
+        ("feedback is preferred", "let join be a merge, and drop elements in the arc back-0 -> join"),
+        ("the loop holds its end back", "a take, or a consumer that leaves, cancels the loop"),
+    ],
+)
+def test_the_advice_says_what_helps_with_numbers(case: str, told: str) -> None:
+    assert told in "; ".join(check_graph(CASES[case][0]).advice)
+
+
+def test_the_smallest_buffer_of_a_diamond_is_found() -> None:
+    for size in (3, 5, 8):
+        blueprint = diamond(right=StageNode(size, (size, size)))
+        (advice,) = check_graph(blueprint).advice
+        places = int(advice.partition(" of ")[2].split()[0])
+        buffered = diamond(BufferNode(places), right=StageNode(size, (size, size)))
+        assert check_graph(buffered).verdict == "live"
+        if places > 1:
+            short = replace(buffered, stages={**buffered.stages, "left-0": BufferNode(places - 1)})
+            assert check_graph(short).verdict == "deadlock"
+
+
+def test_what_grows_without_a_bound_or_may_fail_is_noted() -> None:
+    failing = loop(MergeNode(), UnboundedNode(), BufferNode(3, Overflow.FAIL))
+    assert [note.split()[0] for note in check_graph(failing).notes] == ["back-0", "back-1"]
