@@ -19,7 +19,7 @@ PYPROJECT = CHECKOUT / "pyproject.toml"
 DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 RESULTS = CHECKOUT / "build/versions"
 
-EXTRAS = ("grpc", "metrics", "plots", "proofs", "spark", "testing", "graphs")
+EXTRAS = ("graphs", "grpc", "metrics", "plots", "proofs", "spark", "testing")
 """Those for users; the others are for development."""
 TESTS = (
     "tests/impl/spark",
