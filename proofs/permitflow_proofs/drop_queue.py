@@ -6,7 +6,7 @@ are those that it must let pass.  Each tick adds to the one, or takes from the o
 
 from functools import partial
 
-from permitflow_model.drop_queue import SYSTEM, Parameters, State
+from permitflow_model.drop_queue import SYSTEM, Parameters, State, fresh_capacity
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Change, Frame
@@ -32,8 +32,7 @@ def ahead(state: State, parameters: Parameters) -> bool:
 
 def fresh_if_short(state: State, parameters: Parameters) -> bool:
     """No job is served that was sent again, if the queue is short enough for what it drops."""
-    rate = parameters.arrivals if parameters.drops == "oldest" else parameters.services
-    return not state.outdated or parameters.capacity > rate * parameters.resend
+    return not state.outdated or parameters.capacity > fresh_capacity(parameters)
 
 
 INVARIANT = {
@@ -55,7 +54,7 @@ _CHAPTER = Chapter(
     promises=frozenset(
         {
             "oldest-fresh",
-            "tail-fresh",
+            "any-fresh",
         }
     ),
 )
@@ -69,9 +68,11 @@ def _served_within(before: State, after: State, parameters: Parameters, *, oldes
     return not is_it or rate * before.waited <= parameters.capacity - 1 - short
 
 
-def _fresh(state: State, parameters: Parameters, *, oldest: bool, beyond: int) -> bool:
-    assume((parameters.drops == "oldest") == oldest)
-    rate = parameters.arrivals if oldest else parameters.services
+def _fresh(state: State, parameters: Parameters, *, by_arrivals: bool, beyond: int) -> bool:
+    """Each of the two rules of ``fresh_capacity``, by itself."""
+    if by_arrivals:
+        assume(parameters.drops == "oldest")
+    rate = parameters.arrivals if by_arrivals else parameters.services
     assume(parameters.capacity <= rate * parameters.resend + beyond)
     return SYSTEM.invariants["Fresh"](state, parameters)
 
@@ -83,7 +84,7 @@ def _fresh_at_the_tail(state: State, parameters: Parameters) -> bool:
 
 
 def _short(state: State, parameters: Parameters) -> bool:
-    return _fresh(state, parameters, oldest=False, beyond=0)
+    return _fresh(state, parameters, by_arrivals=False, beyond=0)
 
 
 _TAIL = Parameters(capacity=6, arrivals=2, services=1, resend=3, drops="incoming")
@@ -247,19 +248,19 @@ def theorems() -> tuple[Theorem, ...]:
             "queue may be.",
             follows(
                 "in every state",
-                partial(_fresh, oldest=True, beyond=0),
-                partial(_fresh, oldest=True, beyond=1),
+                partial(_fresh, by_arrivals=True, beyond=0),
+                partial(_fresh, by_arrivals=True, beyond=1),
                 "a place more",
             ),
         ),
         _CHAPTER.theorem(
-            "tail-fresh",
+            "any-fresh",
             "Fresh",
-            "No duplicates if the youngest or the incoming job is dropped and Capacity <= Services * Resend.",
+            "No duplicates, whichever job is dropped and however many come, if Capacity <= Services * Resend.",
             follows(
                 "in every state",
-                partial(_fresh, oldest=False, beyond=0),
-                partial(_fresh, oldest=False, beyond=1),
+                partial(_fresh, by_arrivals=False, beyond=0),
+                partial(_fresh, by_arrivals=False, beyond=1),
                 "a place more",
             ),
         ),

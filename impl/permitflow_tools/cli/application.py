@@ -96,6 +96,7 @@ def permitflow(
       permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
       permitflow demo                                          two Spark jobs, with an exchange between them
       permitflow demo wordcount                                several processes whose sources are muted
+      permitflow demo jobs                                     clients, a master, workers: overloaded, and killed
 
     Files: what was computed replaces an older file of that name, as a whole; what was recorded (serve --trace, demo
     --keep) is never overwritten: name a new file. No command replaces what it reads.

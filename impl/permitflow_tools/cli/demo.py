@@ -2,10 +2,11 @@
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,6 +14,9 @@ from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.options import given_options, number, option, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.output import require_folder, write_files
+
+if TYPE_CHECKING:
+    from rich.console import Console
 
 _CHECKOUT = Path(__file__).resolve().parents[3]
 
@@ -70,6 +74,7 @@ def main_job(
       permitflow demo --streaming --scale 1 --kills 50 --seed 7
       permitflow demo --json
       permitflow demo wordcount                                another demo: sources that are muted
+      permitflow demo jobs                                     and another: jobs that are dropped and sent again
 
     The tables are generated once and cached. Exit code 0: all checks passed. 1: a check or a process failed.
     2: unusable input.
@@ -152,10 +157,68 @@ def wordcount(
     if as_json:
         print_json(report.as_json())
     else:
-        console.print()
-        width = max(len(name) for name, _ in words.figures(report))
-        for name, value in words.figures(report):
-            console.print(Text(f"{name:{width}}  {value}"))
-        for problem in report.problems():
-            console.print(Text(f"Failed check: {problem}", style="bold red"))
+        _print_report(console, words.figures(report), report.problems())
+    stop(holds=report.holds)
+
+
+def _print_report(console: "Console", figures: Sequence[tuple[str, str]], problems: Sequence[str]) -> None:
+    from rich.text import Text
+
+    console.print()
+    width = max(len(name) for name, _ in figures)
+    for name, value in figures:
+        console.print(Text(f"{name:{width}}  {value}"))
+    for problem in problems:
+        console.print(Text(f"Failed check: {problem}", style="bold red"))
+
+
+@demo.command()
+def jobs(
+    overload: Annotated[float, option(number, "SECONDS", "For how long three times as many jobs come.")] = 5.0,
+    factor: Annotated[
+        int, option(whole_number(least=2), "N", "Jobs that come then, for each that workers can do.")
+    ] = 3,
+    kills: Annotated[int, option(whole_number(least=0), "N", "Kill so many workers meanwhile.")] = 1,
+    workers: Annotated[int, option(whole_number(least=1), "N", "Processes that pull jobs.")] = 2,
+    clients: Annotated[int, option(whole_number(least=1), "N", "Processes that submit jobs.")] = 2,
+    seed: Annotated[int, option(whole_number(least=0), "N", "Of the jobs.")] = 1,
+    keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep logs in this folder.", file_okay=False)] = None,
+    as_json: Json = False,
+) -> None:
+    """Clients submit jobs to a master whose queue drops the oldest, and workers pull them: overloaded on purpose.
+
+    Clients send jobs over TCP, and send each again that is not reported in time. The master's queue is as short as the
+    theorem about it demands: no job is served that was sent again meanwhile. Workers pull one job at a time over gRPC.
+    One is killed in the overload, and its job is given to another. In the end each job was reported finished to its
+    client, once, whatever was dropped, sent again, or worked on twice.
+
+    \b
+      permitflow demo jobs
+      permitflow demo jobs --overload 60 --kills 10 --workers 4
+      permitflow demo jobs --json --keep logs
+
+    Ctrl-C ends it early: the clients submit no more, what they have submitted is finished, and the report comes; a
+    second Ctrl-C ends it at once. Exit code 0: all checks passed. 1: a check or a process failed. 2: unusable input.
+    """
+    from rich.text import Text
+
+    with requires_extra("grpc"):
+        for package in ("grpc", "pyarrow"):
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    processes, example_jobs = example("processes"), example("jobs.demo")
+    console = open_console()
+    settings = example_jobs.JobsSettings(
+        overload_seconds=overload, overload_factor=factor, kills=kills, workers=workers, clients=clients, seed=seed
+    )
+    with processes.work_folder(keep) as folder:
+        note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
+        ending = asyncio.Event()
+        report = processes.run_interruptible(example_jobs.run_jobs(settings, folder, note, ending), ending.set)
+    if as_json:
+        print_json(report.as_json())
+    else:
+        _print_report(console, example_jobs.figures(report), report.problems())
+        if report.holds:
+            console.print(Text("All checks passed"))
     stop(holds=report.holds)

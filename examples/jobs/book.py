@@ -1,0 +1,202 @@
+"""The master's book of jobs: which wait, which worker has which, which are finished and not confirmed; no I/O.
+
+``examples.jobs.life`` is the model of it.  A job is known by its client and its number.  It waits, or a worker has it,
+or it is finished.  One that is dropped is forgotten: its client sends it again.  One that is confirmed is forgotten,
+too: its client does not send it any more.  So the book is as large as the queue, the workers and the unconfirmed
+results together, however long the master runs.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import NamedTuple
+
+from permitflow.errors import InvalidParametersError
+from permitflow.stages import DropQueue, Overflow
+
+
+class JobId(NamedTuple):
+    """A job of a client."""
+
+    client: str
+    number: int
+
+
+@dataclass(eq=False)
+class Job:
+    """A job that is not finished."""
+
+    id: JobId
+    work: int
+    since: float
+    """When it came."""
+    worker: str = ""
+    """Who has it; empty: it waits."""
+
+
+class Submitted(Enum):
+    """What became of a job that a client has sent."""
+
+    QUEUED = "queued"
+    KNOWN = "known"
+    """It waits, or a worker has it."""
+    FINISHED = "finished"
+    """Its result is on its way again."""
+    REFUSED = "refused"
+    """Its client has confirmed too few results; it will come again."""
+
+
+@dataclass
+class _Worker:
+    slots: int
+    jobs: dict[JobId, Job] = field(default_factory=dict)
+
+
+class JobBook:
+    """All jobs of all clients."""
+
+    def __init__(self, capacity: int, unread_results: int, when_dropped: Callable[[Job], object] = lambda job: None):
+        """Empty.
+
+        Args:
+            capacity: jobs that wait at most, besides those of dead workers.
+            unread_results: of a client.
+            when_dropped: is called with each job that gives way.
+
+        Raises:
+            InvalidParametersError: a number is below 1.
+        """
+        if unread_results < 1:
+            raise InvalidParametersError(name="unread_results", value=unread_results, rule="must be at least 1")
+        self.counts: Counter[str] = Counter()
+        """What has happened so far."""
+        self.peak_waiting = self.peak_entries = 0
+        self.peak_held: dict[str, int] = {}
+        """By worker: the most jobs that it had at a time."""
+        self.finished_work = 0
+        """The sum of the results of all finished jobs."""
+        self._queue: DropQueue[Job] = DropQueue(capacity, Overflow.DROP_OLDEST, when_dropped=self._drop)
+        self._unread_results = unread_results
+        self._when_dropped = when_dropped
+        self._taken_back: dict[JobId, Job] = {}
+        self._jobs: dict[JobId, Job] = {}
+        self._results: dict[str, dict[int, int]] = {}
+        self._workers: dict[str, _Worker] = {}
+
+    @property
+    def waiting(self) -> int:
+        """Jobs in the queue, and jobs of dead workers."""
+        return len(self._queue) + len(self._taken_back)
+
+    @property
+    def entries(self) -> int:
+        """Everything that the book remembers."""
+        return self.waiting + len(self._jobs) + sum(map(len, self._results.values()))
+
+    # Clients.
+
+    def submit(self, id: JobId, work: int, now: float) -> Submitted:  # noqa: A002
+        """Take a job that a client has sent, perhaps again."""
+        results = self._results.setdefault(id.client, {})
+        if id.number in results:
+            return Submitted.FINISHED
+        if id in self._jobs:
+            if not self._jobs[id].worker:
+                self.counts["known_waiting"] += 1
+            return Submitted.KNOWN
+        if len(results) >= self._unread_results:
+            self.counts["refused"] += 1
+            return Submitted.REFUSED
+        self.counts["queued"] += 1
+        self._jobs[id] = job = Job(id, work, now)
+        self._queue.offer(job)
+        self._note_peaks()
+        return Submitted.QUEUED
+
+    def unconfirmed(self, client: str) -> Mapping[int, int]:
+        """The results of a client's finished jobs, by number, which it has not confirmed."""
+        return self._results.get(client, {})
+
+    def confirm(self, id: JobId) -> None:  # noqa: A002
+        """Forget a finished job, because its client has its result and does not send it any more."""
+        if self._results.get(id.client, {}).pop(id.number, None) is not None:
+            self.counts["confirmed"] += 1
+
+    def forget(self, client: str) -> None:
+        """Forget a client that will not come again, and the results that it has not confirmed."""
+        self._results.pop(client, None)
+
+    # Workers.
+
+    def join(self, worker: str, slots: int) -> None:
+        """A worker is there: it may have so many jobs at a time."""
+        self._workers.setdefault(worker, _Worker(slots))
+
+    @property
+    def workers(self) -> int:
+        """Those that are there."""
+        return len(self._workers)
+
+    def take(self, worker: str) -> Job | None:
+        """The next job for a worker; None if none waits, or it has enough."""
+        there = self._workers.get(worker)
+        if there is None or len(there.jobs) >= there.slots:
+            return None
+        if self._taken_back:
+            job = self._taken_back.pop(next(iter(self._taken_back)))
+        elif len(self._queue):
+            job = self._queue.take()
+        else:
+            return None
+        job.worker = worker
+        there.jobs[job.id] = job
+        self.counts["pulled"] += 1
+        self.peak_held[worker] = max(self.peak_held.get(worker, 0), len(there.jobs))
+        return job
+
+    def held_by(self, worker: str) -> int:
+        """Jobs that a worker has."""
+        return len(self._workers[worker].jobs) if worker in self._workers else 0
+
+    def finish(self, id: JobId, result: int) -> bool:  # noqa: A002
+        """Take the result of a job from the worker that has it, or had it and was taken for dead.
+
+        False: nobody has it, because it was finished before.
+        """
+        job = self._jobs.get(id)
+        if job is None or not (job.worker or id in self._taken_back):
+            self.counts["repeated"] += 1
+            return False
+        del self._jobs[id]
+        (self._workers[job.worker].jobs if job.worker else self._taken_back).pop(id)
+        self.counts["finished"] += 1
+        self.finished_work += result
+        self._results.setdefault(id.client, {})[id.number] = result
+        self._note_peaks()
+        return True
+
+    def lose(self, worker: str) -> int:
+        """A worker is gone: others get its jobs, before those that wait.  How many it had."""
+        there = self._workers.pop(worker, None)
+        if there is None:
+            return 0
+        for job in there.jobs.values():
+            job.worker = ""
+            self._taken_back[job.id] = job
+        self.counts["given_again"] += len(there.jobs)
+        return len(there.jobs)
+
+    def oldest_since(self) -> float | None:
+        """When the job came that waits longest; None if none waits."""
+        # In the order of coming, except for the few that workers have or had.
+        return next((job.since for job in self._jobs.values() if not job.worker), None)
+
+    def _drop(self, job: Job) -> None:
+        del self._jobs[job.id]
+        self.counts["dropped"] += 1
+        self._when_dropped(job)
+
+    def _note_peaks(self) -> None:
+        self.peak_waiting = max(self.peak_waiting, len(self._queue))
+        self.peak_entries = max(self.peak_entries, self.entries)
