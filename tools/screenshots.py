@@ -59,6 +59,7 @@ SHOTS = (
 )
 SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
 WORDCOUNT_SHOT = Shot(name="wordcount", explain=(), width=1200, height=870)
+JOBS_SHOT = Shot(name="jobs", explain=(), width=1200, height=860)
 SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
@@ -79,10 +80,12 @@ def main() -> None:
     with TemporaryDirectory() as folder:
         run("simulate", str(SWEEP), "--plot", str(Path(folder) / f"{SWEEP_SHOT.name}.html"))
         run("demo", "wordcount", "--kill", "-o", str(Path(folder) / f"{WORDCOUNT_SHOT.name}.html"))
+        jobs = ("--kills", "2", "--lose", "0.3", "-o", str(Path(folder) / f"{JOBS_SHOT.name}.html"))
+        run("demo", "jobs", *jobs)
         for shot in SHOTS:
             run("explain", *shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
-            for shot in (*SHOTS, SWEEP_SHOT, WORDCOUNT_SHOT):
+            for shot in (*SHOTS, SWEEP_SHOT, WORDCOUNT_SHOT, JOBS_SHOT):
                 take(shot, Path(folder), browser)
 
 
