@@ -37,30 +37,29 @@ def _never(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
 
 def _through(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
     """One inlet, one outlet: an asked outlet waits for the inlet, an idle inlet for the outlet."""
-    return (part.inlets if arc in part.outlets else part.outlets), False
+    return (part.inlets if state.arcs[arc] == ASKED else part.outlets), False
 
 
 def _broadcast(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    unasked = [each for each in _open(part.outlets, state, IDLE, HERE) if each != arc]
-    return (unasked or part.inlets), False
+    return (_open(part.outlets, state, IDLE, HERE) or part.inlets), False
 
 
 def _balance(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    return (part.inlets if arc in part.outlets else _open(part.outlets, state)), True
+    return (part.inlets if state.arcs[arc] == ASKED else _open(part.outlets, state)), True
 
 
 def _zip(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
     if state.arcs[part.outlet] != ASKED:
         return part.outlets, False
-    return [each for each in _open(part.inlets, state, ASKED, IDLE) if each != arc], False
+    return _open(part.inlets, state, ASKED, IDLE), False
 
 
 def _merge(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    return (_open(part.inlets, state) if arc in part.outlets else part.outlets), True
+    return (_open(part.inlets, state) if state.arcs[arc] == ASKED else part.outlets), True
 
 
 def _concat(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    if arc in part.outlets:
+    if state.arcs[arc] == ASKED:
         return [part.inlets[state.stages[part.position][0]]], False
     turn = part.inlets[min(state.stages[part.position][0], len(part.inlets) - 1)]
     return ([turn] if arc != turn and state.arcs[turn] == ASKED else part.outlets), False

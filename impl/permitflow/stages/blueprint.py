@@ -166,9 +166,9 @@ class ChannelNode(Node):
     batch: int = 1
 
     def check(self) -> None:
-        """A batch is at most the window."""
+        """A batch is smaller than the window."""
         require_at_least(1, batch=self.batch)
-        require_at_least(self.batch, window=self.window)
+        require_at_least(self.batch + 1, window=self.window)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from permitflow_model.stage_graph_waits import dead_arcs, is_full_ring
 
 _EVENTS_AT_ONCE: Final = 400
 """After so many events the outside has its turn, though the island goes on: so it does in a real run."""
+_EVENTS_BEFORE_A_CIRCLE: Final = 40
+"""After so many, states are compared: an island that goes round without the outside comes back to one of them."""
 _FOR_PRODUCER = frozenset({ASKING, CANCELLED, ASKED_CANCELLED})
 
 GIVE: Final = "give"
@@ -41,6 +43,8 @@ class Move(NamedTuple):
     action: str
     stage: int
     choices: tuple[bool, ...] = ()
+    events: int = _EVENTS_AT_ONCE
+    """The island runs so many events at most: fewer, if it never comes to its end and the outside has its turn."""
 
 
 class Taken(NamedTuple):
@@ -66,6 +70,7 @@ class Reached(NamedTuple):
     state: State
     choices: tuple[bool, ...]
     taken: frozenset[Taken]
+    events: int
 
 
 class Budget:
@@ -86,16 +91,30 @@ class Budget:
             raise BudgetSpent
 
 
+class _Ahead(NamedTuple):
+    """A run of the island that has to go on."""
+
+    board: Board
+    choices: tuple[bool, ...]
+    taken: frozenset[Taken]
+    events: int
+    more: bool
+    """What the data choose next, if they may."""
+
+
 def settle(board: Board, budget: Budget) -> Iterator[Reached]:
-    """Run the island until it has no event left, for all choices of the data."""
+    """Run the island until it has no event left, for all choices of the data.
+
+    If it goes round for ever, the outside has its turn in each state of the circle.
+    """
     parts, arcs = board.parameters.parts, board.parameters.arcs
     preferring = [part for part in parts if part.stage.kind == "merge_preferred"]
-    ahead: list[tuple[Board, tuple[bool, ...], frozenset[Taken], bool]] = [(board, (), frozenset(), True)]
+    ahead = [_Ahead(board, (), frozenset(), 0, more=True)]
     while ahead:
-        board, choices, taken, more = ahead.pop()
-        for _ in range(_EVENTS_AT_ONCE):
-            if not board.queue:
-                break
+        board, choices, taken, events, more = ahead.pop()
+        seen: dict[State, int] = {}
+        circle: list[Reached] = []
+        while board.queue and events < _EVENTS_AT_ONCE:
             budget.spend()
             arc = board.queue[0]
             acting = parts[arcs[arc][0 if board.arcs[arc] in _FOR_PRODUCER else 1]]
@@ -103,6 +122,7 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
             held = [board.stages[part.position] for part in preferring]
             board.more, board.has_chosen = more, False
             board.run_event()
+            events += 1
             for part, was in zip(preferring, held, strict=True):
                 left = {*was} - {*board.stages[part.position]}
                 if acting is part and board.arcs[arc] == IDLE and arc in part.inlets and arc not in was:
@@ -111,10 +131,18 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
                     taken |= {Taken(part.position, each) for each in left}
             if board.has_chosen:
                 if before is not None:
-                    ahead.append((before, choices, taken, False))
+                    ahead.append(_Ahead(before, choices, taken, events - 1, more=False))
                 choices = (*choices, more)
             more = True
-        yield Reached(board.state(), choices, taken)
+            if events > _EVENTS_BEFORE_A_CIRCLE and board.queue:
+                state = board.state()
+                if state in seen:
+                    yield from circle[seen[state] :]
+                    break
+                seen[state] = len(circle)
+                circle.append(Reached(state, choices, taken, events))
+        else:
+            yield Reached(board.state(), choices, taken, events if board.queue else _EVENTS_AT_ONCE)
 
 
 def _copy(board: Board) -> Board:
@@ -155,7 +183,7 @@ class Search:
         self._parents: list[Edge | None] = []
         self._positions: dict[tuple[State, int], int] = {}
         self._turns: list[int] = []
-        self.first_choices: list[tuple[bool, ...]] = []
+        self._firsts: list[Move] = []
         self.dead: int | None = None
         """The first state in which an arc is dead."""
         self.is_whole = False
@@ -167,7 +195,7 @@ class Search:
             BudgetSpent: there is more.
         """
         for reached in settle(Board(initial(self.parameters), self.parameters), self._budget):
-            if self._add(reached.state, 0, None, reached.choices) and stop_at_dead:
+            if self._add(reached.state, 0, None, Move(GO_ON, -1, reached.choices, reached.events)) and stop_at_dead:
                 return self.dead
         for position in count():
             if position >= len(self.states):
@@ -177,8 +205,8 @@ class Search:
                 board = Board(state, self.parameters)
                 perform(board, move)
                 for reached in settle(board, self._budget):
-                    edge = (position, move._replace(choices=reached.choices), reached.taken)
-                    if self._add(reached.state, move.stage, edge, ()) and stop_at_dead:
+                    moved = move._replace(choices=reached.choices, events=reached.events)
+                    if self._add(reached.state, move.stage, (position, reached.taken), moved) and stop_at_dead:
                         return self.dead
         self.is_whole = True
         return self.dead
@@ -190,9 +218,8 @@ class Search:
         turn = self._turns[position]
         return [min(moves, key=lambda move: (move.stage <= turn, move.stage))]
 
-    def _add(
-        self, state: State, turn: int, edge: tuple[int, Move, frozenset[Taken]] | None, choices: tuple[bool, ...]
-    ) -> bool:
+    def _add(self, state: State, turn: int, edge: tuple[int, frozenset[Taken]] | None, move: Move) -> bool:
+        """``edge``: from where, and what was taken; None: a beginning."""
         key = (state, turn if self._one_schedule else 0)
         target = self._positions.get(key)
         is_new = target is None
@@ -201,10 +228,10 @@ class Search:
             self.states.append(state)
             self.edges.append([])
             self._turns.append(turn)
-            self.first_choices.append(choices)
-            self._parents.append(None if edge is None else Edge(edge[0], target, edge[1], edge[2]))
+            self._firsts.append(move)
+            self._parents.append(None if edge is None else Edge(edge[0], target, move, edge[1]))
         if edge is not None:
-            self.edges[edge[0]].append(Edge(edge[0], target, edge[1], edge[2]))
+            self.edges[edge[0]].append(Edge(edge[0], target, move, edge[1]))
         if is_new and self.dead is None and not state.queue and is_stuck(self.parameters, state):
             self.dead = target
             return True
@@ -216,7 +243,7 @@ class Search:
         while (edge := self._parents[position]) is not None:
             moves.append(edge.move)
             position = edge.source
-        return [Move(GO_ON, -1, self.first_choices[position]), *reversed(moves)]
+        return [self._firsts[position], *reversed(moves)]
 
 
 def is_stuck(parameters: Parameters, state: State) -> bool:
@@ -278,7 +305,7 @@ def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
     for move in moves:
         perform(board, move)
         choices = deque(move.choices)
-        for _ in range(_EVENTS_AT_ONCE):
+        for _ in range(move.events):
             if not board.queue:
                 break
             board.more, board.has_chosen = choices[0] if choices else True, False
@@ -323,7 +350,7 @@ def replay(parameters: Parameters, moves: Sequence[Move]) -> Iterator[Replayed]:
             perform(board, move)
             yield Replayed(board.state(), move)
         choices = deque(move.choices)
-        for _ in range(_EVENTS_AT_ONCE):
+        for _ in range(move.events):
             if not board.queue:
                 break
             arc = board.queue[0]

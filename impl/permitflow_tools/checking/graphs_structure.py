@@ -223,8 +223,8 @@ def _may_wait_for(blueprint: Blueprint, arc: Arc, *, is_asked: bool) -> tuple[li
     """For which places a stage may wait, and whether any one of them is enough for it to go on."""
     name = arc.producer if is_asked else arc.consumer
     node = blueprint.stages[name]
-    elements = [(each, True) for each in blueprint.into(name) if each != arc]
-    asks = [(each, False) for each in blueprint.out_of(name) if each != arc]
+    elements = [(each, True) for each in blueprint.into(name) if is_asked or each != arc]
+    asks = [(each, False) for each in blueprint.out_of(name) if not is_asked or each != arc]
     if is_asked:
         if isinstance(node, SourceNode | BlockingClientNode):
             return [], True

@@ -50,7 +50,7 @@ def test_a_wrong_arc_is_named_with_its_stage_and_port(arcs: list[str], told: str
         (BufferNode(-1), "capacity must be at least 1, and a whole number, not -1"),
         (BufferNode(1, "block"), "overflow must be one of"),  # type: ignore[arg-type]
         (BoundaryNode(3), "prefetch must be a power of two"),
-        (ChannelNode(2, 3), "window must be at least 3"),
+        (ChannelNode(2, 2), "window must be at least 3"),
         (Node(), "must be one of source, sink"),
     ],
 )
