@@ -125,7 +125,7 @@ def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
 
 
 def follow_to_end(query: StreamingQuery, settings: PartSettings) -> None:
-    """Wait until no row will come any more and the query is done with all of them; by then its channels are closed."""
+    """Wait until no more rows can come and the query has processed all of them; its channels are closed by then."""
     while not query.awaitTermination(LOOK_SECONDS):
         # While the exchange is away, the query waits for it, and so does this.
         with suppress(PeerGoneError, PeerTimeoutError):

@@ -30,7 +30,7 @@ class Parameters:
     """May the sender give up waiting?"""
 
     tags: int = 1
-    """Numbers of messages are taken modulo this; 1: they are anonymous."""
+    """Messages are numbered modulo this; with 1 they cannot be told apart."""
 
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.

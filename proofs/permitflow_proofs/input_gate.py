@@ -490,7 +490,7 @@ def _may_offer_data(state: State, parameters: Parameters, _name: int) -> bool:
 
 
 def _may_offer_barrier(state: State, parameters: Parameters, _name: int, skipped: int = 0) -> bool:
-    """Numbers that are compared do not begin anew."""
+    """Where barriers may be left out, their numbers are compared, so they must not start again from 0."""
     if parameters.skip > 0 and parameters.epochs > 0 and _at(state).epoch + skipped + 1 >= parameters.epochs:
         return False
     return _has_room(state, parameters)
@@ -801,7 +801,7 @@ def _clauses() -> tuple[Theorem, ...]:
         kept(
             "type-ok",
             "TypeOK",
-            "No count is ever negative, and every epoch is one.",
+            "No count is ever negative, and every epoch number is in its range.",
             lambda state, _: state._replace(pool=-1),
             "-1 floating buffers",
         ),

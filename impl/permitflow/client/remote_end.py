@@ -226,7 +226,7 @@ class RemoteEnd(ABC, Generic[S]):
         self._on_error(PeerTimeoutError(who=self._session.peer, reason=reason))
 
     def _on_silence(self, seconds: float) -> None:
-        """End a stream whose peer may have lost messages: it does not answer."""
+        """End a stream whose peer may have lost messages, because it does not answer."""
         since = f"it has not answered for {seconds:g} s, though its connection lives"
         reason = f"{since}: is it busy, or was a message damaged on the way?"
         self._on_carrier_error(PeerTimeoutError(who=self._session.peer, reason=reason))

@@ -150,7 +150,7 @@ async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stoppin
 
 
 async def _served_until_cancel(serve: Coroutine[Any, Any, None], end: RemoteSender) -> Cancel | None:
-    """Serve a consumer; stop at once when it cancels, whatever it waits for, and return its word."""
+    """Serve a consumer; stop at once when it cancels, whatever it waits for, and return its ``Cancel``."""
     serving, watch = asyncio.create_task(serve), asyncio.create_task(end.cancelled())
     try:
         await asyncio.wait((serving, watch), return_when=asyncio.FIRST_COMPLETED)

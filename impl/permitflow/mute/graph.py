@@ -248,7 +248,7 @@ class MuteGraph:
         """A muter has so much to write now: messages or bytes, as its marks; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: it is no muter, or has left.
+            LocalProtocolError: the node is not a muter, or has left.
             InvalidParametersError: the backlog is negative.
 
         Spec: Evaluate of Mute.
@@ -263,7 +263,7 @@ class MuteGraph:
         """A muter that is not connected mutes whatever its backlog; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: it is no muter, or has left.
+            LocalProtocolError: the node is not a muter, or has left.
         """
         node = self._muter(muter)
         node.is_open = is_open
@@ -395,7 +395,7 @@ class MuteGraph:
         """Has the muter muted, and not unmuted since?
 
         Raises:
-            LocalProtocolError: it is no muter, or has left.
+            LocalProtocolError: the node is not a muter, or has left.
         """
         return muter in self._muter(muter).muters()
 

@@ -457,7 +457,7 @@ class StagedStreamWriter(_Staged, DataSourceStreamArrowWriter):
 
 
 def _micro_batch_of(context: TaskContext) -> BatchKey | None:
-    """The micro-batch of a streaming query in which a task runs, if it does."""
+    """The micro-batch to which a task belongs; None if its query is not a streaming query."""
     query, batch = context.getLocalProperty(_QUERY_PROPERTY), context.getLocalProperty(_BATCH_PROPERTY)
     return None if query is None or batch is None else BatchKey(query=query, batch=int(batch))
 

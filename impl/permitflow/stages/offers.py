@@ -37,7 +37,7 @@ class Offered(Enum):
 
 
 class Offers(AsyncIterator[T]):
-    """The handle of ``async_callback``, and the elements that its stream reads; for one consumer."""
+    """The handle of ``async_callback``, and the elements that its stream reads; it serves one consumer."""
 
     def __init__(self, capacity: int, overflow: Overflow = Overflow.BLOCK, *, max_waiting: int | None = None) -> None:
         """Take up to ``capacity`` elements ahead of the consumer.

@@ -26,7 +26,7 @@ FIGURES: Mapping[str, str] = {
     "acknowledged": "By consumer: the first row that it still needs.",
     "lag_rows": "By consumer: the rows that it has still to acknowledge.",
     "staged_rows": "Rows that are staged, and not published: no consumer sees them.",
-    "published_rows": "Rows that are published, and beyond the window of the channel.",
+    "published_rows": "Published rows that exceed the window of the channel.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
 """What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.

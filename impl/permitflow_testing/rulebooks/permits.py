@@ -502,7 +502,7 @@ class PermitRules(Rulebook):
         return agreed, tuple(range(agreed.max_chunk_cost + (3 if agreed.oversize is Oversize.WHOLE else 1)))
 
     def of_a_run(self, lacks: Lacks, *, is_observed: bool) -> tuple[ChannelParameters, tuple[int, ...]]:
-        """A small window, or one of some chunks."""
+        """The parameters of a run: a small window, or one that holds a few chunks."""
         if is_observed:
             agreed = constants(3) if Feature.BATCHING in lacks else constants(4, 2)
         else:

@@ -4,7 +4,8 @@
 model knows neither the others' share of the pool nor whether they had reached the barrier.
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
-So a recorded event is as many steps as it has rows.  A backlog told behind data is a part of that data in the model.
+So a recorded event is as many steps as it has rows.  A backlog
+that is told together with data is a part of that data in the model.
 The implementation also announces a backlog if there is exclusive credit, or credit that is not enough for a chunk.
 """
 

@@ -63,7 +63,7 @@ def conform(
       permitflow conform permitflow_testing.examples.queues:QueueChannel
       permitflow conform --flow NAME my_channel:MyAdapter
 
-    Each verdict is printed as soon as it is there. A call that does not end is cancelled some times and then left
+    Each verdict is printed as soon as it is there. A call that does not end is cancelled several times and then left
     alone; code that blocks the event loop is interrupted, and its stack is printed.
 
     Exit code 0: no rule is broken. 1: one is, or the adapter cannot be opened, or a call of it does not end. 2: there

@@ -67,7 +67,7 @@ class Look:
     """Where the text of an action stands."""
     of_a_node: ClassVar[str] = "The number in a circle is that of the state"
     strange_steps: ClassVar[str] = (
-        "Not all that was recorded is an action of the specification: the steps from there on are not shown."
+        "Something was recorded that is not an action of the specification, so the steps from there on are not shown."
     )
 
     def __init__(

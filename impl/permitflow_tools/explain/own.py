@@ -137,7 +137,7 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
     conclusions: tuple[Section, ...] = ()
     if isinstance(found, Lasso):
         verdict, what = Verdict.VIOLATED, f"{found.promise} does not hold"
-        sentence = f"{after} the run stands still: nothing that is possible has to happen."
+        sentence = f"{after} the run stands still for ever: steps are possible, but no fairness condition requires one."
         if found.loop:
             begin, end = len(steps) + 1, len(steps) + len(found.loop)
             sentence = f"{after} the run goes round for ever, and each fair action happens or is impossible on the way."

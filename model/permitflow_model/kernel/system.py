@@ -94,7 +94,7 @@ class Action(Generic[S, P]):
         raise ModelError(f"action {call(self.name, arguments)!r} in state {state!r}: {told}") from cause
 
     def performers(self, state: S) -> Iterable[tuple[int, ...]]:
-        """The names that the arguments begin with: one of each member, or none."""
+        """How the arguments may begin: with the name of a member, or, where there are no members, with nothing."""
         return [()] if self.members is None else [(name,) for name in self.members(state).names()]
 
 

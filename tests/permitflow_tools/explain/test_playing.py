@@ -183,6 +183,20 @@ def test_everybody_can_use_a_page(visit: Open, name: str, scheme: str, width: in
     assert opened.page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("name", PLAYGROUNDS)
+def test_a_telephone_shows_the_picture_and_its_buttons(visit: Open, name: str) -> None:
+    opened = visit(page(name), width=360)
+    opened.page.set_viewport_size({"width": 360, "height": 640})
+    opened.page.evaluate("document.querySelector('main').scrollIntoView()")
+    picture = opened.page.locator("#scene, #variables").filter(visible=True).first.bounding_box()
+    button = opened.page.locator("#possible button").first.bounding_box()
+    assert picture is not None
+    assert button is not None
+    assert 0 <= picture["y"] < picture["y"] + picture["height"] <= button["y"]
+    assert button["y"] + button["height"] <= 640
+
+
 def test_the_document_of_a_page_is_json() -> None:
     graph, tables = graph_of(look_of("InputGate"), PLAYGROUNDS["gate"].setting(0, 1, True, True, True).parameters, 30)
     assert json.loads(json.dumps([graph, tables])) == [graph, tables]

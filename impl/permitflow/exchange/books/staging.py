@@ -178,7 +178,7 @@ class Publication(NamedTuple):
     late: tuple[Part, ...]
     """Whose rows are thrown away."""
     forgotten: tuple[str, ...]
-    """Queries whose last published batch is remembered no longer."""
+    """Queries whose last published batch is no longer remembered."""
 
 
 @dataclass(slots=True, eq=False)

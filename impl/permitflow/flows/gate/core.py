@@ -69,7 +69,8 @@ class GateParameters(seam.Parameters):
     floating: int = DEFAULT_FLOATING
     """Credit of the pool, which inputs borrow as their backlog needs it."""
     max_chunk_cost: int = 0
-    """The most rows of a chunk; larger ones are split.  0: half of ``exclusive``, or as many as it may be."""
+    """The most rows of a chunk; larger ones are split.  0: half of ``exclusive``; the
+    largest allowed number if there is no exclusive credit."""
 
     def __post_init__(self) -> None:
         """Fill in the default, then refuse numbers that cannot work."""
@@ -133,7 +134,7 @@ def _cost_of(rows: int) -> int:
 
 
 def _costs(rows: Sequence[int], total: int, least: int) -> int:
-    """Credit for chunks of these rows."""
+    """The credit that chunks with these numbers of rows need."""
     return total if least else total + sum(1 for size in rows if size == 0)
 
 

@@ -1,8 +1,9 @@
 """Lets one attempt at each task call: a process beside the driver that remembers who has asked.
 
-A service that does not answer the same again cannot tell attempts apart, and no task can: Spark numbers attempts from 0
-again where it runs a stage again.  So a task asks the coordinator before it calls.  It is started where a job is
-planned, once per driver, and ends with the driver.  It is run as a file with the standard library only, for 10 MB.
+Neither a service nor a task can tell attempts apart, because Spark numbers attempts from 0 again where it runs a stage
+again.  So, where a service may not be called twice, a task asks the coordinator before it calls.  The coordinator is
+started where a job is planned, once per driver, and ends with the driver.  It is run as a file that imports the
+standard library only, because it then takes 10 MB.
 
 Each request and reply carries a code (HMAC) made with a secret that only the driver and its tasks know, and requests
 repeat a number that the coordinator has drawn, so that a stranger can neither ask nor answer.  A silent stranger is

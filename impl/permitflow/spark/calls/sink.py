@@ -169,7 +169,7 @@ class CallWriter(_Sending, DataSourceArrowWriter):
     """Writes a batch job."""
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Nothing is left to do: every call was answered."""
+        """Nothing is left to do, because every call was answered."""
         _log.info("%s has acknowledged %d rows", self.options.call.method, _rows(messages))
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -181,7 +181,7 @@ class CallStreamWriter(_Sending, DataSourceStreamArrowWriter):
     """Writes a streaming query, at least once: a batch is written again after a crash."""
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
-        """Nothing is left to do: every call was answered."""
+        """Nothing is left to do, because every call was answered."""
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 - Spark's name
         """Say how many rows cannot be taken back."""
