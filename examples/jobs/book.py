@@ -71,7 +71,7 @@ class JobBook:
             raise InvalidParametersError(name="unread_results", value=unread_results, rule="must be at least 1")
         self.counts: Counter[str] = Counter()
         """What has happened so far."""
-        self.peak_waiting = self.peak_entries = 0
+        self.peak_queued = self.peak_entries = 0
         self.peak_held: dict[str, int] = {}
         """By worker: the most jobs that it had at a time."""
         self.finished_work = 0
@@ -85,14 +85,14 @@ class JobBook:
         self._workers: dict[str, _Worker] = {}
 
     @property
-    def waiting(self) -> int:
-        """Jobs in the queue, and jobs of dead workers."""
-        return len(self._queue) + len(self._taken_back)
+    def queued(self) -> int:
+        """Jobs in the queue; those of dead workers are not, and come before them."""
+        return len(self._queue)
 
     @property
     def entries(self) -> int:
         """Everything that the book remembers."""
-        return self.waiting + len(self._jobs) + sum(map(len, self._results.values()))
+        return len(self._jobs) + sum(map(len, self._results.values()))
 
     # Clients.
 
@@ -198,5 +198,5 @@ class JobBook:
         self._when_dropped(job)
 
     def _note_peaks(self) -> None:
-        self.peak_waiting = max(self.peak_waiting, len(self._queue))
+        self.peak_queued = max(self.peak_queued, len(self._queue))
         self.peak_entries = max(self.peak_entries, self.entries)

@@ -5,8 +5,9 @@ time, and counts each once, however often it is reported.
 """
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import aclosing, suppress
+from dataclasses import asdict, dataclass
 from itertools import count, islice
 from random import Random
 
@@ -14,7 +15,6 @@ from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.stages import Source
 
 from .lines import line_of, messages, whole_number
-from .metrics import Metrics, sending_metrics
 from .settings import ClientSettings, address_of, asked_to_end, report
 from .work import result_of
 
@@ -25,6 +25,24 @@ AWAY_PAUSE_SECONDS = 0.2
 REPORT_SECONDS = 0.2
 LARGEST_WORK = 1_000
 BURST_SECONDS = 0.05
+
+
+@dataclass
+class ClientState:
+    """What a client has done so far."""
+
+    submitted: int = 0
+    finished: int = 0
+    """Jobs, each counted once."""
+    finished_work: int = 0
+    """The sum of their results."""
+    resent: int = 0
+    repeated: int = 0
+    """Reports of jobs that were reported before."""
+    wrong: int = 0
+    """Results that are."""
+    longest_seconds: float = 0.0
+    """From the first time that a job was sent to its report."""
 
 
 class UnfinishedJob:
@@ -40,14 +58,10 @@ class UnfinishedJob:
 class Client:
     """The jobs of one client."""
 
-    def __init__(self, settings: ClientSettings, metrics: Metrics) -> None:
+    def __init__(self, settings: ClientSettings) -> None:
         """Nothing was submitted."""
-        self.submitted = self.finished = self.resent = self.repeated = self.wrong = self.finished_work = 0
-        self.longest_seconds = 0.0
-        """From the first time that a job was sent to its report."""
-        self.phase = 0
-        """The present one, counted from 0."""
-        self._settings, self._metrics = settings, metrics
+        self.state = ClientState()
+        self._settings = settings
         self._loop = asyncio.get_running_loop()
         # The one that is to be sent again soonest is the first.
         self._unfinished: dict[int, UnfinishedJob] = {}
@@ -74,19 +88,6 @@ class Client:
             for task in beside:
                 task.cancel()
 
-    def state(self) -> Mapping[str, object]:
-        """What has happened."""
-        return {
-            "phase": self.phase,
-            "submitted": self.submitted,
-            "finished": self.finished,
-            "finished_work": self.finished_work,
-            "resent": self.resent,
-            "repeated": self.repeated,
-            "wrong": self.wrong,
-            "longest_seconds": self.longest_seconds,
-        }
-
     # Sending.
 
     async def _submit(self) -> None:
@@ -94,14 +95,12 @@ class Client:
         numbers = count()
         last = len(self._settings.phases) - 1
         for phase, (rate, seconds) in enumerate(self._settings.phases):
-            self.phase = phase
             some: Iterator[int] = numbers if phase == last else islice(numbers, round(rate * seconds))
             burst = max(1, round(rate * BURST_SECONDS))
             async with Source(some).throttle(rate, 1.0, burst=burst).open() as due:
                 async for number in due:
                     job = UnfinishedJob(self._works.randint(0, LARGEST_WORK), self._loop.time())
-                    self.submitted += 1
-                    self._metrics.count("submitted")
+                    self.state.submitted += 1
                     await self._send(number, job)
 
     async def _resend(self) -> None:
@@ -110,8 +109,7 @@ class Client:
             now = self._loop.time()
             while (soonest := next(iter(self._unfinished.items()), None)) and soonest[1].again_at <= now:
                 number, job = soonest
-                self.resent += 1
-                self._metrics.count("resent")
+                self.state.resent += 1
                 await self._send(number, job, again=True)
 
     async def _send(self, number: int, job: UnfinishedJob, *, again: bool = False) -> None:
@@ -167,13 +165,13 @@ class Client:
     def _take_result(self, number: int, result: int) -> None:
         job = self._unfinished.pop(number, None)
         if job is None:
-            self.repeated += 1
+            self.state.repeated += 1
             return
-        self.finished += 1
-        self._metrics.count("finished")
-        self.finished_work += result
-        self.wrong += result != result_of(job.work)
-        self.longest_seconds = max(self.longest_seconds, self._loop.time() - job.first_sent_at)
+        self.state.finished += 1
+        self.state.finished_work += result
+        self.state.wrong += result != result_of(job.work)
+        took_seconds = self._loop.time() - job.first_sent_at
+        self.state.longest_seconds = max(self.state.longest_seconds, took_seconds)
         if not self._unfinished:
             self._all_finished.set()
 
@@ -185,24 +183,23 @@ async def main() -> None:
         PermitflowError: the master is not there, or gone.
     """
     settings = ClientSettings.from_command_line()
-    async with sending_metrics(settings.metrics) as metrics:
-        client = Client(settings, metrics)
+    client = Client(settings)
 
-        async def tell() -> None:
-            report("ready")
-            while True:
-                report("state", **client.state())
-                await asyncio.sleep(REPORT_SECONDS)
+    async def tell() -> None:
+        report("ready")
+        while True:
+            report("state", state=asdict(client.state))
+            await asyncio.sleep(REPORT_SECONDS)
 
-        with asked_to_end() as ending:
-            telling = asyncio.create_task(tell())
-            try:
-                await client.run(ending)
-            except* PermitflowError as several:
-                raise several.exceptions[0] from None
-            finally:
-                telling.cancel()
-    report("final", source=settings.name, incarnation=1, totals=dict(metrics.totals), **client.state())
+    with asked_to_end() as ending:
+        telling = asyncio.create_task(tell())
+        try:
+            await client.run(ending)
+        except* PermitflowError as several:
+            raise several.exceptions[0] from None
+        finally:
+            telling.cancel()
+    report("final", state=asdict(client.state))
 
 
 if __name__ == "__main__":

@@ -5,10 +5,12 @@ inside this process: each has a channel for its jobs and one for its results.
 """
 
 import asyncio
-import resource
+import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, aclosing, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -35,8 +37,31 @@ ABSENCE_SECONDS = 30.0
 MOST_CONNECTIONS = 100
 MOST_NAME_LETTERS = 100
 MEASURE_SECONDS = 0.1
+TOLD = ("dropped", "pulled", "given_again", "finished", "repeated")
+"""Counts of the book that are metrics."""
 
 Send = Callable[[pa.RecordBatch], Awaitable[None]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MasterState:
+    """What has happened so far."""
+
+    counts: Mapping[str, int]
+    """Of the book."""
+    finished_work: int
+    """The sum of the results of all finished jobs."""
+    peak_queued: int
+    """Jobs in the queue."""
+    peak_entries: int
+    """Jobs and results that were remembered."""
+    peak_held: Mapping[str, int]
+    """By worker: jobs that it had at a time."""
+    longest_wait_seconds: float
+    """In the queue, of a job that a worker has pulled."""
+    results_by: Mapping[str, int]
+    """Results that came, by the start of the worker."""
+    peak_resident_bytes: int
 
 
 class Connection:
@@ -104,21 +129,20 @@ class Master:
             ready(f"{host}:{port}", server.address)
             await self._loop.create_future()
 
-    def final(self) -> Mapping[str, object]:
-        """What has happened."""
+    def state(self) -> MasterState:
+        """What has happened so far."""
         self._count_changes()
         book = self.book
-        return {
-            "totals": dict(self._metrics.totals),
-            "counts": dict(book.counts),
-            "finished_work": book.finished_work,
-            "peak_waiting": book.peak_waiting,
-            "peak_entries": book.peak_entries,
-            "peak_held": book.peak_held,
-            "longest_wait_seconds": self.longest_wait_seconds,
-            "results_by": dict(self.results_by),
-            "peak_resident_bytes": peak_resident_bytes(),
-        }
+        return MasterState(
+            counts=dict(book.counts),
+            finished_work=book.finished_work,
+            peak_queued=book.peak_queued,
+            peak_entries=book.peak_entries,
+            peak_held=book.peak_held,
+            longest_wait_seconds=self.longest_wait_seconds,
+            results_by=dict(self.results_by),
+            peak_resident_bytes=peak_resident_bytes(),
+        )
 
     # Workers.
 
@@ -176,11 +200,11 @@ class Master:
         self.book.join(name, slots)
         self._heard[name] = self._loop.time()
         for result in results_of(chunk):
-            if not result.client:
+            start = result.worker.removeprefix(f"{name}#")
+            if not result.client or not (start.isascii() and start.isdecimal()):
                 continue
             self.results_by[result.worker] += 1
-            source, _, start = result.worker.rpartition("#")
-            self._metrics.took_result(source, int(start))
+            self._metrics.took_result(name, int(start))
             is_new = self.book.finish(JobId(result.client, result.number), result.result)
             if is_new and (connection := self._connections.get(result.client)):
                 connection.tell(result.number)
@@ -278,15 +302,15 @@ class Master:
             report("state", results_by=dict(self.results_by))
             self._count_changes()
             oldest = self.book.oldest_since()
-            self._metrics.gauge("queue", self.book.waiting)
+            self._metrics.gauge("queue", self.book.queued)
             self._metrics.gauge("oldest_seconds", 0.0 if oldest is None else self._loop.time() - oldest)
             self._metrics.gauge("workers", self.book.workers)
             self._metrics.gauge("clients", len(self._connections))
             await asyncio.sleep(MEASURE_SECONDS)
 
     def _count_changes(self) -> None:
-        for name, count in self.book.counts.items():
-            if more := count - self._counted[name]:
+        for name in TOLD:
+            if more := self.book.counts[name] - self._counted[name]:
                 self._metrics.count(name, more)
         self._counted = self.book.counts.copy()
 
@@ -304,8 +328,11 @@ def _chunk_of(job: Job) -> pa.RecordBatch:
 
 
 def peak_resident_bytes() -> int:
-    """The most memory that this process has had."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    """The most memory that this process has had, as Linux tells it."""
+    # What getrusage tells begins with the memory of the process that has started this one.
+    status = Path("/proc/self/status").read_text()
+    (kibibytes,) = re.findall(r"^VmHWM:\s+(\d+) kB$", status, re.MULTILINE)
+    return int(kibibytes) * 1024
 
 
 async def main() -> None:
@@ -326,8 +353,8 @@ async def main() -> None:
                 serving.result()
             serving.cancel()
             await asyncio.wait({serving})
-        final = master.final()
-    report("final", source="master", incarnation=1, **final)
+        state, totals = master.state(), dict(metrics.totals)
+    report("final", totals=totals, state=asdict(state))
 
 
 if __name__ == "__main__":

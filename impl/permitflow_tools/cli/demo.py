@@ -1,11 +1,13 @@
 """``permitflow demo``: the main job, on real input."""
 
 import asyncio
+import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import which
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -33,6 +35,22 @@ def example(name: str) -> Any:
     if find_spec("permitflow_examples") is None:
         unusable(f"there are no examples: neither {_CHECKOUT / 'examples'} nor the package permitflow_examples")
     return import_module(f"permitflow_examples.{name}")
+
+
+def _require_packages(extra: str, *packages: str) -> None:
+    """Require what only the demo's processes would import."""
+    with requires_extra(extra):
+        for package in packages:
+            if find_spec(package) is None:
+                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+
+def _require_java() -> None:
+    """End the command if Spark would find no Java."""
+    home = os.environ.get("JAVA_HOME")
+    if which("java", path=str(Path(home) / "bin") if home else None) is None:
+        where = f"JAVA_HOME={home} has no bin/java" if home else "java is not on the PATH"
+        unusable(f"--spark: Spark needs Java, and {where}; leave --spark away, and the other workers do all jobs")
 
 
 demo = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
@@ -81,10 +99,7 @@ def main_job(
     """
     if context.invoked_subcommand is not None:
         return
-    with requires_extra("demo"):
-        for package in ("grpc", "pyarrow", "pyspark", "z3"):  # what only the demo's processes would import
-            if find_spec(package) is None:
-                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    _require_packages("demo", "grpc", "pyarrow", "pyspark", "z3")
     from rich.console import Console
 
     tpch = example("tpch")
@@ -174,14 +189,23 @@ def _print_report(console: "Console", figures: Sequence[tuple[str, str]], proble
 
 @demo.command()
 def jobs(
-    overload: Annotated[float, option(number, "SECONDS", "For how long three times as many jobs come.")] = 5.0,
+    overload: Annotated[float, option(number, "SECONDS", "For how long more jobs come than workers can do.")] = 4.0,
     factor: Annotated[
         int, option(whole_number(least=2), "N", "Jobs that come then, for each that workers can do.")
     ] = 3,
     kills: Annotated[int, option(whole_number(least=0), "N", "Kill so many workers meanwhile.")] = 1,
     workers: Annotated[int, option(whole_number(least=1), "N", "Processes that pull jobs.")] = 2,
     clients: Annotated[int, option(whole_number(least=1), "N", "Processes that submit jobs.")] = 2,
-    seed: Annotated[int, option(whole_number(least=0), "N", "Of the jobs.")] = 1,
+    spark: Annotated[bool, typer.Option("--spark", help="One more worker: a streaming query of Spark.")] = False,
+    lose: Annotated[float, option(number, "SHARE", "Of the packets with metrics, so many are lost on purpose.")] = 0.1,
+    page: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the monitor's page is; port 0: a free one.")] = (
+        "127.0.0.1:0"
+    ),
+    seed: Annotated[int, option(whole_number(least=0), "N", "Of the jobs, and of what is lost.")] = 1,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the monitor's page at the end.", dir_okay=False),
+    ] = None,
     keep: Annotated[Path | None, typer.Option(metavar="DIR", help="Keep logs in this folder.", file_okay=False)] = None,
     as_json: Json = False,
 ) -> None:
@@ -190,10 +214,13 @@ def jobs(
     Clients send jobs over TCP, and send each again that is not reported in time. The master's queue is as short as the
     theorem about it demands: no job is served that was sent again meanwhile. Workers pull one job at a time over gRPC.
     One is killed in the overload, and its job is given to another. In the end each job was reported finished to its
-    client, once, whatever was dropped, sent again, or worked on twice.
+    client, once, whatever was dropped, sent again, or worked on twice. Master and workers send metrics over UDP, at a
+    limited rate, to a monitor with a live page.
 
     \b
       permitflow demo jobs
+      permitflow demo jobs --page 127.0.0.1:8080 -o jobs.html
+      permitflow demo jobs --spark                                 needs Java and permitflow[spark]
       permitflow demo jobs --overload 60 --kills 10 --workers 4
       permitflow demo jobs --json --keep logs
 
@@ -202,23 +229,33 @@ def jobs(
     """
     from rich.text import Text
 
-    with requires_extra("grpc"):
-        for package in ("grpc", "pyarrow"):
-            if find_spec(package) is None:
-                raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+    _require_packages("spark" if spark else "grpc", *(("pyspark",) if spark else ()), "grpc", "pyarrow")
+    if spark:
+        _require_java()
+    require_folder("--output", output)
     processes, example_jobs = example("processes"), example("jobs.demo")
     console = open_console()
     settings = example_jobs.JobsSettings(
-        overload_seconds=overload, overload_factor=factor, kills=kills, workers=workers, clients=clients, seed=seed
+        overload_seconds=overload,
+        overload_factor=factor,
+        kills=kills,
+        workers=workers,
+        clients=clients,
+        spark=spark,
+        lose=lose,
+        page=page,
+        seed=seed,
     )
     with processes.work_folder(keep) as folder:
         note = (lambda text: None) if as_json else (lambda text: console.print(Text(text)))
         ending = asyncio.Event()
-        report = processes.run_interruptible(example_jobs.run_jobs(settings, folder, note, ending), ending.set)
+        report, page = processes.run_interruptible(example_jobs.run_jobs(settings, folder, note, ending), ending.set)
+    if output is not None:
+        write_files({output: page})
     if as_json:
         print_json(report.as_json())
     else:
-        _print_report(console, example_jobs.figures(report), report.problems())
+        _print_report(console, example_jobs.figures(report), report.problems)
         if report.holds:
             console.print(Text("All checks passed"))
     stop(holds=report.holds)

@@ -103,7 +103,7 @@ class Led:
                 assert self.book.finish(JOB, RESULT) is (after.finished > before.finished)
         self.state = after
         assert (0 in self.book.unconfirmed("c1")) is (after.known == "finished")
-        assert self.book.waiting == (after.known in ("waits", "taken back"))
+        assert self.book.queued == (after.known == "waits")
         assert self.book.counts["finished"] - self._others == after.finished
 
     def _push_out(self) -> None:
