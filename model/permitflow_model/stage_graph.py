@@ -399,25 +399,42 @@ class Part:
 
 
 class _Source(Part):
-    """As Entry; keeps how many elements are left."""
+    """As Entry; keeps how many elements are left.
+
+    With a capacity it stands for another part of the graph, which may have an element at once.
+    """
+
+    def __init__(self, parameters: Parameters, position: int) -> None:
+        super().__init__(parameters, position)
+        self.may_choose = self.stage.capacity > 0
 
     def begin(self) -> tuple[int, ...]:
         return (self.stage.elements,)
 
     def on_pull(self, board: Board, arc: int) -> None:
-        """The outside is told."""
+        if self.may_choose and self.kept(board)[0] != 0 and board.choose():
+            board.give(self.position)
 
     def on_downstream_finish(self, board: Board, arc: int) -> None:
         """The outside is told."""
 
 
 class _Sink(Part):
-    """As Exit, whose consumer takes each element at once; the outside asks."""
+    """As Exit, whose consumer takes each element at once; the outside asks.
+
+    With a capacity it stands for another part of the graph, which may ask at once.
+    """
 
     is_end = True
 
+    def __init__(self, parameters: Parameters, position: int) -> None:
+        super().__init__(parameters, position)
+        self.may_choose = self.stage.capacity > 0
+
     def on_push(self, board: Board, arc: int) -> None:
         board.grab(arc)
+        if self.may_choose and board.choose():
+            board.ask(arc)
 
     def on_upstream_finish(self, board: Board, arc: int) -> None:
         """The outside is told."""

@@ -59,6 +59,8 @@ GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknow
 
 SHORTEST_UP_TO: Final = 8
 """Of graphs with so many stages the shortest run is told."""
+_WHOLE_UP_TO: Final = 16
+"""Graphs with so many stages are explored whole before their blocks."""
 _EVENTS: Final = 90_000
 """That a check may run, about half a second."""
 _WALKS: Final = 40
@@ -167,8 +169,9 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
     if not blocks:
         return GraphVerdict(verdict="live", reason=_argument(blueprint))
     is_small = len(blueprint.stages) <= SHORTEST_UP_TO
+    is_explored = len(blueprint.stages) <= _WHOLE_UP_TO
     explored, tried = 0, []
-    if is_small or (len(blocks) == 1 and len(blocks[0].inner) * 2 > len(blueprint.stages)):
+    if is_explored or (len(blocks) == 1 and len(blocks[0].inner) * 2 > len(blueprint.stages)):
         found, states, is_whole = _search(whole, _part(budget, 2))
         if found is not None:
             if is_small and not found.is_shortest:
@@ -393,11 +396,14 @@ def _starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
 
 
 def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVerdict | None:
-    block = block_around(blueprint, name)
-    search = Search(parameters_of(block.blueprint, counted_unbounded=3), budget)
-    try:
-        search.run(stop_at_dead=False)
-    except BudgetSpent:
+    for block in (Block(blueprint, tuple(blueprint.stages)), block_around(blueprint, name)):
+        search = Search(block.parameters(counted_unbounded=3), _part(budget, 2))
+        try:
+            search.run(stop_at_dead=False)
+        except BudgetSpent:
+            continue
+        break
+    else:
         return GraphVerdict(
             verdict="unknown",
             reason=f"no stages can wait in a ring; whether an input of {name} starves was not decided within "

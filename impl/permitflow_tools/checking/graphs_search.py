@@ -110,6 +110,8 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
     parts, arcs = board.parameters.parts, board.parameters.arcs
     preferring = [part for part in parts if part.stage.kind == "merge_preferred"]
     ahead = [_Ahead(board, (), frozenset(), 0, more=True)]
+    chosen = set[tuple[State, frozenset[Taken]]]()
+    """Where the data have chosen: other choices before may lead there, too."""
     while ahead:
         board, choices, taken, events, more = ahead.pop()
         seen: dict[State, int] = {}
@@ -131,6 +133,10 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
                     taken |= {Taken(part.position, each) for each in left}
             if board.has_chosen:
                 if before is not None:
+                    place = (before.state(), taken)
+                    if place in chosen:
+                        break
+                    chosen.add(place)
                     ahead.append(_Ahead(before, choices, taken, events - 1, more=False))
                 choices = (*choices, more)
             more = True
