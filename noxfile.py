@@ -98,7 +98,7 @@ COMMANDS = {
         ["-m benchmarks.slow_service --document"],
     ),
     "pictures": (
-        "the screenshots in docs/pictures, and the runs drawn in docs/protocols",
+        "the pictures in docs/pictures, and the runs in docs/protocols",
         ["-m tools.run_drawings", "-m tools.screenshots"],
     ),
 }
