@@ -154,7 +154,7 @@ class Verdict:
         """Read what the manifest writes: ``success``, ``deadlock``, ``invariant Name`` or ``property Name``.
 
         Raises:
-            ValueError: it is none of these.
+            ValueError: the text is something else.
         """
         match = _TEXT.fullmatch(text)
         if match is None:

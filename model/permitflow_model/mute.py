@@ -54,7 +54,7 @@ class Parameters:
     """So often a connection may be made anew."""
 
     memory: Literal["epoch", "set", "counter"] = "epoch"
-    """What a source keeps of a muter: "epoch"; published: "set"; and a "counter"."""
+    """What a source keeps of each muter: its "epoch" (ours), the "set" of muters (as published), or a "counter"."""
 
     mutes_newcomers: bool = True
     """Does a newcomer learn who mutes?"""

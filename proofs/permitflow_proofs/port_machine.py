@@ -224,7 +224,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "nothing-lost",
             "CloseOutlet",
-            "Ending or failing a stream while an element is on its way leaves that element.",
+            "A stream that ends or fails while an element is on its way does not lose that element.",
             *SUBJECT.step_obligations(
                 ["Complete", "Fail"], _keeps_what_is_on_its_way, _drops_what_is_on_its_way, "the element is dropped"
             ),

@@ -122,7 +122,7 @@ class GateStatistics:
 
 
 class Receiver(Protocol[T]):
-    """What the gate needs of a receiving end; that of a local channel and that of an exchange have it."""
+    """The part of a receiving end that the gate uses; the ends of a local channel and of an exchange have it."""
 
     @property
     def name(self) -> str: ...
