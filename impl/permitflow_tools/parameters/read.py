@@ -234,7 +234,7 @@ def refusal_in_words(error: InvalidParametersError) -> str:
 
 
 def read_axis(text: str) -> Axis:
-    """Understand ``NAME=VALUES``, as in ``row_permits=256..65536:x2``: what a sweep varies.
+    """Parse ``NAME=VALUES``, as in ``row_permits=256..65536:x2``: what a sweep varies.
 
     Raises:
         ValueError: says what would be right.

@@ -208,7 +208,10 @@ class Subject(Generic[S, P]):
 
 @cache
 def any_beginning(make: Callable[..., Any], *arguments: str) -> Beginning[Any]:
-    """The symbolic state with which claims begin; it is made once.  Whoever changes a model's functions clears this cache."""
+    """The symbolic state with which claims begin, made once.
+
+    Whoever changes a model's functions clears this cache.
+    """
     return Beginning(partial(make, *arguments))
 
 

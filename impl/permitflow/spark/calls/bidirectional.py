@@ -400,7 +400,7 @@ class _Call:
         return taken
 
     async def _progress(self, holds: Callable[[], bool]) -> None:
-        """Wait until something holds or the call is over, as long as requests are taken, or responses come."""
+        """Wait until ``holds()`` or the call is over; fail if for too long nothing is taken and nothing comes."""
         while not (holds() or self._is_over):
             try:
                 async with asyncio.timeout(self._options.timeout_seconds):
