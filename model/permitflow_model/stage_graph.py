@@ -422,18 +422,22 @@ class _Source(Part):
 class _Sink(Part):
     """As Exit, whose consumer takes each element at once; the outside asks.
 
-    With a capacity it stands for another part of the graph, which may ask at once.
+    With a capacity of 1 it stands for another part of the graph, which may ask at once; with 2, for one that does.
     """
 
     is_end = True
 
     def __init__(self, parameters: Parameters, position: int) -> None:
         super().__init__(parameters, position)
-        self.may_choose = self.stage.capacity > 0
+        self.may_choose = self.stage.capacity == 1
+
+    def start(self, board: Board) -> None:
+        if self.stage.capacity > 1:
+            board.ask(self.inlet)
 
     def on_push(self, board: Board, arc: int) -> None:
         board.grab(arc)
-        if self.may_choose and board.choose():
+        if self.stage.capacity > 1 or (self.may_choose and board.choose()):
             board.ask(arc)
 
     def on_upstream_finish(self, board: Board, arc: int) -> None:

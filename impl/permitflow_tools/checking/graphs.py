@@ -6,6 +6,7 @@ explored; of the others, all schedules.  What is larger than that is *unknown*.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
@@ -172,7 +173,8 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
     is_explored = len(blueprint.stages) <= _WHOLE_UP_TO
     explored, tried = 0, []
     if is_explored or (len(blocks) == 1 and len(blocks[0].inner) * 2 > len(blueprint.stages)):
-        found, states, is_whole = _search(whole, _part(budget, 2))
+        with budget.part(2) as part:
+            found, states, is_whole = _search(whole, part)
         if found is not None:
             if is_small and not found.is_shortest:
                 found = _shortest(found, budget)
@@ -181,7 +183,8 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
             return GraphVerdict(verdict="live", reason=_all_states(whole, states), explored=states)
         explored += states
     for number, block in enumerate(blocks):
-        found, states, is_whole = _search(block, _part(budget, len(blocks) - number + 1))
+        with budget.part(len(blocks) - number + 1) as part:
+            found, states, is_whole = _search(block, part)
         explored += states
         if found is not None:
             return _deadlock_of_block(blueprint, found, explored, budget)
@@ -206,32 +209,20 @@ def _all_states(block: Block, states: int) -> str:
     return f"all {states:,} states between two moves of the outside were explored, and in none does a ring wait"
 
 
-def _part(budget: Budget, parts: int) -> Budget:
-    part = Budget(budget.left // parts)
-    budget.left -= part.left
-    return part
-
-
 def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
     """A standstill, the states that were visited, and whether these are all."""
     blueprint = block.blueprint
     counted = 3 if any(isinstance(node, UnboundedNode) for node in blueprint.stages.values()) else 0
-    exact = parameters_of(blueprint)
-    if (
-        not block.is_determinate
-        and _storage(exact) > _LARGE_STORAGE
-        and (found := _walked(blueprint, exact, _part(budget, 2), walks=4))
-    ):
-        return found, 0, False
-    searching = _part(budget, 2)
-    search = Search(parameters_of(blueprint, counted_unbounded=counted), searching, one_schedule=block.is_determinate)
-    try:
-        dead = search.run()
-    except BudgetSpent:
-        dead = None
-    budget.left += max(0, searching.left)
-    if dead is not None:
-        moves = search.path_to(dead)
+    exact = block.parameters()
+    if not block.is_determinate and _storage(exact) > _LARGE_STORAGE:
+        with budget.part(2) as part:
+            if found := _walked(blueprint, exact, part, walks=4):
+                return found, 0, False
+    search = Search(block.parameters(counted_unbounded=counted), one_schedule=block.is_determinate)
+    with budget.part(2) as part, suppress(BudgetSpent):
+        search.run(part)
+    if search.dead is not None:
+        moves = search.path_to(search.dead)
         if (state := end_of(exact, moves)) is not None:
             return _Found(blueprint, exact, moves, state, not block.is_determinate), len(search.states), False
     elif search.is_whole:
@@ -245,25 +236,21 @@ def _storage(parameters: Parameters) -> int:
 
 def _shortest(found: _Found, budget: Budget) -> _Found:
     """The shortest run, where all schedules can be explored."""
-    search = Search(found.parameters, budget)
-    try:
-        dead = search.run()
-    except BudgetSpent:
+    search = Search(found.parameters)
+    with suppress(BudgetSpent):
+        search.run(budget)
+    if search.dead is None:
         return found
-    if dead is None:
-        return found
-    return found._replace(moves=search.path_to(dead), state=search.states[dead], is_shortest=True)
+    return found._replace(moves=search.path_to(search.dead), state=search.states[search.dead], is_shortest=True)
 
 
 def _walked(blueprint: Blueprint, parameters: Parameters, budget: Budget, walks: int) -> _Found | None:
     most_moves = 200 + 4 * _storage(parameters)
-    try:
+    with suppress(BudgetSpent):
         for seed in range(walks):
             moves = walk(parameters, budget, seed, most_moves)
             if moves is not None and (state := end_of(parameters, moves)) is not None:
                 return _Found(blueprint, parameters, moves, state, is_shortest=False)
-    except BudgetSpent:
-        pass
     return None
 
 
@@ -390,19 +377,19 @@ def _starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
         if isinstance(node, ConcatNode) and (verdict := _starving_concat(blueprint, name, ends)):
             return verdict
         is_preferring = isinstance(node, MergePreferredNode) and not ends[blueprint.into(name)[0].producer]
-        if is_preferring and (verdict := _starving_merge(blueprint, name, _part(budget, 2))):
+        if is_preferring and (verdict := _starving_merge(blueprint, name, budget)):
             return verdict
     return None
 
 
 def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVerdict | None:
-    for block in (Block(blueprint, tuple(blueprint.stages)), block_around(blueprint, name)):
-        search = Search(block.parameters(counted_unbounded=3), _part(budget, 2))
-        try:
-            search.run(stop_at_dead=False)
-        except BudgetSpent:
-            continue
-        break
+    whole = Block(blueprint, tuple(blueprint.stages))
+    for block in ([whole] if len(blueprint.stages) <= _WHOLE_UP_TO else []) + [block_around(blueprint, name)]:
+        search = Search(block.parameters(counted_unbounded=3))
+        with budget.part(3) as part, suppress(BudgetSpent):
+            search.run(part, stop_at_dead=False)
+        if search.is_whole:
+            break
     else:
         return GraphVerdict(
             verdict="unknown",

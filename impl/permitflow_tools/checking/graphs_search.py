@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
 from random import Random
@@ -89,6 +90,16 @@ class Budget:
         self.left -= 1
         if self.left < 0:
             raise BudgetSpent
+
+    @contextmanager
+    def part(self, parts: int) -> "Iterator[Budget]":
+        """One of so many parts of what is left; what it does not spend comes back."""
+        part = Budget(max(0, self.left) // parts)
+        self.left -= part.left
+        try:
+            yield part
+        finally:
+            self.left += max(0, part.left)
 
 
 class _Ahead(NamedTuple):
@@ -179,10 +190,9 @@ def perform(board: Board, move: Move) -> None:
 class Search:
     """The states at rest, and the moves between them, breadth first."""
 
-    def __init__(self, parameters: Parameters, budget: Budget, *, one_schedule: bool = False) -> None:
+    def __init__(self, parameters: Parameters, *, one_schedule: bool = False) -> None:
         """With ``one_schedule`` the outside moves in turn; that is enough if no stage sees in which order it moves."""
         self.parameters = parameters
-        self._budget = budget
         self._one_schedule = one_schedule
         self.states: list[State] = []
         self.edges: list[list[Edge]] = []
@@ -194,13 +204,13 @@ class Search:
         """The first state in which an arc is dead."""
         self.is_whole = False
 
-    def run(self, *, stop_at_dead: bool = True) -> int | None:
+    def run(self, budget: Budget, *, stop_at_dead: bool = True) -> int | None:
         """Explore, up to the first state in which something waits for ever; return it.
 
         Raises:
             BudgetSpent: there is more.
         """
-        for reached in settle(Board(initial(self.parameters), self.parameters), self._budget):
+        for reached in settle(Board(initial(self.parameters), self.parameters), budget):
             if self._add(reached.state, 0, None, Move(GO_ON, -1, reached.choices, reached.events)) and stop_at_dead:
                 return self.dead
         for position in count():
@@ -210,7 +220,7 @@ class Search:
             for move in self._moves(position):
                 board = Board(state, self.parameters)
                 perform(board, move)
-                for reached in settle(board, self._budget):
+                for reached in settle(board, budget):
                     moved = move._replace(choices=reached.choices, events=reached.events)
                     if self._add(reached.state, move.stage, (position, reached.taken), moved) and stop_at_dead:
                         return self.dead

@@ -7,7 +7,7 @@ with what lies before it: there, the block may be offered elements, and be asked
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -40,33 +40,36 @@ MOST_COUNTED = 64
 """A source with more elements is explored as one that has no end."""
 
 
-def parameters_of(blueprint: Blueprint, *, counted_unbounded: int = 0, at_once: Collection[str] = ()) -> Parameters:
+def parameters_of(
+    blueprint: Blueprint, *, counted_unbounded: int = 0, at_once: Mapping[str, int] | None = None
+) -> Parameters:
     """The blueprint as the constants of the model.
 
     Args:
         blueprint: the graph.
         counted_unbounded: so far the unbounded stages count; 0: without end.
-        at_once: sources and sinks that stand for parts of a graph, which may have an element, or ask, at once.
+        at_once: sources and sinks that stand for parts of a graph which may have an element, or ask, at once: 1; or
+            always do: 2.
     """
     names = [*blueprint.stages]
     positions = {name: position for position, name in enumerate(names)}
     number = {arc: position for position, arc in enumerate(blueprint.arcs)}
     return Parameters(
-        tuple(_constants(blueprint.stages[name], counted_unbounded, name in at_once) for name in names),
+        tuple(_constants(blueprint.stages[name], counted_unbounded, (at_once or {}).get(name, 0)) for name in names),
         tuple((positions[arc.producer], positions[arc.consumer]) for arc in blueprint.arcs),
         tuple(tuple(number[arc] for arc in blueprint.into(name)) for name in names),
         tuple(tuple(number[arc] for arc in blueprint.out_of(name)) for name in names),
     )
 
 
-def _constants(node: Node, counted_unbounded: int, is_at_once: bool) -> Stage:
+def _constants(node: Node, counted_unbounded: int, at_once: int) -> Stage:
     match node:
         case SourceNode():
             is_endless = node.elements is None or node.elements > MOST_COUNTED
             elements = ANY if is_endless or node.elements is None else node.elements
-            return Stage(node.kind, elements=elements, capacity=int(is_at_once))
+            return Stage(node.kind, elements=elements, capacity=at_once)
         case SinkNode():
-            return Stage(node.kind, capacity=int(is_at_once))
+            return Stage(node.kind, capacity=at_once)
         case StageNode():
             least, most = node.gives
             return Stage(node.kind, takes=node.takes, least=least, most=ANY if most is None else most)
@@ -105,12 +108,12 @@ class Block:
     blueprint: Blueprint
     inner: tuple[str, ...]
     """Its stages, without those that stand for the rest of the graph."""
-    at_once: frozenset[str] = frozenset()
-    """Of those that stand for the rest: which may have an element, or ask, while the island runs."""
+    at_once: Mapping[str, int] = field(default_factory=dict)
+    """Of those that stand for the rest: which may have an element, or ask, while the island runs (1), or always do (2)."""
 
     def parameters(self, *, counted_unbounded: int = 0) -> Parameters:
         """The constants of the model."""
-        at_once = () if self.is_determinate else self.at_once
+        at_once = {} if self.is_determinate else self.at_once
         return parameters_of(self.blueprint, counted_unbounded=counted_unbounded, at_once=at_once)
 
     @property
@@ -171,24 +174,24 @@ def block_around(blueprint: Blueprint, name: str) -> Block:
 
 def _block(blueprint: Blueprint, stages: Collection[str], inner: Iterable[Arc]) -> Block:
     nodes = {name: node for name, node in blueprint.stages.items() if name in stages}
-    arcs, at_once = [*inner], set()
+    arcs, at_once = [*inner], dict[str, int]()
     for name in [*nodes]:
         for arc in blueprint.into(name):
             if arc.producer not in stages:
                 outside = f"into-{name}-{arc.inlet}"
                 nodes[outside] = SourceNode(_supply(blueprint, arc))
                 if not isinstance(blueprint.stages[arc.producer], SourceNode):
-                    at_once.add(outside)
+                    at_once[outside] = 1
                 arcs.append(Arc(outside, name, inlet=arc.inlet))
         for arc in blueprint.out_of(name):
             if arc.consumer not in stages:
                 outside = f"out-of-{name}-{arc.outlet}"
                 nodes[outside] = SinkNode()
                 if not isinstance(blueprint.stages[arc.consumer], SinkNode):
-                    at_once.add(outside)
+                    at_once[outside] = 1 if makes_wait(blueprint.stages[arc.consumer]) else 2
                 arcs.append(Arc(name, outside, outlet=arc.outlet))
     inside = tuple(name for name in blueprint.stages if name in stages)
-    return Block(Blueprint(nodes, tuple(arcs)), inside, frozenset(at_once))
+    return Block(Blueprint(nodes, tuple(arcs)), inside, at_once)
 
 
 def _supply(blueprint: Blueprint, arc: Arc) -> int | None:
