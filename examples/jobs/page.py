@@ -178,7 +178,7 @@ def _packets(state: MonitorState) -> str:
     curve = _Curve(name="packets", colour=_COLOURS[0], points=points)
     is_over = _are_packets_over(state)
     peak = f"more than {limit:,}" if is_over else f"{state['peak_packets_per_second']:,}"
-    bound = f"in a second, of at most {limit:,}; {peak} so far"
+    bound = f"a second, of at most {limit:,}; peak {peak}"
     return _figure(f"{curve.now:,.0f}", bound, is_over=is_over) + _chart(
         state, "The most packets in any second", [curve], limit
     )
