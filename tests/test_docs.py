@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import pytest
 from typer.core import TyperGroup
 from typer.main import get_command
+from typer.testing import CliRunner
 
 from permitflow.spark.calls.options import CALL_OPTIONS
 from permitflow.spark.local_session import FAST_START
@@ -115,9 +116,19 @@ def exchange_of(page: str) -> Iterator[str]:
         process.communicate()
 
 
+IN_THIS_PROCESS = ("permitflow check ", "permitflow simulate ", "permitflow trace ")
+"""Commands that start neither a process nor an event loop; a process of its own for each would take longer than they."""
+
+
 @pytest.mark.parametrize("example", COMMANDS, ids=lambda example: f"{example.where} {example.program}")
-def test_a_command_prints_what_the_document_says(example: Example) -> None:
-    assert_prints(example, run(example.program, REPOSITORY, shell=True, stderr=subprocess.STDOUT).stdout)
+def test_a_command_prints_what_the_document_says(example: Example, monkeypatch: pytest.MonkeyPatch) -> None:
+    if example.program.startswith(IN_THIS_PROCESS):
+        monkeypatch.chdir(REPOSITORY)
+        monkeypatch.setenv("COLUMNS", ENVIRONMENT["COLUMNS"])
+        printed = CliRunner().invoke(app, shlex.split(example.program)[1:], catch_exceptions=False).output
+    else:
+        printed = run(example.program, REPOSITORY, shell=True, stderr=subprocess.STDOUT).stdout
+    assert_prints(example, printed)
 
 
 def assert_runs(example: Example, program: str, folder: Path) -> None:
