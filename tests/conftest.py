@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 import os
+import selectors
 import signal
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
@@ -143,14 +144,28 @@ def repository() -> Path:
     return Path(__file__).resolve().parent.parent
 
 
+class CountedRests(selectors.DefaultSelector):
+    """Counts how often the event loop had nothing to do."""
+
+    rests = 0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        self.rests += timeout is None or timeout > 0
+        return super().select(timeout)
+
+
 @pytest.fixture(scope="session")
 def run() -> Iterator[asyncio.Runner]:
     """The one event loop of the session: ``run.run(coroutine)``.
 
     grpc.aio keeps the first event loop of the process; a second one would find its objects dead.
     """
-    with asyncio.Runner() as runner:
+    selector = CountedRests()
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         yield runner
+        before = selector.rests
+        runner.run(asyncio.sleep(TURN_SECONDS))
+        assert selector.rests > before, "a test left callbacks behind that call each other for ever"
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def exchange_of(page: str) -> Iterator[str]:
 
 
 IN_THIS_PROCESS = ("permitflow check ", "permitflow simulate ", "permitflow trace ")
-"""Commands that start neither a process nor an event loop; a process of its own for each would take longer than they."""
+"""Commands that start neither a process nor an event loop: a process of its own for each would take longer."""
 
 
 @pytest.mark.parametrize("example", COMMANDS, ids=lambda example: f"{example.where} {example.program}")

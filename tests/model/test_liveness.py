@@ -11,9 +11,10 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.family import Family, family
 from permitflow_model.kernel.liveness import Lasso, check_liveness, counterexample
 from permitflow_model.kernel.system import Action, LeadsTo, ModelError, System, require
-from permitflow_model.manifest import Model, Verdict, read_manifest
+from permitflow_model.manifest import Model, Verdict
 from permitflow_model.registry import system_of
 from permitflow_model.squelch import OFF, ON
+from tests.support.specification import MODELS
 
 Promise = LeadsTo[Any, Any]
 
@@ -91,21 +92,21 @@ def is_weak(model: Model) -> bool:
 
 CASES = [
     (model.name, name)
-    for model in read_manifest().values()
+    for model in MODELS.values()
     for name in model.properties
     if (model.module, name) in PROMISES and is_weak(model)
 ]
 
 
 def test_many_models_of_the_specification_are_compared() -> None:
-    expected = [read_manifest()[model].expect.kind for model, _ in CASES]
+    expected = [MODELS[model].expect.kind for model, _ in CASES]
     assert (expected.count("success"), expected.count("property")) == (16, 47)
 
 
 @pytest.mark.parametrize(("name", "property_"), CASES)
 def test_what_leads_to_what_is_decided_as_by_tlc(name: str, property_: str) -> None:
     """``models.toml`` has TLC's verdict."""
-    model = read_manifest()[name]
+    model = MODELS[name]
     registered = system_of(model.module)
     assert registered is not None
     parameters = parameters_for(model)

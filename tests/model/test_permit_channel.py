@@ -1,15 +1,11 @@
 """The shortest deadlock of the permit channel, and its invariants: each can fail."""
 
-from pathlib import Path
-
 import pytest
 
 from permitflow_model.exploration import explore_model
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.manifest import read_manifest
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, Permits, State
-
-MODELS = read_manifest(Path(__file__).parents[2] / "spec")
+from tests.support.specification import MODELS
 
 
 def test_all_invariants_are_checked_by_default() -> None:

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,13 +10,11 @@ import pytest
 from permitflow_model.exploration import explore_model
 from permitflow_model.kernel.explore import Graph, explore
 from permitflow_model.kernel.system import require
-from permitflow_model.manifest import read_manifest
 from permitflow_model.spark_micro_batch import PHASES, SYSTEM, Parameters, Rows, Staged, State
 from permitflow_proofs import catalogue
+from tests.support.specification import MODELS, SPEC
 
-SPEC = Path(__file__).parents[2] / "spec"
 TEXT = (SPEC / "spark_micro_batch/SparkMicroBatch.tla").read_text()
-MODELS = read_manifest(SPEC)
 QUERY = Parameters(row_permits=4, batch_cap=2, sizes=(1,), horizon=9)
 START = SYSTEM.initial(QUERY)
 # The second batch is in the offset log.

@@ -2,19 +2,16 @@
 
 import re
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any, get_type_hints
 
 import pytest
 
 from permitflow_model.exploration import explore_model, is_explorable
-from permitflow_model.manifest import Model, module_paths, read_manifest
+from permitflow_model.manifest import Model, module_paths
 from permitflow_model.registry import recorded_as, system_of, systems
 from permitflow_model.tla_values import camel_case
 from permitflow_testing.subjects.table import SUBJECTS
-
-SPEC = Path(__file__).parents[2] / "spec"
-MODELS = read_manifest(SPEC)
+from tests.support.specification import MODELS, SPEC
 
 each_system = pytest.mark.parametrize("name", systems())
 

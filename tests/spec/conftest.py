@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.manifest import Model
 from permitflow_model.tlc import TlcResult
 from permitflow_model.tlc.check import run_model
+from tests.support.specification import MODELS
 
 TlcRun = Callable[[str], TlcResult]
 """TLC's result for a model of the manifest, by its name; with the state graph where the manifest compares it."""
@@ -25,9 +26,9 @@ def spec_directory(repository: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def models(spec_directory: Path) -> dict[str, Model]:
+def models() -> dict[str, Model]:
     """All models of the manifest."""
-    return read_manifest(spec_directory)
+    return MODELS
 
 
 @pytest.fixture(scope="session")

@@ -10,20 +10,19 @@ import pytest
 
 from permitflow_model.exploration import is_explorable, parameters_for
 from permitflow_model.kernel.system import System
-from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, module_paths, read_manifest
+from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, module_paths
 from permitflow_model.registry import system_of
 from permitflow_model.tla_values import format_state, state_to_tla
 from permitflow_model.tlc import TlcNotFoundError, TlcResult
 from permitflow_model.tlc.check import check_model, run_manifest
 from tests.spec.sample import SAMPLE, by_model
+from tests.support.specification import MODELS
 
 S = TypeVar("S")
 P = TypeVar("P")
 
 TlcRun = Callable[[str], TlcResult]
 
-# Read while tests are collected: they are the tests' parameters.
-MODELS = read_manifest(Path(__file__).parents[2] / "spec")
 BROKEN = [name for name, model in MODELS.items() if is_explorable(model) and model.expect != SUCCESS]
 # Properties of single steps: a run that violates them is over.
 OF_STEPS = {"IsQueue", "WatermarkOvertakesNothing"}

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import ManifestError, Model, module_paths, read_manifest
+from permitflow_model.manifest import ManifestError, Model, module_paths
 from permitflow_model.tlc import TlcError
 from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, try_mutant
+from tests.support.specification import MODELS
 
 CHECKOUT = Path(__file__).parents[2]
 LISTS = Path(__file__).with_name("mutants")
 # Read while tests are collected: they are the tests' parameters.
-MODELS = read_manifest(CHECKOUT / "spec")
 MUTANTS = {mutant.name: mutant for mutant in read_mutants(LISTS, MODELS)}
 
 Tried = Callable[[str], Outcome]

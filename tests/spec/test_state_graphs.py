@@ -1,18 +1,18 @@
 """Specification and model are one text: their state graphs are equal, steps by name included."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from permitflow_model.exploration import explore_model
-from permitflow_model.manifest import Model, read_manifest
+from permitflow_model.manifest import Model
 from permitflow_model.registry import systems
 from permitflow_model.tlc import TlcResult
 from permitflow_model.tlc.graphs import first_difference, graph_of_model
 from tests.spec.sample import COMPARED, by_model
+from tests.support.specification import MODELS
 
-ALL_COMPARED = [name for name, model in read_manifest(Path(__file__).parents[2] / "spec").items() if model.graph]
+ALL_COMPARED = [name for name, model in MODELS.items() if model.graph]
 
 
 @by_model(ALL_COMPARED)

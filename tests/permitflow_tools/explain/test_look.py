@@ -11,7 +11,6 @@ from permitflow_model.exploration import is_explorable, parameters_for
 from permitflow_model.grpc_call import Message
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.queue import Fifo
-from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import systems
 from permitflow_model.stop_and_wait import SYSTEM, Parameters
 from permitflow_tools.explain.document import document_of
@@ -22,6 +21,7 @@ from permitflow_tools.explain.specification import guards_of
 from permitflow_tools.explain.state_graph import dot_of, graph_document, graph_page, reachable
 from tests.permitflow_tools.explain.runs import states_of, walked
 from tests.support.browser import Visit
+from tests.support.specification import MODELS
 
 PARAMETERS = Parameters(waiters=2, withdrawals=True)
 LOOK = look_of(SYSTEM.module)
@@ -34,7 +34,7 @@ def choices(count: int) -> list[int]:
 
 @pytest.mark.parametrize("module", systems())
 def test_a_run_of_any_system_is_a_page_and_a_drawing(module: str) -> None:
-    model = next(each for each in read_manifest().values() if each.module == module and is_explorable(each))
+    model = next(each for each in MODELS.values() if each.module == module and is_explorable(each))
     run = walked(look_of(module), parameters_for(model), choices(30))
     page, drawing = page_of(run, most_states=50), ET.fromstring(storyboard(run))
     assert f"{module}.tla" in page
