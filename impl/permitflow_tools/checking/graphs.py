@@ -182,23 +182,26 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
         if is_whole:
             return GraphVerdict(verdict="live", reason=_all_states(whole, states), explored=states)
         explored += states
-    for number, block in enumerate(blocks):
-        with budget.part(len(blocks) - number + 1) as part:
+    for block in blocks:
+        with budget.part(2) as part:
             found, states, is_whole = _search(block, part)
         explored += states
         if found is not None:
-            return _deadlock_of_block(blueprint, found, explored, budget)
+            return _deadlock_of_block(blueprint, block, found, explored, budget)
         if not is_whole:
             tried.append(block)
     if tried:
-        names = ", ".join(tried[0].inner[:6]) + (", …" if len(tried[0].inner) > 6 else "")
         return GraphVerdict(
             verdict="unknown",
-            reason=f"the stages {names} may wait for each other in a ring; {explored:,} of their states were explored "
-            "and runs by chance tried, and none was found, but there are more",
+            reason=f"the stages {_some(tried[0])} may wait for each other in a ring; {explored:,} of their states were "
+            "explored and runs by chance tried, and none was found, but there are more",
             explored=explored,
         )
     return GraphVerdict(verdict="live", reason=_all_states(whole, explored), explored=explored)
+
+
+def _some(block: Block) -> str:
+    return ", ".join(block.inner[:6]) + (", …" if len(block.inner) > 6 else "")
 
 
 def _all_states(block: Block, states: int) -> str:
@@ -268,18 +271,20 @@ def _deadlock(blueprint: Blueprint, found: _Found, explored: int) -> GraphVerdic
     )
 
 
-def _deadlock_of_block(blueprint: Blueprint, found: _Found, explored: int, budget: Budget) -> GraphVerdict:
+def _deadlock_of_block(
+    blueprint: Blueprint, block: Block, found: _Found, explored: int, budget: Budget
+) -> GraphVerdict:
     """A block can stand still: look for a run of the whole graph that leads there."""
     parameters = parameters_of(blueprint)
-    whole = _walked(blueprint, parameters, budget, _WALKS)
+    with budget.part(4) as part:
+        whole = _walked(blueprint, parameters, part, _WALKS)
     if whole is not None:
         return _deadlock(blueprint, whole, explored)
-    endless = endings(blueprint)
-    is_supplied = all(not endless[name] for name, node in blueprint.stages.items() if isinstance(node, SourceNode))
-    if not is_supplied:
+    if not block.is_supply_known:
         return GraphVerdict(
             verdict="unknown",
-            reason="with endless sources it can stand still; whether its sources give enough elements is not decided",
+            reason=f"with endless sources the stages {_some(block)} can wait in a ring; whether as many elements come "
+            "to them was not decided",
             explored=explored,
         )
     return _deadlock(blueprint, found, explored)

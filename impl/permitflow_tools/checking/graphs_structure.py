@@ -108,8 +108,10 @@ class Block:
     blueprint: Blueprint
     inner: tuple[str, ...]
     """Its stages, without those that stand for the rest of the graph."""
+    is_supply_known: bool = True
+    """Has it as many elements as come in the whole graph, from those that stand for the rest?"""
     at_once: Mapping[str, int] = field(default_factory=dict)
-    """Of those that stand for the rest: which may have an element, or ask, while the island runs (1), or always do (2)."""
+    """Of those that stand for the rest: which may have an element, or ask, while the island runs (1), or do (2)."""
 
     def parameters(self, *, counted_unbounded: int = 0) -> Parameters:
         """The constants of the model."""
@@ -174,12 +176,14 @@ def block_around(blueprint: Blueprint, name: str) -> Block:
 
 def _block(blueprint: Blueprint, stages: Collection[str], inner: Iterable[Arc]) -> Block:
     nodes = {name: node for name, node in blueprint.stages.items() if name in stages}
-    arcs, at_once = [*inner], dict[str, int]()
+    arcs, at_once, is_known = [*inner], dict[str, int](), True
     for name in [*nodes]:
         for arc in blueprint.into(name):
             if arc.producer not in stages:
                 outside = f"into-{name}-{arc.inlet}"
-                nodes[outside] = SourceNode(_supply(blueprint, arc))
+                supply = _supply(blueprint, arc)
+                is_known = is_known and (supply is not None or not endings(blueprint)[arc.producer])
+                nodes[outside] = SourceNode(supply)
                 if not isinstance(blueprint.stages[arc.producer], SourceNode):
                     at_once[outside] = 1
                 arcs.append(Arc(outside, name, inlet=arc.inlet))
@@ -191,7 +195,7 @@ def _block(blueprint: Blueprint, stages: Collection[str], inner: Iterable[Arc]) 
                     at_once[outside] = 1 if makes_wait(blueprint.stages[arc.consumer]) else 2
                 arcs.append(Arc(name, outside, outlet=arc.outlet))
     inside = tuple(name for name in blueprint.stages if name in stages)
-    return Block(Blueprint(nodes, tuple(arcs)), inside, at_once)
+    return Block(Blueprint(nodes, tuple(arcs)), inside, is_known, at_once)
 
 
 def _supply(blueprint: Blueprint, arc: Arc) -> int | None:
