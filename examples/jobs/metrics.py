@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from time import monotonic_ns
 
+from permitflow.carriers.addresses import parsed
 from permitflow.errors import InvalidOptionError
 
 from .metrics_core import SECOND_NS, Reporter, packet_period_ns, require_source
@@ -36,14 +37,13 @@ class MetricsSettings:
         """Refuse what cannot be sent.
 
         Raises:
-            InvalidOptionError: an address, a name or a number cannot be so.
+            InvalidOptionError: a name or a number cannot be so.
+            InvalidParametersError: neither can the address.
         """
         packet_period_ns(self.packets_per_second, self.senders)
         if self.monitor:
             require_source(self.source)
-            host, _, port = self.monitor.rpartition(":")
-            if not host or not (port.isascii() and port.isdecimal()):
-                raise InvalidOptionError(option="monitor", value=self.monitor, reason="must be host:port")
+            parsed(self.monitor)
 
 
 class Metrics:
@@ -127,10 +127,10 @@ async def sending_metrics(settings: MetricsSettings) -> AsyncIterator[Metrics]:
     if not settings.monitor:
         yield metrics
         return
-    host, _, port = settings.monitor.rpartition(":")
+    _, host, port = parsed(settings.monitor)
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, int(port), type=socket.SOCK_DGRAM)
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_DGRAM)
     except OSError as error:
         reason = f"is unknown ({error.strerror})"
         raise InvalidOptionError(option="monitor", value=settings.monitor, reason=reason) from error

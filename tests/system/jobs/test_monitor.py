@@ -13,7 +13,7 @@ import pytest
 from examples.jobs.metrics import MetricsSettings, sending_metrics
 from examples.jobs.metrics_core import MOST_PACKET_BYTES
 from examples.jobs.monitor import MOST_READERS, Monitor, MonitorSettings, serving_pages
-from permitflow.errors import InvalidOptionError
+from permitflow.errors import PermitflowError
 from tests.support.turns import until
 
 LIMIT, SENDERS = 4_000, 2
@@ -138,8 +138,10 @@ async def test_more_readers_than_there_are_places_are_hung_up_on(monitor: Monito
         ({"senders": 0}, "'senders' must be at least 1"),
         ({"packets_per_second": 20, "senders": 7}, "must be at least 21, three for each of 7 senders"),
         ({"udp": "nowhere"}, "must be host:port"),
+        ({"metrics": {"monitor": "127.0.0.1:99999", "source": "w1"}}, "'127.0.0.1:99999'"),
+        ({"metrics": {"monitor": "127.0.0.1:9", "source": "w/1"}}, "'source' must be up to 32 small letters"),
     ],
 )
 def test_settings_that_cannot_be_are_refused(wrong: dict[str, object], reason: str) -> None:
-    with pytest.raises(InvalidOptionError, match=reason):
+    with pytest.raises(PermitflowError, match=reason):
         MonitorSettings.from_json(json.dumps(wrong))
