@@ -28,6 +28,7 @@ TABLES = {
     "demand.md": ("four-two.jsonl",),
     "optimistic.md": ("squelch-one-way", "drop-incoming-too-long", "conflate-adds-up"),
     "ports.md": ("ports-end-behind-an-element",),
+    "loops.md": ("echo-one-more",),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }

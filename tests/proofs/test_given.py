@@ -172,7 +172,9 @@ def test_what_only_some_obligations_are_given_is_told_apart() -> None:
 
 _CONDITION_IN_WORDS = {
     "chain-live": "batches of at most their sizes",
+    "diamond-live": "if each branch has more places than the largest hold of all exceeds its own",
     "drop-fresh": "if the queue is short enough",
+    "feedback-live": "in which a station asks",
     "mute-delay-bounded": "with Flight + Rate * (Depth + Losses) places above High for each source",
     "never-stuck": "if no chunk costs more than row_permits - permit_batch",
     "shared-window-live": "larger than those of all inputs but one together",
@@ -180,7 +182,7 @@ _CONDITION_IN_WORDS = {
 }
 """Conditions that relate constants and states, or of which also the opposite is shown: the words tell them."""
 
-_OF_FAILURES = {"gate-stuck", "gate-out-of-nothing", "shared-window-stuck"}
+_OF_FAILURES = {"diamond-stuck", "echo-stuck", "gate-stuck", "gate-out-of-nothing", "shared-window-stuck"}
 """Theorems that say that the invariant is broken."""
 
 _OF_PARTS = {"mute-delay-coming", "token-bucket-served"}

@@ -12,9 +12,12 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_proofs import (
+    blocking_echo,
     conflate,
     demand,
+    diamond,
     drop_queue,
+    feedback_loop,
     grpc_call,
     input_gate,
     loop_chain,
@@ -63,7 +66,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     module.__name__.rpartition(".")[2]: (Proof(module.INVARIANT, module.SUBJECT),)
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
-        *(squelch, stop_and_wait, token_bucket),
+        *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.

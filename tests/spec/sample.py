@@ -10,7 +10,7 @@ COMPARED = {
     *("gate-epochs", "gate-ends", "gate-newer", "gate-loss", "chain", "mute", "mute-newcomer", "mute-delay-lossy"),
     *("mute-scheduler-unlike", "empty-chunks", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
     *("window-two", "spark-published", "spark-memory-exchange", "spark-published-beyond-the-window"),
-    *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns"),
+    *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond"),
 }
 # A verdict of each kind.
 JUDGED = {

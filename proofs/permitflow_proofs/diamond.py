@@ -1,0 +1,172 @@
+"""A diamond of any number of branches of any lengths: the places that are exactly enough, in both directions.
+
+All branches have got as many elements and given as many, so they hold as many.  A branch that has no place holds
+``hold + places`` of them; one that has given nothing, at most its own ``hold``.  So the two stand against each other if
+and only if the second number is at least the first.
+"""
+
+from functools import partial
+
+from permitflow_model.diamond import SYSTEM, Branch, Parameters, State, has_given, level
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, assume_all, subject_of
+from permitflow_proofs.kernel.chapter import Chapter
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.frame import Frame
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.symbols import assume, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "SameLevel")}
+"""What every reachable state satisfies; proved by induction."""
+
+
+SUBJECT = subject_of(SYSTEM, INVARIANT, Parameters, State)
+"""Any number of branches; one is in focus."""
+
+
+def _two_branches() -> State:
+    return State(SymbolicFamily.any_family("branches", any_value(Branch), focus=2))
+
+
+PAIR = Subject(
+    SYSTEM,
+    partial(any_parameters_of, Parameters),
+    lambda parameters: assume_all(INVARIANT.values(), _two_branches(), parameters),
+)
+"""Any two branches of any number of them are in focus."""
+
+_CHAPTER = Chapter(SUBJECT, INVARIANT, "diamond-", promises=frozenset({"live", "stuck"}))
+
+
+def _is_at_most(branch: Branch, hold: int) -> bool:
+    return branch.hold <= hold
+
+
+def _has_places(branch: Branch, hold: int) -> bool:
+    return branch.places > hold - branch.hold
+
+
+def _live(state: State, parameters: Parameters, *, short: int) -> bool:
+    """With the largest hold of all, or any number that is not below one of them."""
+    largest = natural("largest_hold")
+    assume(state.branches.every(_is_at_most, largest))
+    assume(state.branches.every(_has_places, largest - short))
+    return SYSTEM.invariants["NeverStuck"](state, parameters)
+
+
+def _is_short(state: State, nearer: int) -> tuple[Branch, Branch]:
+    """Two branches: the first has too few places for what the other one holds more."""
+    short, longer = state.branches.get(0), state.branches.get(1)
+    assume(short.places <= longer.hold - short.hold + nearer)
+    return short, longer
+
+
+def _nothing_comes_out(state: State, parameters: Parameters, *, nearer: int) -> bool:
+    _is_short(state, nearer)
+    return not SYSTEM.is_enabled("Zip", state, parameters)
+
+
+def _is_full(state: State, parameters: Parameters, *, beyond: int) -> bool:
+    """So many elements are taken from the source at most: no branch holds more."""
+    short, longer = _is_short(state, 0)
+    return level(longer) <= short.hold + short.places - beyond
+
+
+def _takes_one(before: State, after: State, _parameters: Parameters, *, more: int) -> bool:
+    return level(after.branches.get(0)) == level(before.branches.get(0)) + 1 + more
+
+
+# Frames.
+
+
+def _gets_one(before: Branch, after: Branch) -> bool:
+    is_held_back = before.kept < before.hold
+    kept, queue = (1, 0) if is_held_back else (0, 1)
+    return after.kept == before.kept + kept and after.queue == before.queue + queue
+
+
+def _all_get_one(before: State, after: State, _parameters: Parameters) -> bool:
+    return all(_gets_one(before.branches.get(name), after.branches.get(name)) for name in (0, 1))
+
+
+def _each_has_given(state: State, _parameters: Parameters) -> bool:
+    return state.branches.every(has_given)
+
+
+def _each_has_a_place(branch: Branch) -> bool:
+    return branch.queue < branch.places
+
+
+FRAMES: tuple[Frame[State, Parameters], ...] = (
+    Frame(
+        "Broadcast",
+        dict.fromkeys(
+            ("branches.0.kept", "branches.0.queue", "branches.1.kept", "branches.1.queue", "branches.others")
+        ),
+        _all_get_one,
+        "each branch: kept +1 up to hold, then queue +1",
+        when=lambda state, _: state.branches.every(_each_has_a_place),
+        possible="where each branch has a place",
+    ),
+    Frame(
+        "Zip",
+        {"branches.0.queue": -1, "branches.1.queue": -1, "branches.others": None},
+        words="likewise each of the others",
+        when=_each_has_given,
+        possible="where an element of each branch waits",
+    ),
+)
+"""What each action changes in any two branches."""
+
+ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), lambda _: _two_branches())
+"""Any two of any number of branches, in any state at all."""
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """All of them."""
+    return (
+        _CHAPTER.kept(
+            "type-ok",
+            "TypeOK",
+            "A branch gives nothing for its first elements, and never holds more than it has places for.",
+            lambda state, _: State(state.branches.put(0, state.branches.get(0)._replace(kept=-1))),
+            "after the step it has -1 of them",
+        ),
+        _CHAPTER.kept(
+            "same-level",
+            "SameLevel",
+            "All branches have got as many elements, and given as many.",
+            lambda state, _: State(
+                state.branches.put(0, state.branches.get(0)._replace(queue=state.branches.get(0).queue + 1))
+            ),
+            "after the step the first one has one more",
+        ),
+        _CHAPTER.theorem(
+            "live",
+            "NeverStuck",
+            "A diamond is never stuck if each branch has more places than the largest hold of all exceeds its own: a "
+            "buffer for the difference, and the place at the zip.",
+            SUBJECT.holds_whenever_invariant(
+                "any number of branches", partial(_live, short=0), partial(_live, short=1), "one place less"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "stuck",
+            "NeverStuck",
+            "If a branch has no more places than another one holds more than it does, every run gets stuck: nothing "
+            "ever comes out, and no more than its hold and its places are taken from the source.",
+            PAIR.holds_whenever_invariant(
+                "nothing comes out",
+                partial(_nothing_comes_out, nearer=0),
+                partial(_nothing_comes_out, nearer=1),
+                "one place more",
+            ),
+            PAIR.holds_whenever_invariant(
+                "no more is taken", partial(_is_full, beyond=0), partial(_is_full, beyond=1), "one less"
+            ),
+            *PAIR.step_obligations(
+                ["Broadcast"], partial(_takes_one, more=0), partial(_takes_one, more=1), "it takes two"
+            ),
+        ),
+        _CHAPTER.framed(FRAMES, ANY),
+    )
