@@ -67,7 +67,7 @@ _EVENTS: Final = 90_000
 _WALKS: Final = 40
 _LARGE_STORAGE: Final = 200
 """Where buffers are that large, runs by chance are tried first."""
-_MOST_STEPS: Final = 400
+_MOST_STEPS: Final = 4_000
 """Of a run that is told; of a longer one, its beginning and its end."""
 
 
@@ -114,6 +114,11 @@ class GraphVerdict:
     """In a deadlock of blocking clients: the elements that those of the ring had written."""
     notes: tuple[str, ...] = ()
     """What to know beside the verdict: arcs without a bound, streams that may fail."""
+
+    @property
+    def steps(self) -> int:
+        """Of the whole run; 0 without one."""
+        return len(self.moves)
 
 
 class _Found(NamedTuple):
