@@ -12,6 +12,7 @@ from permitflow_tools.checking import Check, deciding
 from permitflow_tools.checking.deciding import Answer
 from permitflow_tools.checking.grid import MOST_STATES
 from permitflow_tools.cli.check_gate import MOST_FLOATING, answer_for_gate
+from permitflow_tools.cli.check_graph import answer_for_graph
 from permitflow_tools.cli.check_models import Engine, check_models
 from permitflow_tools.cli.check_sweep import check_sweep
 from permitflow_tools.cli.console import open_console, print_lines, print_table, run_as_json, run_table
@@ -26,11 +27,13 @@ from permitflow_tools.cli.options import (
     given_options,
     one_of,
     option,
+    readable,
     rows,
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
+from permitflow_tools.parameters.graph import read_graph
 from permitflow_tools.parameters.read import KEYS, read_description
 from permitflow_tools.simulation.setting import Setting, agreement, costs_of, disagreements
 
@@ -50,6 +53,14 @@ _OPTIONS = {
 def check(
     context: typer.Context,
     file: DescribedChannel = None,
+    graph: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[GRAPH]",
+            parser=readable,
+            help="After the word graph: stages described in TOML; see docs/guides/graphs.md.",
+        ),
+    ] = None,
     row_permits: RowPermits = None,
     permit_batch: PermitBatch = None,
     max_chunk_cost: MaxChunkCost = None,
@@ -127,6 +138,12 @@ def check(
       permitflow check gate --inputs 2 --exclusive 0 --floating 1                live
       permitflow check gate --inputs 2 --exclusive 0 --floating 1 --no-release   a deadlock, step by step
 
+    For a graph of stages, such as a loop or a split that is joined again, answer whether stages can come to wait for
+    each other in a ring; `permitflow explain` draws it.
+
+    \b
+      permitflow check graph loop.toml
+
     Without any of these, check all models of the specification (spec/*/models.toml): each must come out as it records,
     the ones with a seeded fault included.
 
@@ -135,8 +152,8 @@ def check(
       permitflow check --engine explorer            without Java
       permitflow check --model one-above-stuck --json
 
-    Exit code 0: live, or all models as recorded. 1: a deadlock, ends that refuse each other, or a model differs. 2:
-    unusable input.
+    Exit code 0: live, or all models as recorded. 1: a deadlock, a graph that is not live or undecided, ends that refuse
+    each other, or a model differs. 2: unusable input.
     """
     written = given_options(context)
     given = {kind: [name for name in written if name in names] for kind, names in _OPTIONS.items()}
@@ -144,6 +161,16 @@ def check(
         if strange := [*given["numbers"], *given["sweep"], *given["models"]]:
             unusable(f"{strange[0]} says nothing about a gate: leave it away")
         answer_for_gate(inputs, exclusive, floating, no_stop, no_release, no_announce, as_json=as_json)
+    if str(file) == "graph" or graph is not None:
+        if strange := [name for names in given.values() for name in names]:
+            unusable(f"{strange[0]} says nothing about a graph: leave it away")
+        if str(file) != "graph":
+            unusable(
+                f"one file at a time, not {file} and {graph}; for a graph of stages: `permitflow check graph {graph}`"
+            )
+        if graph is None:
+            unusable("graph needs a file: `permitflow check graph loop.toml`; docs/guides/graphs.md says what is in it")
+        answer_for_graph(graph, read_graph(graph), as_json=as_json)
     if given["gate"]:
         unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")
     if file is not None:

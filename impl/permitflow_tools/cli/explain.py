@@ -1,14 +1,15 @@
 """``permitflow explain``: runs and state graphs to look at."""
 
 import webbrowser
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from permitflow.tracing.reader import trace_files
 from permitflow_tools.cli.check import answer_for
+from permitflow_tools.cli.check_graph import judged
 from permitflow_tools.cli.options import (
     AllowTruncated,
     FlushIdle,
@@ -28,9 +29,12 @@ from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apa
 from permitflow_tools.cli.own import is_place, own_run
 from permitflow_tools.cli.permits import graph_of, run_of, setting_of
 from permitflow_tools.cli.trace import read_files, select_channels
-from permitflow_tools.parameters.read import is_toml, read_description
+from permitflow_tools.parameters.graph import described_graph, is_graph
+from permitflow_tools.parameters.read import description_of, is_toml
+from permitflow_tools.parameters.sections import TomlFile, read_toml
 
 if TYPE_CHECKING:
+    from permitflow_tools.explain.blueprint_page import JudgedGraph
     from permitflow_tools.explain.run import ExplainedRun
     from permitflow_tools.explain.state_graph import StateGraph
 
@@ -62,8 +66,8 @@ def explain(
         typer.Argument(
             metavar="[FILE... | MODULE:SYSTEM]",
             parser=readable,
-            help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel described in TOML; a model "
-            "of your own, in a module of this folder or installed.",
+            help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel, or a graph "
+            "of stages, described in TOML; a model of your own, in a module of this folder or installed.",
         ),
     ] = None,
     row_permits: RowPermits = None,
@@ -120,6 +124,7 @@ def explain(
       permitflow explain --row-permits 2048 --permit-batch 256 -o live.html                a window filled and drained
       permitflow explain --row-permits 3 --permit-batch 2 --max-chunk-cost 3 --graph       all states
       permitflow explain orders.toml                                                       the channel of a file
+      permitflow explain loop.toml                                                         the graph of a file
       permitflow explain run/ --channel orders/0                                           a recording, up to a fault
       permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
       permitflow explain --play permit-channel --open                                      your own steps
@@ -138,9 +143,12 @@ def explain(
     if play is not None and named:
         unusable(f"{named[0]} and --play are two pages; leave one of them away")
     kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
+    described = read_toml(named[0]) if kind == "file" else None
+    if described and is_graph(described):
+        kind = "stages"
     if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
         unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
-    if kind in ("model", "file") and len(named) > 1:
+    if kind in ("model", "file", "stages") and len(named) > 1:
         unusable(f"{named[0]} is shown alone: leave {named[1]} away")
     page = output or (None if svg else _DEFAULT_PAGE)
     if opens and (page is None or is_special(page)):
@@ -154,15 +162,17 @@ def explain(
         return
     inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
     require_apart({"--output": page, "--svg": svg}, inputs)
-    shown: ExplainedRun | StateGraph
+    shown: ExplainedRun | StateGraph | JudgedGraph
     table = ""
-    if kind == "trace":
+    if described and kind == "stages":
+        shown = _judged(described)
+    elif kind == "trace":
         shown = _recorded(named, channel, allow_truncated)
     elif kind == "model":
         shown, table = own_run(str(named[0]), parameters, with_graph=graph, most_states=max_states)
     else:
-        if kind == "file":
-            setting = read_description(named[0]).setting
+        if described:
+            setting = description_of(described).setting
         elif not any(name in _BELONGS for name in given):
             unusable(
                 "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
@@ -219,21 +229,36 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
     return recorded_run(verdict, look_of(verdict.subject.system.module), parameters, start)
 
 
-def _write(shown: "ExplainedRun | StateGraph", page: Path | None, drawing: Path | None, *, as_json: bool) -> None:
+def _judged(described: TomlFile) -> "JudgedGraph":
+    from permitflow_tools.explain.blueprint_page import JudgedGraph
+
+    graph = described_graph(described)
+    return JudgedGraph(graph.about.title or described.path.name, graph.blueprint, judged(graph))
+
+
+def _write(
+    shown: "ExplainedRun | StateGraph | JudgedGraph", page: Path | None, drawing: Path | None, *, as_json: bool
+) -> None:
+    from permitflow_tools.explain.blueprint_page import JudgedGraph, blueprint_drawing, blueprint_page
     from permitflow_tools.explain.run_page import page_of, storyboard
     from permitflow_tools.explain.state_graph import StateGraph, graph_drawing, graph_page, graph_sentence
 
-    contents: dict[Path, str] = {}
+    verdict: str
+    sentence: str
+    made: Sequence[tuple[Path | None, Callable[[Any], str]]]
     if isinstance(shown, StateGraph):
         verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
         made = ((page, graph_page), (drawing, graph_drawing))
-        try:
-            contents = {path: make(shown) for path, make in made if path}
-        except ModuleNotFoundError as error:
-            unusable(f"--svg: {error}; install it, or write a page, which lists the states without it")
+    elif isinstance(shown, JudgedGraph):
+        verdict, sentence = shown.found.verdict, shown.found.reason
+        made = ((page, blueprint_page), (drawing, blueprint_drawing))
     else:
         verdict, sentence = shown.verdict.value, shown.sentence
-        contents = {path: make(shown) for path, make in ((page, page_of), (drawing, storyboard)) if path}
+        made = ((page, page_of), (drawing, storyboard))
+    try:
+        contents = {path: make(shown) for path, make in made if path}
+    except ModuleNotFoundError as error:
+        unusable(f"--svg: {error}; install it, or write a page, which does without it")
     write_files(contents)
     if as_json:
         print_json({"verdict": verdict, "sentence": sentence, "files": [str(path) for path in contents]})
