@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 DEADLOCK = ("--row-permits", "8", "--permit-batch", "3", "--max-chunk-cost", "7")
 TRACE = FOLDER.parent / "examples" / "doubled.jsonl"
+LOOP = FOLDER.parent / "examples" / "graphs" / "loop.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +57,7 @@ SHOTS = (
         width=1240,
         height=780,
     ),
+    Shot(name="graph", explain=(str(LOOP),), height=900),
 )
 SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
 WORDCOUNT_SHOT = Shot(name="wordcount", explain=(), width=1200, height=870)

@@ -15,8 +15,11 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+from permitflow_tools.checking import check_graph
+from permitflow_tools.explain.blueprint_page import JudgedGraph, blueprint_page
 from permitflow_tools.explain.playground import play_page
 from permitflow_tools.explain.playgrounds import PLAYGROUNDS
+from permitflow_tools.parameters.graph import read_graph
 from tools import cli_reference
 from tools.api_reference import MODULES
 
@@ -27,6 +30,9 @@ HOME = "README.md"
 CONTENTS = "docs/README.md"
 SOURCES = "sources"
 PLAY = "start/play.md"
+GRAPHS = REPOSITORY / "docs/examples/graphs"
+GRAPHS_GUIDE = "guides/graphs.md"
+GRAPH_LINK = re.compile(r"\]\(\.\./examples/graphs/(?:\w+/)?([\w-]+)\.toml\)")
 IN_THE_SITE = "<!-- the site leads to the pages from here -->"
 _WITHOUT_CONTENT = ("__init__.py", "py.typed")
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".tla": "text", ".jsonl": "json", ".csv": "text"}
@@ -53,6 +59,10 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.reference()))
     for name, playground in PLAYGROUNDS.items():
         files.append(File.generated(config, f"play/{name}.html", content=play_page(playground, PLAYGROUNDS.values())))
+    for described in sorted(GRAPHS.rglob("*.toml")):
+        graph = read_graph(described)
+        page = blueprint_page(JudgedGraph(graph.about.title, graph.blueprint, check_graph(graph.blueprint)))
+        files.append(File.generated(config, f"graphs/{described.stem}.html", content=page))
     return files
 
 
@@ -64,6 +74,8 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     if page.file.src_uri == PLAY:
         links = " \u00b7 ".join(f"[{each.title}](../play/{name}.html)" for name, each in PLAYGROUNDS.items())
         return markdown.replace(IN_THE_SITE, f"**Open: {links}**")
+    if page.file.src_uri == GRAPHS_GUIDE:
+        markdown = GRAPH_LINK.sub(r"\g<0> ([page](../graphs/\1.html))", markdown)
     return LINK.sub(lambda link: f"{link[1]}{_led(link[2], place, page.file.src_uri)}{link[3]}", markdown)
 
 
