@@ -34,6 +34,10 @@ COMMANDS = {
         "240 seeded schedules of cuts, silence, flipped bits, stops and kills: nothing is lost in silence (10 minutes)",
         ["-m tests.faults"],
     ),
+    "graphs": (
+        "500 graphs run for real against what check_graph says; analysers with a mistake are found (2 minutes)",
+        ["-m tests.graphs"],
+    ),
     "kills": (
         "fifty kills in a streaming pipeline, 120 of stages, calls and muted workers (a quarter of an hour)",
         [

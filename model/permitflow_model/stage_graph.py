@@ -658,7 +658,8 @@ class _Channel(Part):
     def on_pull(self, board: Board, arc: int) -> None:
         waits, sent, taken, consumed = self.kept(board)
         consumed += taken
-        self.keep(board, waits, sent, 0, 0 if consumed >= self.stage.batch else consumed)
+        # Permits return in batches, and when nothing is left to be taken.
+        self.keep(board, waits, sent, 0, 0 if consumed >= self.stage.batch or not sent else consumed)
         self._send(board)
         self._take(board)
 

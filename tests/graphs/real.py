@@ -7,6 +7,7 @@ from math import inf
 from typing import Any
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
+from permitflow.errors import LocalProtocolError
 from permitflow.stages import Connection, Stage
 from permitflow.stages.blueprint import Blueprint, Node, StageNode
 from permitflow.stages.core.boundary import AsyncBoundary
@@ -243,7 +244,13 @@ class RealGraph:
         self.island.run(1)
 
     def give(self, name: str) -> None:
-        """A source gives an element."""
+        """A source gives an element.
+
+        Raises:
+            LocalProtocolError: it has none, or is not asked.
+        """
+        if self.is_spent(name):
+            raise LocalProtocolError(f"{name} has no element left")
         self.given[name] += 1
         self.writers[name].outlet.push(0)
 

@@ -2,39 +2,14 @@
 
 from random import Random
 
-from permitflow.stages.blueprint import Blueprint, Node
-from permitflow_model.stage_graph import ANY, Parameters, Stage, State, end, give, initial, process_event, want
+from permitflow.stages.blueprint import Blueprint
+from permitflow_model.kernel.system import Disabled
+from permitflow_model.stage_graph import Board, State, initial, process_event
 from permitflow_testing.moves import Divergence
+from permitflow_tools.checking.graphs_structure import parameters_of
 from tests.graphs.real import RealGraph
 
 Move = tuple[str, tuple[int, ...]]
-
-
-def parameters_of(blueprint: Blueprint) -> Parameters:
-    """The model of a blueprint."""
-    names = [*blueprint.stages]
-    arcs = blueprint.arcs
-    ends = tuple((names.index(arc.producer), names.index(arc.consumer)) for arc in arcs)
-    inlets = tuple(tuple(arcs.index(arc) for arc in blueprint.into(name)) for name in names)
-    return Parameters(tuple(map(_stage, blueprint.stages.values())), ends, inlets)
-
-
-def _stage(node: Node) -> Stage:
-    number = vars(node).get
-    least, most = number("gives", (1, 1))
-    capacities = (number(name) for name in ("capacity", "prefetch", "window", "receive_buffer", "alarm"))
-    elements = number("elements")
-    return Stage(
-        node.kind,
-        elements=ANY if elements is None else elements,
-        takes=number("takes", 1),
-        least=least,
-        most=ANY if most is None else most,
-        capacity=next((each for each in capacities if each is not None), 0),
-        overflow=getattr(number("overflow"), "value", "block"),
-        batch=number("batch", 1),
-        writes=number("writes", 0),
-    )
 
 
 class Stepping:
@@ -67,15 +42,12 @@ class Stepping:
                 if not more and not self._has_chosen:
                     raise Divergence(f"{self.moves[-1]}: no data decide")
                 self.state = process_event(self.state, self.parameters, more)
-            case "Give", (position,):
-                self.real.give(self.names[position])
-                self.state = give(self.state, self.parameters, position)
-            case "End", (position,):
-                self.real.end(self.names[position])
-                self.state = end(self.state, self.parameters, position)
-            case "Want", (position,):
-                self.real.want(self.names[position])
-                self.state = want(self.state, self.parameters, position)
+            case "Give" | "End" | "Want", (position,):
+                # Not by the actions of these names: an island that does not come to rest lets the outside move, too.
+                board = Board(self.state, self.parameters)
+                getattr(board, action.lower())(position)
+                getattr(self.real, action.lower())(self.names[position])
+                self.state = board.state()
             case _:
                 raise Divergence(f"no such move: {action}{arguments}")
         self._compare()
@@ -100,7 +72,7 @@ class Stepping:
                 more = choose.random() < greed
                 try:
                     process_event(self.state, self.parameters, 0)
-                except Exception:
+                except Disabled:
                     more = True
                 self.move("ProcessEvent", int(more))
                 continue

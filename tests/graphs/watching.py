@@ -1,19 +1,24 @@
 """What a real graph does under some data and some schedule, without any model: where it moves, and whether it ends."""
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 from random import Random
+from typing import Any, Final
 
+from permitflow.stages import Connection
 from permitflow.stages.blueprint import Arc, Blueprint
 from tests.graphs.real import RealGraph
 
-EVENTS_IN_A_TURN = 40
+EVENTS_IN_A_TURN: Final = 60
 """An island that does not come to rest lets the outside move after so many."""
+PATIENCE: Final = 6
+"""A source that may give, and a sink that may ask, does so after it was passed over so often: a schedule is fair."""
 
 
 class Schedule(Enum):
-    """Who moves when both sources and sinks may; each is fair."""
+    """Who moves when both sources and sinks may."""
 
     BY_CHANCE = "by chance"
     SINKS_FIRST = "sinks first"
@@ -36,47 +41,78 @@ class Seen:
 
     is_still: bool
     """Nothing can move, and an end has not heard of the end."""
-    has_ended: bool
+    is_spent: bool
+    """All sources have ended."""
+    open_sinks: frozenset[str]
+    """They have not heard of the end."""
     silent: frozenset[Arc]
     """Arcs that are open, and had no event in the second half."""
 
 
-def watched(real: RealGraph, choose: Random, schedule: Schedule, moves: int, *, ends: bool = False) -> Seen:
-    """Move a graph on; ``ends``: its sources end as soon as they are asked."""
-    arcs = dict(zip(real.connections, real.blueprint.arcs, strict=True))
-    moved: set[Arc] = set()
-    is_still = False
-    events = 0
-    for number in range(moves):
-        if number == moves // 2:
-            moved.clear()
-        connection = real.island.next_connection
-        if connection is not None and events < EVENTS_IN_A_TURN:
-            events += 1
-            moved.add(arcs[connection])
-            real.run_event()
-            continue
-        events = 0
+class _Outside:
+    """Sources and sinks, which move in a fair order."""
+
+    def __init__(self, real: RealGraph, choose: Random, schedule: Schedule) -> None:
+        self._real, self._choose, self._schedule = real, choose, schedule
+        self._passed_over: Counter[str] = Counter()
+
+    def move(self) -> bool:
+        """Move one; False: none can."""
+        real, choose = self._real, self._choose
         sinks, sources = real.idle_sinks(), real.asked_sources()
         if not sinks and not sources:
-            if connection is None:
-                is_still = True
-                break
-            continue
-        if sinks and (not sources or _sinks_move(choose, schedule)):
-            real.want(choose.choice(sinks))
+            return False
+        patient = [name for name in (*sinks, *sources) if self._passed_over[name] >= PATIENCE]
+        preferred = {
+            Schedule.BY_CHANCE: [*sinks, *sources],
+            Schedule.SINKS_FIRST: sinks or sources,
+            Schedule.SOURCES_FIRST: sources or sinks,
+        }
+        name = choose.choice(patient or preferred[self._schedule])
+        self._passed_over.update((*sinks, *sources))
+        self._passed_over[name] = 0
+        if name in sinks:
+            real.want(name)
+        elif real.is_spent(name):
+            real.end(name)
         else:
-            source = choose.choice(sources)
-            (real.end if ends or real.is_spent(source) else real.give)(source)
+            real.give(name)
+        return True
+
+
+def watched(real: RealGraph, choose: Random, schedule: Schedule, turns: int) -> Seen:
+    """Let the outside move so many times, and the island after each."""
+    arcs = dict(zip(real.connections, real.blueprint.arcs, strict=True))
+    outside = _Outside(real, choose, schedule)
+    moved: set[Arc] = set()
+    is_still = False
+    for turn in range(turns):
+        if turn == turns // 2:
+            moved.clear()
+        for connection in _events(real):
+            moved.add(arcs[connection])
+        if not outside.move() and not real.island.has_events:
+            is_still = True
+            break
     open_arcs = {arc for connection, arc in arcs.items() if not (connection.is_in_closed or connection.is_out_closed)}
-    has_ended = real.has_ended()
-    return Seen(is_still and not has_ended, has_ended, frozenset(open_arcs if is_still else open_arcs - moved))
+    kinds = {name: node.kind for name, node in real.blueprint.stages.items()}
+    return Seen(
+        is_still=is_still and not real.has_ended(),
+        is_spent=not any(kinds[arc.producer] == "source" for arc in open_arcs),
+        open_sinks=frozenset(
+            name for name, kind in kinds.items() if kind == "sink" and not real.readers[name].inlet.is_in_closed
+        ),
+        silent=frozenset(open_arcs if is_still else open_arcs - moved),
+    )
 
 
-def _sinks_move(choose: Random, schedule: Schedule) -> bool:
-    # The other side has its turn now and then.
-    often = {Schedule.BY_CHANCE: 0.5, Schedule.SINKS_FIRST: 0.95, Schedule.SOURCES_FIRST: 0.05}
-    return choose.random() < often[schedule]
+def _events(real: RealGraph) -> Iterator[Connection[Any]]:
+    for _ in range(EVENTS_IN_A_TURN):
+        connection = real.island.next_connection
+        if connection is None:
+            return
+        real.run_event()
+        yield connection
 
 
 def begun(blueprint: Blueprint, watch: Watch) -> tuple[RealGraph, Random]:

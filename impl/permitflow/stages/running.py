@@ -409,7 +409,11 @@ class Run:
 
         Else a part of the run may stand still for ever, while others move.
         """
-        if any(feeder.is_asked for feeder in self._feeders) or self._calls or self._timer is not None or self._is_due:
+        for feeder in self._feeders:
+            if feeder.is_asked:
+                self._look_at_each_exit()
+                return
+        if self._calls or self._timer is not None or self._is_due:
             self._look_at_each_exit()
             return
         open_exits = [exit_ for exit_ in self._exits if not exit_.inlet.is_in_closed]

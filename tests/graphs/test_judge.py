@@ -1,0 +1,43 @@
+"""Verdicts on graphs agree with what real graphs do; ``nox -s graphs`` judges more of them, and longer."""
+
+from functools import cache
+
+import pytest
+
+from permitflow_tools.checking import GraphVerdict, check_graph
+from tests.graphs.generated import SHAPES, generated
+from tests.graphs.judging import WATCHES, disagreements
+from tests.graphs.mistakes import MISTAKES
+from tests.graphs.running import run
+
+FEW = WATCHES[1::3]
+
+
+@cache
+def verdict_of(seed: int) -> GraphVerdict:
+    return check_graph(generated(seed)[1])
+
+
+@pytest.mark.parametrize("seed", range(2 * len(SHAPES)))
+def test_a_real_graph_does_what_its_verdict_says(seed: int) -> None:
+    _, blueprint = generated(seed)
+    assert [*disagreements(blueprint, verdict_of(seed), FEW)] == []
+
+
+@pytest.mark.parametrize("seed", range(len(SHAPES)))
+def test_a_run_of_a_live_graph_never_stalls(seed: int) -> None:
+    shape, blueprint = generated(seed)
+    if shape == "echo":
+        pytest.skip("its client is no stage")
+    went = run(blueprint, WATCHES[1])
+    if verdict_of(seed).verdict == "live":
+        assert (went.stalls, went.silent) == ((), ())
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_an_analyser_with_a_mistake_is_found(mistake: str) -> None:
+    make, seed = MISTAKES[mistake]
+    _, blueprint = generated(seed)
+    with make():
+        verdict = check_graph(blueprint)
+        assert [*disagreements(blueprint, verdict)] != []
