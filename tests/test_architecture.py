@@ -202,7 +202,7 @@ def test_nothing_generic_in_model_and_proofs_names_a_protocol(repository: Path) 
         if any(name in path.read_text(encoding="utf-8") for name in names)
     }
     # What is decided for anybody's own numbers is about permits, and users import it from the package.
-    assert naming == {"permitflow_model.thresholds", "permitflow_model.stage_graph", "permitflow_proofs"}
+    assert naming == {"permitflow_model.thresholds", "permitflow_proofs"}
 
 
 def test_no_generic_module_names_the_specification_of_a_flow(repository: Path) -> None:

@@ -62,8 +62,8 @@ LOOKS_LIKE_AN_ACTION_OF_A_QUERY = re.compile(
     r"(?!\w+Probe)(?:(?:Plan|Write|Run|Fail|Abandon|Abort|Crash|Report)[A-Z]\w*"
     r"|(?:Produce|Acknowledge|Stage|Publish|Restart)(?:[A-Z]\w*)?)"
 )
-# Look like actions and are constants, or types of the model.
-OTHER_NAMES = {"FlushIdle", "AcknowledgeIn"}
+# Look like actions and are constants, or types of the model, or modules.
+OTHER_NAMES = {"FlushIdle", "AcknowledgeIn", "StageGraph"}
 
 
 # Where the names come from.

@@ -6,12 +6,13 @@ The island runs its events in their order, and the outside has its turn when non
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Final, NamedTuple
 
 from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.registry import Registered
 
 Token = str
 """Where the only ask or element of an arc is, and which of its ends is closed."""
@@ -1017,7 +1018,7 @@ def _positions(kind: str) -> Callable[[Parameters], Iterable[tuple[int, ...]]]:
 
 
 SYSTEM: System[State, Parameters] = System(
-    module="",
+    module="StageGraph",
     initial=initial,
     actions=(
         Action("ProcessEvent", process_event, arguments=lambda _: ((1,), (0,))),
@@ -1091,3 +1092,25 @@ def graph(*, graph: str, size: int) -> Parameters:
     if graph not in GRAPHS or size < 1:
         raise ValueError(f"no graph {graph!r} of the size {size}; the graphs are {', '.join(GRAPHS)}")
     return GRAPHS[graph](size)
+
+
+def done(state: State, parameters: Parameters) -> State:
+    """Nothing moves any more: the run has ended, or is stuck."""
+    require(next(SYSTEM.successors(state, parameters), None) is None)
+    return state
+
+
+def never_stuck(state: State, parameters: Parameters) -> bool:
+    """Something moves, until all sinks and clients have heard of the end."""
+    return next(SYSTEM.successors(state, parameters), None) is not None or has_ended(state, parameters)
+
+
+REGISTERED = Registered(
+    # With a step of its own where nothing moves, so that TLC visits all states of a graph that comes to a standstill.
+    system=replace(
+        SYSTEM,
+        actions=(*SYSTEM.actions, Action("Done", done, is_environment=True)),
+        invariants={**SYSTEM.invariants, "NeverStuck": never_stuck},
+    ),
+    parameters=graph,
+)

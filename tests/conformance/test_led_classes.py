@@ -175,15 +175,22 @@ NOT_LED: Mapping[str, str] = {
     "stages/core/framing.py": _FUNCTIONS,
     "stages/core/graph.py": _SEVERAL,
     "stages/core/rates.py Buffer": "a DropQueue in a stage, which drop_queue leads",
+    "stages/core/rates.py Depth": "counts what an Unbounded keeps, for its alarm; it decides nothing",
     "stages/core/rates.py Expand": _FUNCTIONS,
+    "stages/core/rates.py Unbounded": "it keeps whatever comes: there is nothing to be held to",
     "stages/core/rates.py Throttle": "a TokenBucket in a stage, which token_bucket leads",
 }
 """Classes, or whole modules, that no model leads, and why."""
 
+_SHAPE = "what several stages do together, counted in elements; stage_graph has them one by one"
 MODELS_ALONE: Mapping[str, str] = {
+    "blocking_echo": _SHAPE,
     "bounded_queue": "what a permit channel refines, with or without its permits",
+    "diamond": _SHAPE,
+    "feedback_loop": _SHAPE,
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
+    "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",
     "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
 }
