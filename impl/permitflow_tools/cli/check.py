@@ -56,7 +56,7 @@ def check(
     graph: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[GRAPH]",
+            metavar="GRAPH",
             parser=readable,
             help="After the word graph: stages described in TOML; see docs/guides/graphs.md.",
         ),

@@ -142,6 +142,8 @@ def explain(
         unusable(f"{strange[0]}: --play has its own numbers; leave one of the two away")
     if play is not None and named:
         unusable(f"{named[0]} and --play are two pages; leave one of them away")
+    if len(named) == 2 and str(named[0]) == "graph" and is_toml(named[1]):
+        named = named[1:]  # as for `permitflow check`
     kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
     described = read_toml(named[0]) if kind == "file" else None
     if described and is_graph(described):

@@ -37,6 +37,11 @@ _RING_HEADINGS = {
     "starves": "Who is never served",
     "never completes": "Why it never ends",
 }
+_IN_RED = {
+    "deadlock": "waits in the ring",
+    "starves": "is never served",
+    "never completes": "waits for an end that never comes",
+}
 _MARGIN, _HEAD, _LEAST_WIDTH, _LEAST_SCALE = 28, 104, 640.0, 0.7
 
 
@@ -60,7 +65,7 @@ def blueprint_page(graph: JudgedGraph) -> str:
             "title": title,
             "verdict": found.verdict,
             "badge": "stuck" if is_wrong else "open" if found.verdict == "unknown" else "live",
-            "sentence": _sentence(found),
+            "sentence": _sentence(blueprint, found),
             "given": "Back to the run",
         },
         {
@@ -131,7 +136,8 @@ def kind_in_words(node: Node) -> str:
 def _laid_out(blueprint: Blueprint, found: GraphVerdict, direction: str) -> str | None:
     content = [*_DOT_STYLE, *_nodes(blueprint, found, direction), *_edges(blueprint, found, direction)]
     arcs = ", ".join(f"{arc.producer} to {arc.consumer}" for arc in blueprint.arcs)
-    return dot.drawn("\n".join(["digraph {", f"rankdir={direction};", *content, "}"]), "blueprint", f"Arcs: {arcs}")
+    language = "\n".join(["digraph {", f"rankdir={direction};", *content, "}"])
+    return dot.drawn(language, "blueprint at-end", f"Arcs: {arcs}")  # it shows the last state, until a script steps
 
 
 def _nodes(blueprint: Blueprint, found: GraphVerdict, direction: str) -> Iterator[str]:
@@ -173,12 +179,14 @@ def _framed(drawing: str | None, name: str) -> str:
     return f'<div class="blueprint-scroll {name}" tabindex="0" role="group" aria-label="{label}">{drawing}</div>'
 
 
-def _sentence(found: GraphVerdict) -> str:
+def _sentence(blueprint: Blueprint, found: GraphVerdict) -> str:
     """The reason; of a ring only its length, because it is told stage by stage below."""
     if found.verdict == "deadlock":
         stages = "a stage that waits" if len(found.ring) == 1 else f"a ring of {len(found.ring):,} stages that wait"
         return f"It can come to {stages} for each other for ever."
-    return f"{found.reason[:1].upper()}{found.reason[1:]}."
+    begins_with_a_stage = found.reason.partition(" ")[0] in blueprint.stages
+    first = found.reason[:1] if begins_with_a_stage else found.reason[:1].upper()
+    return f"{first}{found.reason[1:]}."
 
 
 def _facts(blueprint: Blueprint, found: GraphVerdict) -> str:
@@ -196,7 +204,7 @@ def _legend(found: GraphVerdict) -> str:
         occurring = {what for step in found.run for what in step.arcs}
         told += [(what, text) for what, text in _TOLD.items() if what in occurring]
     if found.ring:
-        told.append(("ring", "waits in the ring"))
+        told.append(("ring", _IN_RED.get(found.verdict, "waits")))
     items = (
         f'<li><svg class="blueprint" width="20" height="18" aria-hidden="true">{_sample(kind)}</svg>{text}</li>'
         for kind, text in told

@@ -82,6 +82,7 @@ def test_explain_draws_a_graph_that_it_is_given(report: Report, command: Command
     code, document = report("explain", LOOP, "-o", str(page))
     assert (code, document["verdict"], document["files"]) == (0, "deadlock", [str(page)])
     assert "A loop that is fed from outside" in page.read_text(encoding="utf-8")
+    assert report("explain", "graph", LOOP, "-o", str(page))[1] == document
     code, _, stderr = command("explain", LOOP, "--row-permits", "8")
     assert code == 2
     assert "--row-permits belongs to numbers of your own" in stderr
