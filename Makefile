@@ -7,7 +7,7 @@ WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test test-all spec proofs theorems proto docs bench release clean
+.PHONY: help setup demo style check test test-all spec proofs theorems proto docs bench release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -20,16 +20,19 @@ demo:  ## the main job: TPC-H query 12 through the exchange, between two Spark j
 	@$(PYTHON) tools/setup.py demo
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
-check: setup  ## style, types, architecture
+style: setup  # and types; mypy's workers are for its first run
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
-	@$(BIN)/mypy
+	@MYPY_NUM_WORKERS=auto $(BIN)/mypy
+
+check: style  ## style, types, architecture
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test: check  ## check, then all tests but those that take long: nine minutes on two cores
+test: style  ## style, types, then all tests but those that take long: nine minutes on two cores
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15 -m "not long"
 
-test-all: check  ## check, then all tests: before a release, or when Spark, pictures or the specification are concerned
+test-all: style  ## style, types, then all tests: before a release, or when Spark, pictures or the model are concerned
+	@$(PYTHON) tools/setup.py all
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15
 
 spec: setup  ## check all models of spec/*/models.toml with TLC and with the explorer

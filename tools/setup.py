@@ -1,8 +1,8 @@
 """Make a checkout ready to use: a virtual environment in .venv, Java for TLC and Spark, programs for tests of pages.
 
 ``setup.py demo`` installs only what ``permitflow demo`` needs, and nothing else by the distribution's package manager
-than a missing Java; ``setup.py`` installs what contributors need.  Java comes first, since without one nothing large is
-worth its download.
+than a missing Java; ``setup.py`` installs what contributors need, ``setup.py all`` what only long tests need as well.
+Java comes first, since without one nothing large is worth its download.
 
 Runs on any ``python3``, so its syntax is older than the rest of the project's.  A second run changes nothing and takes
 no time: a stamp records the installed versions.
@@ -30,7 +30,7 @@ JAVA_HOME_FILE = VENV / "java_home"
 CONNECT = VENV / "connect"
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17  # Spark 4 demands it; TLC would run on an older one
-EXTRAS = ("demo", "dev")
+EXTRAS = ("demo", "dev", "all")
 """What can be set up; each holds the one before it."""
 PIP_ATTEMPTS = 3
 PROGRESS_SECONDS = 10.0
@@ -78,12 +78,12 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         make_venv()
         provide_java()
-        install_requirements(extra)
-        if extra == "dev":
+        install_requirements("demo" if extra == "demo" else "dev")
+        if extra == "all":
             provide_connect()
         STAMP.write_text(f"{extra} {fingerprint}")
         say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
-    if extra == "dev":
+    if extra != "demo":
         provide_programs(fingerprint)
 
 

@@ -88,7 +88,7 @@ GRAPHS = {
 
 
 # Of these the others have each action; `make test` leaves them out.
-LARGE = {"watermarks, two waiters", "pull, numbered"}
+LARGE = {"watermarks, two waiters", "barriers, two waiters, empty chunks", "pull, numbered"}
 
 
 @pytest.mark.parametrize(

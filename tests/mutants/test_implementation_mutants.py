@@ -74,9 +74,10 @@ def test_a_mistake_that_is_noticed_and_one_that_is_not_are_told_apart(
 def test_a_mistake_that_hangs_is_noticed_by_the_clock(
     run_list: RunList, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tool, "TEST_TIMEOUT_SECONDS", 5)
+    monkeypatch.setattr(tool, "TEST_TIMEOUT_SECONDS", 2)
 
-    assert run_list(entry("spins", "    length = min", "    while True:\n        pass\n    length = min")) == 0
+    waits = "    __import__('threading').Event().wait()\n    length = min"
+    assert run_list(entry("hangs", "    length = min", waits)) == 0
     assert capsys.readouterr().out.splitlines()[0].endswith("time-out")
 
 

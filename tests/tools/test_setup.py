@@ -113,6 +113,18 @@ def test_what_contributors_need_serves_the_demo_as_well(setup: ModuleType) -> No
     assert not setup.is_up_to_date("1", "dev")
 
 
+def test_only_for_the_longest_tests_a_client_of_connect_is_installed(
+    setup: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java(tmp_path / "jvm/a", "17.0.1")
+    script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
+    setup.main()
+    assert ".[connect]" not in (tmp_path / "log").read_text()
+    monkeypatch.setattr(sys, "argv", ["setup.py", "all"])
+    setup.main()
+    assert ".[connect]" in (tmp_path / "log").read_text()
+
+
 def test_without_java_nothing_is_installed(setup: ModuleType, tmp_path: Path) -> None:
     script(setup.VENV_PYTHON, f'echo "$*" >> {tmp_path}/log')
     with pytest.raises(SystemExit):

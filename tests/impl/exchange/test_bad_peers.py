@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import grpc
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow import Kind, Message, Permits
@@ -293,7 +293,6 @@ sessions = st.one_of(
 )
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(sessions, min_size=1, max_size=4))
 def test_no_peer_can_bring_the_exchange_down(run: asyncio.Runner, several: list[tuple[str, list[Any]]]) -> None:
     """Several at once, on one channel; the other channel works to the end, and no stream is left."""

@@ -140,7 +140,7 @@ WINDOW = ("--chunk-rows", 8192, "--row-permits", 262_144, "--same-host", "requir
 
 
 @pytest.mark.parametrize("victim", ["produce", "consume"])
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_client_killed_in_the_middle_leaves_nothing_behind(
     start: Start, rings: Rings, victim: str, seed: int
 ) -> None:

@@ -151,7 +151,7 @@ def connected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driver]:
     # Made for this interpreter's releases; others cannot be mixed with it.
     packages = Path(sys.prefix) / "connect"
     if importlib.util.find_spec("grpc_status") is None and not packages.is_dir():
-        pytest.skip("needs what clients of Spark Connect need: make setup, or pip install 'permitflow[connect]'")
+        pytest.skip("needs what clients of Spark Connect need: make test-all, or pip install 'permitflow[connect]'")
     work_dir = tmp_path_factory.mktemp("connect")
     with connect_server(work_dir) as address, running_driver(work_dir, address, more_packages=str(packages)) as client:
         yield client

@@ -381,7 +381,7 @@ class Staged(RuleBasedStateMachine):
 
 
 def test_staging_at_random() -> None:
-    run_state_machine_as_test(Staged, settings=settings(max_examples=150, stateful_step_count=40))
+    run_state_machine_as_test(Staged, settings=settings(stateful_step_count=40))
 
 
 LONG = "n" * 201
