@@ -32,6 +32,7 @@ from permitflow_model.stage_graph import (
     State,
 )
 from permitflow_model.stage_graph_waits import dead_arcs, ring_of
+from permitflow_tools.checking.graphs_leaps import Leap, Script, courses, replay_script
 from permitflow_tools.checking.graphs_search import (
     END,
     GIVE,
@@ -41,7 +42,6 @@ from permitflow_tools.checking.graphs_search import (
     Move,
     Search,
     end_of,
-    replay,
     walk,
 )
 from permitflow_tools.checking.graphs_starving import starved
@@ -66,7 +66,9 @@ _EVENTS: Final = 90_000
 """That a check may run, about half a second."""
 _WALKS: Final = 40
 _LARGE_STORAGE: Final = 200
-"""Where buffers are that large, runs by chance are tried first."""
+"""Where buffers, and what is written into them, are that large, runs that leap are tried first."""
+_SMALLER: Final = 32
+"""Places of a buffer that is made smaller."""
 _MOST_STEPS: Final = 4_000
 """Of a run that is told; of a longer one, its beginning and its end."""
 
@@ -126,7 +128,7 @@ class _Found(NamedTuple):
 
     blueprint: Blueprint
     parameters: Parameters
-    moves: list[Move]
+    moves: Script
     state: State
     is_shortest: bool
 
@@ -181,7 +183,7 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
         with budget.part(2) as part:
             found, states, is_whole = _search(whole, part)
         if found is not None:
-            if is_small and not found.is_shortest:
+            if is_small and not found.is_shortest and not _has_leaps(found):
                 found = _shortest(found, budget)
             return _deadlock(blueprint, found, states)
         if is_whole:
@@ -222,11 +224,19 @@ def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
     blueprint = block.blueprint
     counted = 3 if any(isinstance(node, UnboundedNode) for node in blueprint.stages.values()) else 0
     exact = block.parameters()
-    if not block.is_determinate and _storage(exact) > _LARGE_STORAGE:
-        with budget.part(2) as part:
-            if found := _walked(blueprint, exact, part, walks=4):
-                return found, 0, False
-    search = Search(block.parameters(counted_unbounded=counted), one_schedule=block.is_determinate)
+    if _storage(exact) > _LARGE_STORAGE:
+        with budget.part(3) as part, suppress(BudgetSpent):
+            for course in courses(exact, part):
+                is_only = block.is_determinate and not any(part.may_choose for part in exact.parts)
+                if course.is_stuck:
+                    moves_alone = is_only and not {"source", "sink"} & {stage.kind for stage in exact.stages}
+                    return _Found(blueprint, exact, course.script, course.state, moves_alone), 0, False
+                if course.is_over and is_only:
+                    return None, len(course.script), True
+    if block.is_determinate and _is_live_with_less(block, budget):
+        return None, 0, True
+    counting = block.parameters(is_exact=block.is_determinate, counted_unbounded=counted)
+    search = Search(counting, one_schedule=block.is_determinate)
     with budget.part(2) as part, suppress(BudgetSpent):
         search.run(part)
     if search.dead is not None:
@@ -236,6 +246,28 @@ def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
     elif search.is_whole:
         return None, len(search.states), True
     return _walked(blueprint, exact, budget, _WALKS), len(search.states), False
+
+
+def _is_live_with_less(block: Block, budget: Budget) -> bool:
+    """Is it live even if large buffers were smaller?  Where order decides nothing, more places never hurt."""
+    smaller = _clamped(block)
+    if smaller is block:
+        return False
+    search = Search(smaller.parameters(counted_unbounded=3), one_schedule=True)
+    with budget.part(3) as part, suppress(BudgetSpent):
+        search.run(part)
+    return search.is_whole and search.dead is None
+
+
+def _clamped(block: Block) -> Block:
+    large = {
+        name: BufferNode(_SMALLER, node.overflow)
+        for name, node in block.blueprint.stages.items()
+        if isinstance(node, BufferNode) and node.capacity > _SMALLER
+    }
+    if not large:
+        return block
+    return replace(block, blueprint=Blueprint({**block.blueprint.stages, **large}, block.blueprint.arcs))
 
 
 def _storage(parameters: Parameters) -> int:
@@ -270,7 +302,7 @@ def _deadlock(blueprint: Blueprint, found: _Found, explored: int) -> GraphVerdic
         ring=ring,
         run=_told_run(blueprint, found) if found.blueprint is blueprint else (),
         written=_written(found),
-        moves=tuple(_model_moves(found)) if found.blueprint is blueprint else (),
+        moves=tuple(_model_moves(found)) if found.blueprint is blueprint and not _has_leaps(found) else (),
         is_shortest=found.is_shortest and found.blueprint is blueprint,
         explored=explored,
     )
@@ -320,9 +352,11 @@ def _told_deadlock(ring: Sequence[GraphWait]) -> str:
 def _told_run(blueprint: Blueprint, found: _Found) -> tuple[GraphStep, ...]:
     names = [*blueprint.stages]
     steps = []
-    for step in replay(found.parameters, found.moves):
+    for leap, step in replay_script(found.parameters, found.moves):
         state = step.state
-        if step.move is not None:
+        if leap is not None:
+            stage, text = "", f"… the last {leap.steps:,} steps again, {leap.times:,} times …"
+        elif step.move is not None:
             stage, text = _told_move(names[step.move.stage], step.move)
         elif step.arc >= 0:
             producer, consumer = (names[end] for end in found.parameters.arcs[step.arc])
@@ -341,11 +375,15 @@ def _told_run(blueprint: Blueprint, found: _Found) -> tuple[GraphStep, ...]:
 
 
 def _model_moves(found: _Found) -> Iterator[tuple[str, tuple[int, ...]]]:
-    for step in replay(found.parameters, found.moves):
-        if step.move is not None:
+    for leap, step in replay_script(found.parameters, found.moves):
+        if leap is None and step.move is not None:
             yield step.move.action.capitalize(), (step.move.stage,)
-        elif step.arc >= 0:
+        elif leap is None and step.arc >= 0:
             yield "ProcessEvent", (int(step.more),)
+
+
+def _has_leaps(found: _Found) -> bool:
+    return any(isinstance(move, Leap) for move in found.moves)
 
 
 def _held(parameters: Parameters, state: State) -> tuple[int, ...]:
@@ -395,7 +433,7 @@ def _starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
 def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVerdict | None:
     whole = Block(blueprint, tuple(blueprint.stages))
     for block in ([whole] if len(blueprint.stages) <= _WHOLE_UP_TO else []) + [block_around(blueprint, name)]:
-        search = Search(block.parameters(counted_unbounded=3))
+        search = Search(block.parameters(is_exact=False, counted_unbounded=3))
         with budget.part(3) as part, suppress(BudgetSpent):
             search.run(part, stop_at_dead=False)
         if search.is_whole:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _EVENTS: Final = 12_000
 """That may be run for each proposal."""
-_MOST_PLACES: Final = 128
+_MOST_PLACES: Final = 1_000
 
 
 def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> Iterator[str]:
@@ -50,14 +50,14 @@ def _is_for_element(wait: "GraphWait") -> bool:
     return wait.why.startswith("needs")
 
 
-def _outcome(blueprint: Blueprint) -> str:
+def _outcome(blueprint: Blueprint, events: int = _EVENTS) -> str:
     from permitflow_tools.checking.graphs import decide
 
-    return decide(blueprint, _EVENTS).verdict
+    return decide(blueprint, events).verdict
 
 
-def _is_good(blueprint: Blueprint) -> bool:
-    return _outcome(blueprint) in ("live", "never completes")
+def _is_good(blueprint: Blueprint, events: int = _EVENTS) -> bool:
+    return _outcome(blueprint, events) in ("live", "never completes")
 
 
 def _with(blueprint: Blueprint, name: str, node: Node) -> Blueprint:
@@ -83,19 +83,21 @@ def _inserted(blueprint: Blueprint, arc: Arc, *chain: Node) -> Blueprint:
 def _for_client(name: str, node: BlockingClientNode, written: int) -> Iterator[str]:
     lacking = node.writes - written
     yield (
-        f"let {name} write at most {written} elements before it reads: W <= S + C + h, what the buffers on their way, "
-        f"its receive buffer and the server's hand hold"
+        f"let {name} write at most {written:,} elements before it reads: W <= S + C + h, what the buffers on their "
+        "way, its receive buffer and the server's hand hold"
     )
-    places = f"{lacking} more place{'s' if lacking > 1 else ''}"
+    places = f"{lacking:,} more place{'s' if lacking > 1 else ''}"
     yield f"give the buffers on the way, or the receive buffer of {name}, {places}"
     yield f"let {name} read while it writes"
 
 
 def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
-    """A loop that fills: something has to give way in it."""
+    """A loop that fills: something has to give way in it, or it lacks places for what goes round."""
+    is_merged = False
     for wait in ring:
         if not isinstance(blueprint.stages[wait.on], MergeNode | MergePreferredNode):
             continue
+        is_merged = True
         node, merge = blueprint.stages[wait.stage], blueprint.stages[wait.on]
         fair = _with(blueprint, wait.on, MergeNode())
         also = "" if isinstance(merge, MergeNode) else f", and {wait.on} be a merge without a preference"
@@ -112,6 +114,20 @@ def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str
                 f"let {wait.on} prefer the arc of {wait.stage} (merge_preferred): it never stands still, but then its "
                 "other inputs starve as long as elements come round"
             )
+
+    if not is_merged:
+        yield from _for_missing_places(blueprint, ring)
+
+
+def _for_missing_places(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+    for wait in sorted(ring, key=lambda wait: not isinstance(blueprint.stages[wait.on], BufferNode)):
+        if (places := _smallest(blueprint, wait, 64)) is None:
+            continue
+        told = f"put a buffer of {_places(places)} into the arc {wait.stage} -> {wait.on}"
+        if isinstance(blueprint.stages[wait.on], BufferNode):
+            told = f"let {wait.on} have {_places(places)}"
+        yield f"{told}: one more than elements go round"
+        return
 
 
 def _preferring(blueprint: Blueprint, wait: "GraphWait") -> Blueprint:
@@ -161,14 +177,33 @@ def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator
         node = blueprint.stages[wait.on]
         place = f"into the arc {wait.stage} -> {wait.on}"
         told = f"let {wait.on} have {{}}" if isinstance(node, BufferNode) else f"put a buffer of {{}} {place}"
-        places = _smallest(blueprint, wait)
+        if (supply := _supply_of(blueprint)) and _is_good(_buffered(blueprint, wait, supply), 5 * _EVENTS):
+            yield told.format(_places(supply)) + ", which is one more than elements come"
+            continue
+        at_most = _outcome(_buffered(blueprint, wait, _MOST_PLACES))
+        places = None if at_most == "deadlock" else _smallest(blueprint, wait)
         if places is not None:
-            yield told.format(f"{places} place{'s' if places > 1 else ''}") + ", which is the least that is enough"
-        elif _is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
+            yield told.format(_places(places)) + ", which is the least that is enough"
+        elif at_most == "deadlock" and _is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
             yield (
-                f"no buffer of up to {_MOST_PLACES} places is enough, because the branches may give different numbers "
-                f"of elements; put one that drops, or has no bound, {place}"
+                f"no buffer of up to {_MOST_PLACES:,} places is enough, because the branches may give different "
+                f"numbers of elements; put one that drops, or has no bound, {place}"
             )
+
+
+def _places(places: int) -> str:
+    return f"{places:,} place{'' if places == 1 else 's'}"
+
+
+def _supply_of(blueprint: Blueprint) -> int:
+    """One more than all elements that come: so many places are always enough; 0: they are not counted, or too many."""
+    supply = 0
+    for node in blueprint.stages.values():
+        if isinstance(node, SourceNode):
+            if node.elements is None:
+                return 0
+            supply += node.elements
+    return supply + 1 if supply < _MOST_PLACES else 0
 
 
 def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:
@@ -179,17 +214,15 @@ def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Ov
     return _inserted(blueprint, _arc(blueprint, wait.stage, wait.on), node)
 
 
-def _smallest(blueprint: Blueprint, wait: "GraphWait") -> int | None:
-    """The fewest places with which it is live; more never hurt."""
-    if _outcome(_buffered(blueprint, wait, _MOST_PLACES)) == "deadlock":
-        return None
+def _smallest(blueprint: Blueprint, wait: "GraphWait", most: int = _MOST_PLACES) -> int | None:
+    """The fewest places with which it is live, of up to ``most``; more never hurt."""
     node = blueprint.stages[wait.on]
     low = node.capacity if isinstance(node, BufferNode) else 0
     high = low + 1
     while not _is_good(_buffered(blueprint, wait, high)):
-        low, high = high, high * 2
-        if high > _MOST_PLACES:
+        if high == most:
             return None
+        low, high = high, min(most, high * 2)
     while high - low > 1:
         middle = (low + high) // 2
         if _is_good(_buffered(blueprint, wait, middle)):

@@ -8,6 +8,7 @@ from itertools import count
 from random import Random
 from typing import Final, NamedTuple
 
+from permitflow_model.kernel.system import Disabled
 from permitflow_model.stage_graph import (
     ASKED,
     ASKED_CANCELLED,
@@ -319,7 +320,10 @@ def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
     """The state at the end of a run, if that is a standstill."""
     board = Board(initial(parameters), parameters)
     for move in moves:
-        perform(board, move)
+        try:
+            perform(board, move)
+        except Disabled:
+            return None  # a source has fewer elements than the run takes
         choices = deque(move.choices)
         for _ in range(move.events):
             if not board.queue:
@@ -362,18 +366,23 @@ def replay(parameters: Parameters, moves: Sequence[Move]) -> Iterator[Replayed]:
     board = Board(initial(parameters), parameters)
     yield Replayed(board.state())
     for move in moves:
-        if move.action != GO_ON:
-            perform(board, move)
-            yield Replayed(board.state(), move)
-        choices = deque(move.choices)
-        for _ in range(move.events):
-            if not board.queue:
-                break
-            arc = board.queue[0]
-            token = board.arcs[arc]
-            board.more, board.has_chosen = choices[0] if choices else True, False
-            board.run_event()
-            more = not board.has_chosen or board.more
-            if board.has_chosen and choices:
-                choices.popleft()
-            yield Replayed(board.state(), None, arc, token, more)
+        yield from steps_of(board, move)
+
+
+def steps_of(board: Board, move: Move) -> Iterator[Replayed]:
+    """Take the steps of one move."""
+    if move.action != GO_ON:
+        perform(board, move)
+        yield Replayed(board.state(), move)
+    choices = deque(move.choices)
+    for _ in range(move.events):
+        if not board.queue:
+            break
+        arc = board.queue[0]
+        token = board.arcs[arc]
+        board.more, board.has_chosen = choices[0] if choices else True, False
+        board.run_event()
+        more = not board.has_chosen or board.more
+        if board.has_chosen and choices:
+            choices.popleft()
+        yield Replayed(board.state(), None, arc, token, more)

@@ -36,17 +36,18 @@ from permitflow_model.stage_graph import ANY, Parameters, Stage
 if TYPE_CHECKING:
     from networkx import DiGraph
 
-MOST_COUNTED = 64
+MOST_COUNTED = 200
 """A source with more elements is explored as one that has no end."""
 
 
 def parameters_of(
-    blueprint: Blueprint, *, counted_unbounded: int = 0, at_once: Mapping[str, int] | None = None
+    blueprint: Blueprint, *, is_exact: bool = True, counted_unbounded: int = 0, at_once: Mapping[str, int] | None = None
 ) -> Parameters:
     """The blueprint as the constants of the model.
 
     Args:
         blueprint: the graph.
+        is_exact: count the elements of each source; else one with many is endless.
         counted_unbounded: so far the unbounded stages count; 0: without end.
         at_once: sources and sinks that stand for parts of a graph which may have an element, or ask, at once: 1; or
             always do: 2.
@@ -55,18 +56,21 @@ def parameters_of(
     positions = {name: position for position, name in enumerate(names)}
     number = {arc: position for position, arc in enumerate(blueprint.arcs)}
     return Parameters(
-        tuple(_constants(blueprint.stages[name], counted_unbounded, (at_once or {}).get(name, 0)) for name in names),
+        tuple(
+            _constants(blueprint.stages[name], is_exact, counted_unbounded, (at_once or {}).get(name, 0))
+            for name in names
+        ),
         tuple((positions[arc.producer], positions[arc.consumer]) for arc in blueprint.arcs),
         tuple(tuple(number[arc] for arc in blueprint.into(name)) for name in names),
         tuple(tuple(number[arc] for arc in blueprint.out_of(name)) for name in names),
     )
 
 
-def _constants(node: Node, counted_unbounded: int, at_once: int) -> Stage:
+def _constants(node: Node, is_exact: bool, counted_unbounded: int, at_once: int) -> Stage:
     match node:
         case SourceNode():
-            is_endless = node.elements is None or node.elements > MOST_COUNTED
-            elements = ANY if is_endless or node.elements is None else node.elements
+            is_counted = node.elements is not None and (is_exact or node.elements <= MOST_COUNTED)
+            elements = node.elements if is_counted and node.elements is not None else ANY
             return Stage(node.kind, elements=elements, capacity=at_once)
         case SinkNode():
             return Stage(node.kind, capacity=at_once)
@@ -113,10 +117,10 @@ class Block:
     at_once: Mapping[str, int] = field(default_factory=dict)
     """Of those that stand for the rest: which may have an element, or ask, while the island runs (1), or do (2)."""
 
-    def parameters(self, *, counted_unbounded: int = 0) -> Parameters:
+    def parameters(self, *, is_exact: bool = True, counted_unbounded: int = 0) -> Parameters:
         """The constants of the model."""
         at_once = {} if self.is_determinate else self.at_once
-        return parameters_of(self.blueprint, counted_unbounded=counted_unbounded, at_once=at_once)
+        return parameters_of(self.blueprint, is_exact=is_exact, counted_unbounded=counted_unbounded, at_once=at_once)
 
     @property
     def nodes(self) -> Iterator[Node]:

@@ -98,6 +98,9 @@ CASES = {
     "echo, and as much again": (echo(2_048, 1_024, 1_024), "live"),
     "echo, one too few": (echo(2_048, 1_024, 1_023), "deadlock"),
     "echo, one in the server's hand": (echo(2_048, 1_024, 1_023, BufferNode(1)), "live"),
+    "echo of a mebibyte": (echo(1 << 20, 1 << 16, 1 << 16), "deadlock"),
+    "echo of a mebibyte, and room for it": (echo(1 << 20, 1 << 16, 15 << 16), "live"),
+    "a large loop": (loop(MergeNode(), BufferNode(100_000)), "deadlock"),
     "k = 2": (loop(MergeNode(), StageNode(gives=(2, 2)), BufferNode(3)), "deadlock"),
     "k <= 1": (loop(MergeNode(), StageNode(gives=(0, 1)), BufferNode(3)), "deadlock"),
     "k = 1/2": (loop(MergeNode(), StageNode(2), BufferNode(3)), "live"),
@@ -124,17 +127,18 @@ def test_a_deadlock_names_the_ring_and_has_a_run_into_it(case: str, ring: list[s
     assert [wait.stage for wait in found.ring] == ring
     assert found.is_shortest
     assert found.run[0].text == "the beginning"
-    assert len(found.moves) == len(found.run) - 1 or len(found.run) == 400
+    assert found.moves == () or len(found.moves) == len(found.run) - 1
 
 
 @pytest.mark.parametrize(
     ("case", "told"),
     [
         ("merge loop", 'let back-0 drop, with overflow = "drop_oldest"'),
+        ("... and no place beside it", "let back-0 have 2 places: one more than elements go round"),
         ("zip loop", "put a first element into the arc back-0 -> join"),
         ("groups of three, a place too few", "let left-0 have 2 places, which is the least that is enough"),
-        ("one branch filters", "no buffer of up to 128 places is enough"),
-        ("echo, 2,048 against 1,024", "let client write at most 1024 elements before it reads: W <= S + C + h"),
+        ("one branch filters", "no buffer of up to 1,000 places is enough"),
+        ("echo, 2,048 against 1,024", "let client write at most 1,024 elements before it reads: W <= S + C + h"),
         ("feedback is preferred", "let join be a merge, and drop elements in the arc back-0 -> join"),
         ("the loop holds its end back", "a take, or a consumer that leaves, cancels the loop"),
     ],
