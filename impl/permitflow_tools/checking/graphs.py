@@ -105,7 +105,12 @@ class GraphVerdict:
     run: tuple[GraphStep, ...] = ()
     """A run that leads there."""
     moves: tuple[tuple[str, tuple[int, ...]], ...] = ()
-    """The whole run as actions of the model ``stage_graph``, with their arguments, from its initial state."""
+    """The whole run as actions of the model ``stage_graph``, with their arguments, from its initial state.
+
+    None, if parts of it are told once for many times.
+    """
+    steps: int = 0
+    """Of the whole run; 0 without one."""
     is_shortest: bool = False
     """Is no other run into a standstill shorter, counted in elements given and asks of sinks?"""
     advice: tuple[str, ...] = ()
@@ -116,11 +121,6 @@ class GraphVerdict:
     """In a deadlock of blocking clients: the elements that those of the ring had written."""
     notes: tuple[str, ...] = ()
     """What to know beside the verdict: arcs without a bound, streams that may fail."""
-
-    @property
-    def steps(self) -> int:
-        """Of the whole run; 0 without one."""
-        return len(self.moves)
 
 
 class _Found(NamedTuple):
@@ -214,7 +214,8 @@ def _some(block: Block) -> str:
 def _all_states(block: Block, states: int) -> str:
     if block.is_determinate:
         return (
-            f"the order in which stages run changes nothing, and its run comes back to itself within {states:,} states"
+            "the order in which stages run changes nothing, and its run ends, or comes back to itself, within "
+            f"{states:,} states"
         )
     return f"all {states:,} states between two moves of the outside were explored, and in none does a ring wait"
 
@@ -296,14 +297,16 @@ def _walked(blueprint: Blueprint, parameters: Parameters, budget: Budget, walks:
 
 def _deadlock(blueprint: Blueprint, found: _Found, explored: int) -> GraphVerdict:
     ring = tuple(_told_ring(found))
+    is_whole = found.blueprint is blueprint
     return GraphVerdict(
         verdict="deadlock",
         reason=_told_deadlock(ring),
         ring=ring,
-        run=_told_run(blueprint, found) if found.blueprint is blueprint else (),
+        run=_told_run(blueprint, found) if is_whole else (),
         written=_written(found),
-        moves=tuple(_model_moves(found)) if found.blueprint is blueprint and not _has_leaps(found) else (),
-        is_shortest=found.is_shortest and found.blueprint is blueprint,
+        moves=tuple(_model_moves(found)) if is_whole and not _has_leaps(found) else (),
+        steps=_steps_of(found) if is_whole else 0,
+        is_shortest=found.is_shortest and is_whole,
         explored=explored,
     )
 
@@ -380,6 +383,13 @@ def _model_moves(found: _Found) -> Iterator[tuple[str, tuple[int, ...]]]:
             yield step.move.action.capitalize(), (step.move.stage,)
         elif leap is None and step.arc >= 0:
             yield "ProcessEvent", (int(step.more),)
+
+
+def _steps_of(found: _Found) -> int:
+    steps = -1  # the beginning is none
+    for leap, _ in replay_script(found.parameters, found.moves):
+        steps += 1 if leap is None else leap.steps * leap.times
+    return steps
 
 
 def _has_leaps(found: _Found) -> bool:
