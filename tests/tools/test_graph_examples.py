@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from permitflow_tools.parameters.graph import read_graph
+from tests.graphs.judging import WATCHES, disagreements
 from tools.graph_examples import DOCUMENT, EXAMPLES, FOLDER, REPORTS, judged, with_tables
 
+FEW = WATCHES[1::3]
 FILES = sorted([*FOLDER.glob("*.toml"), *REPORTS.glob("*.toml")])
 
 
@@ -14,6 +16,11 @@ FILES = sorted([*FOLDER.glob("*.toml"), *REPORTS.glob("*.toml")])
 def test_a_graph_comes_out_as_its_file_expects(path: Path) -> None:
     about, found = judged(path)
     assert found.verdict == about.verdict
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_the_library_s_stages_do_what_the_verdict_says(path: Path) -> None:
+    assert [*disagreements(read_graph(path).blueprint, judged(path)[1], FEW)] == []
 
 
 def test_every_example_is_in_the_guide() -> None:
