@@ -316,8 +316,10 @@ class Part:
         lines = self._log.read_text(errors="replace").splitlines()
         # A hundred lines of Java may follow it.
         ours = next((f": {line}" for line in reversed(lines) if line.startswith("permitflow.errors.")), "")
-        what = f"{self.name} ended with exit code {exit_code}{ours}"
-        return DemoError("\n".join([what, "The end of its log:", *lines[-LOG_LINES_IN_ERROR:]]))
+        by = f" ({signal.Signals(-exit_code).name})" if exit_code < 0 else ""
+        what = f"{self.name} ended with exit code {exit_code}{by}{ours}"
+        shown = ["The end of its log:", *lines[-LOG_LINES_IN_ERROR:]] if lines else ["Its log is empty."]
+        return DemoError("\n".join([what, *shown]))
 
     async def _run_once(self) -> int:
         """Run it to its end, and end what it has started; its exit code."""

@@ -15,7 +15,7 @@ from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.stages import Source
 
 from .lines import line_of, messages, whole_number
-from .settings import ClientSettings, address_of, asked_to_end, report
+from .settings import ClientSettings, address_of, asked_to_end, report, run_process
 from .work import result_of
 
 RESEND_LOOK_SECONDS = 0.05
@@ -69,6 +69,7 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
         self._all_finished = asyncio.Event()
         self._connected_once = asyncio.Event()
+        self._ending = asyncio.Event()
 
     async def run(self, ending: asyncio.Event) -> None:
         """Submit until asked to end, and return when all that was submitted is finished.
@@ -76,6 +77,7 @@ class Client:
         Raises:
             PermitflowError: the master is not there, or gone, or refuses what comes.
         """
+        self._ending = ending
         async with asyncio.TaskGroup() as group:
             beside = [group.create_task(work) for work in (self._stay_connected(), self._resend())]
             submitting = group.create_task(self._submit())
@@ -140,13 +142,14 @@ class Client:
                 writer.close()
 
     async def _connected(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        give_up_at = self._loop.time() + AWAY_SECONDS
+        # A client that ends does not wait for a master that comes again.
+        give_up_at = self._loop.time() + (AWAY_PAUSE_SECONDS if self._ending.is_set() else AWAY_SECONDS)
         while True:
             try:
                 async with asyncio.timeout_at(give_up_at):
                     return await asyncio.open_connection(host, port)
             except OSError as error:  # a time-out is one
-                if self._loop.time() >= give_up_at - AWAY_PAUSE_SECONDS:
+                if self._ending.is_set() or self._loop.time() >= give_up_at - AWAY_PAUSE_SECONDS:
                     who, reason = f"the master at {host}:{port}", str(error) or "it does not answer"
                     raise PeerGoneError(who=who, reason=reason) from error
             await asyncio.sleep(AWAY_PAUSE_SECONDS)
@@ -203,4 +206,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run_process(main())

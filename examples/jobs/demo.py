@@ -14,7 +14,7 @@ from sys import executable
 from time import monotonic
 from typing import Any, cast
 
-from permitflow.errors import DemoError
+from permitflow.errors import DemoError, PermitflowError
 
 from ..processes import Event, Part
 from .client import ClientState
@@ -172,7 +172,7 @@ class JobsRun:
                     self._say("asked to end: the clients submit no more, and what they have submitted is finished")
                 await self._end_all()
         except BaseExceptionGroup as failures:
-            found: BaseException | None = failures.split(DemoError)[0]
+            found: BaseException | None = failures.split(PermitflowError)[0]
             if found is None:
                 raise
             while isinstance(found, BaseExceptionGroup):

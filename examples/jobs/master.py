@@ -24,7 +24,7 @@ from permitflow.flows.demand.core import Demand
 from .book import Job, JobBook, JobId, Submitted
 from .lines import Line, NoMessageError, line_of, messages, whole_number
 from .metrics import Metrics, sending_metrics
-from .settings import MasterSettings, address_of, asked_to_end, report
+from .settings import MasterSettings, address_of, asked_to_end, report, run_process
 from .work import JOBS, RESULTS, jobs_stream, results_of, results_stream
 
 STOP_AND_WAIT = Demand(size=1)
@@ -149,6 +149,8 @@ class Master:
     async def _lead_worker(self, exchange: Exchange, name: str) -> None:
         """Give jobs to one start of a worker after the other, over a new pair of channels for each."""
         (jobs_name,), (results_name,) = stream_channels(jobs_stream(name), 1), stream_channels(results_stream(name), 1)
+        leading = asyncio.current_task()
+        assert leading is not None  # this is one
         while True:
             jobs = exchange.add_channel(jobs_name, STOP_AND_WAIT, JOBS)
             results = exchange.add_channel(results_name, STOP_AND_WAIT, RESULTS)
@@ -163,6 +165,9 @@ class Master:
                 self._lose(name)
                 exchange.remove_channel(jobs_name)
                 exchange.remove_channel(results_name)
+            # A group whose task fails forgets a cancellation that comes at the same time.
+            if leading.cancelling():
+                raise asyncio.CancelledError
 
     async def _lead_query(self, exchange: Exchange, name: str, slots: int) -> None:
         """Give jobs to a streaming query: they are kept until it has committed them, and so are its results."""
@@ -358,4 +363,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run_process(main())

@@ -18,11 +18,13 @@ from threading import BoundedSemaphore, Thread
 from time import monotonic_ns, time_ns
 from typing import Any
 
+from permitflow.errors import TransportError
+
 from .collecting import SAMPLE_NS, Collector, MonitorState
 from .lossy import LossyNetwork
 from .metrics_core import MOST_PACKET_BYTES, SECOND_NS, packet_period_ns
 from .page import page_of, parts_of
-from .settings import Address, ProcessSettings, address_of, asked_to_end, report
+from .settings import Address, ProcessSettings, address_of, asked_to_end, report, run_process
 
 PACKETS_AT_ONCE = 64
 """Then the event loop has a turn."""
@@ -296,5 +298,19 @@ async def run_monitor(settings: MonitorSettings) -> None:
         monitor.close()
 
 
+async def main() -> None:
+    """Run a monitor until it is asked to end.
+
+    Raises:
+        TransportError: an address cannot be had.
+    """
+    settings = MonitorSettings.from_command_line()
+    try:
+        await run_monitor(settings)
+    except OSError as error:
+        what = f"cannot listen at {settings.udp} over UDP, or at {settings.page}"
+        raise TransportError.of(what=what, cause=error) from error
+
+
 if __name__ == "__main__":
-    asyncio.run(run_monitor(MonitorSettings.from_command_line()))
+    run_process(main())

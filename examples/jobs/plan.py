@@ -7,6 +7,8 @@ from math import inf
 from permitflow.errors import InvalidOptionError
 from permitflow_model.drop_queue import Parameters, fresh_capacity
 
+from .settings import address_of
+
 JOB_SECONDS = 0.02
 RESEND_SECONDS = 3
 QUIET_SHARE = 0.3
@@ -50,6 +52,12 @@ class JobsSettings:
             raise InvalidOptionError(
                 option="--overload", value=self.overload_seconds, reason="must be above 0, and finite"
             )
+        if not 0 <= self.lose < 1:
+            raise InvalidOptionError(option="--lose", value=self.lose, reason="must be a share, from 0 to below 1")
+        try:
+            address_of(self.page)
+        except InvalidOptionError as error:
+            raise InvalidOptionError(option="--page", value=self.page, reason=error.reason) from None
         for name, least, most in (
             ("workers", 1, LARGEST_NUMBER),
             ("clients", 1, LARGEST_NUMBER),

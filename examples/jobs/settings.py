@@ -4,18 +4,17 @@ import asyncio
 import json
 import signal
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self
 
-from permitflow.errors import InvalidOptionError
+from permitflow.carriers.addresses import parsed
+from permitflow.errors import InvalidOptionError, InvalidParametersError, PermitflowError
 
 from .metrics import MetricsSettings
 
 Address = tuple[str, int]
-
-_LAST_PORT = 65_535
 
 
 def report(event: str, **details: object) -> None:
@@ -29,10 +28,13 @@ def address_of(text: str) -> Address:
     Raises:
         InvalidOptionError: it is none.
     """
-    host, _, port = text.rpartition(":")
-    if not host or not (port.isascii() and port.isdecimal()) or int(port) > _LAST_PORT:
-        raise InvalidOptionError(option="address", value=text, reason="must be host:port, as in 127.0.0.1:5600")
-    return host, int(port)
+    try:
+        is_tcp, host, port = parsed(text, least_port=0)
+    except InvalidParametersError as error:
+        raise InvalidOptionError(option="address", value=text, reason=error.rule) from None
+    if is_tcp:
+        raise InvalidOptionError(option="address", value=text, reason="must be host:port, without tcp://")
+    return host, port
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,8 +133,25 @@ class SparkWorkerSettings(WorkerSettings):
 
 @contextmanager
 def asked_to_end() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set while the block runs."""
-    ending, loop = asyncio.Event(), asyncio.get_running_loop()
+    """An event that SIGTERM and SIGINT set while the block runs; a second signal cancels the block."""
+    ending, loop, task = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None  # this is one
+
+    def end() -> None:
+        if ending.is_set():
+            task.cancel()
+        ending.set()
+
     for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, ending.set)
+        loop.add_signal_handler(number, end)
     yield ending
+
+
+def run_process(main: Coroutine[object, object, None]) -> None:
+    """Run a process to its end; what it cannot do is one line on its standard error, for whoever has started it."""
+    try:
+        asyncio.run(main)
+    except PermitflowError as error:
+        sys.exit(f"permitflow.errors.{type(error).__name__}: {error}")
+    except asyncio.CancelledError:
+        sys.exit("it was told twice to end, and has ended at once")

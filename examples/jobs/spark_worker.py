@@ -18,7 +18,7 @@ from permitflow.spark import register
 from permitflow.spark.local_session import local_session
 
 from .metrics import Metrics, sending_metrics
-from .settings import SparkWorkerSettings, asked_to_end, report
+from .settings import SparkWorkerSettings, asked_to_end, report, run_process
 from .work import RESULT_IN_SQL, RESULTS, Result, chunk_of, jobs_stream, results_stream
 
 LOOK_SECONDS = 0.1
@@ -80,4 +80,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run_process(main())

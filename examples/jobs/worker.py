@@ -11,7 +11,7 @@ from permitflow.client import EndOutcome, get, put
 from permitflow.errors import PermitflowError
 
 from .metrics import Metrics, sending_metrics
-from .settings import WorkerSettings, asked_to_end, report
+from .settings import WorkerSettings, asked_to_end, report, run_process
 from .work import JOBS, RESULTS, Result, chunk_of, jobs_stream, result_of, results_stream
 
 AWAY_PAUSE_SECONDS = 0.1
@@ -76,4 +76,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    run_process(main())
