@@ -7,7 +7,7 @@ results together, however long the master runs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -31,6 +31,8 @@ class Job:
     work: int
     since: float
     """When it came."""
+    served_before: int
+    """Jobs that had left the queue by then."""
     worker: str = ""
     """Who has it; empty: it waits."""
 
@@ -56,13 +58,12 @@ class _Worker:
 class JobBook:
     """All jobs of all clients."""
 
-    def __init__(self, capacity: int, unread_results: int, when_dropped: Callable[[Job], object] = lambda job: None):
+    def __init__(self, capacity: int, unread_results: int) -> None:
         """Empty.
 
         Args:
             capacity: jobs that wait at most, besides those of dead workers.
             unread_results: of a client.
-            when_dropped: is called with each job that gives way.
 
         Raises:
             InvalidParametersError: a number is below 1.
@@ -77,8 +78,8 @@ class JobBook:
         self.finished_work = 0
         """The sum of the results of all finished jobs."""
         self._queue: DropQueue[Job] = DropQueue(capacity, Overflow.DROP_OLDEST, when_dropped=self._drop)
+        self._served = 0
         self._unread_results = unread_results
-        self._when_dropped = when_dropped
         self._taken_back: dict[JobId, Job] = {}
         self._jobs: dict[JobId, Job] = {}
         self._results: dict[str, dict[int, int]] = {}
@@ -102,14 +103,13 @@ class JobBook:
         if id.number in results:
             return Submitted.FINISHED
         if id in self._jobs:
-            if not self._jobs[id].worker:
-                self.counts["known_waiting"] += 1
+            self._note_again(self._jobs[id])
             return Submitted.KNOWN
         if len(results) >= self._unread_results:
             self.counts["refused"] += 1
             return Submitted.REFUSED
         self.counts["queued"] += 1
-        self._jobs[id] = job = Job(id, work, now)
+        self._jobs[id] = job = Job(id, work, now, self._served)
         self._queue.offer(job)
         self._note_peaks()
         return Submitted.QUEUED
@@ -147,6 +147,7 @@ class JobBook:
             job = self._taken_back.pop(next(iter(self._taken_back)))
         elif len(self._queue):
             job = self._queue.take()
+            self._served += 1
         else:
             return None
         job.worker = worker
@@ -195,7 +196,14 @@ class JobBook:
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
         self.counts["dropped"] += 1
-        self._when_dropped(job)
+
+    def _note_again(self, job: Job) -> None:
+        """A job has come again.  If it still waits, the workers were slower than was assumed; or it was passed over."""
+        if job.worker or job.id in self._taken_back:
+            return
+        self.counts["resent_too_early"] += 1
+        if self._served - job.served_before >= self._queue.capacity:
+            self.counts["passed_over"] += 1
 
     def _note_peaks(self) -> None:
         self.peak_queued = max(self.peak_queued, len(self._queue))

@@ -112,19 +112,22 @@ class Master:
         async with AsyncExitStack() as stack:
             server = ExchangeServer(exchange, settings.workers_listen, silence_seconds=SILENCE_SECONDS)
             await stack.enter_async_context(server)
-            group = await stack.enter_async_context(asyncio.TaskGroup())
-            for name, slots in settings.workers.items():
-                lead = self._lead_worker(exchange, name) if slots == 1 else self._lead_query(exchange, name, slots)
-                group.create_task(lead, name=f"leads {name}")
-            group.create_task(self._measure())
+            group = asyncio.TaskGroup()
             try:
                 listening = await asyncio.start_server(
                     lambda reader, writer: group.create_task(self._serve(reader, writer)),
                     *address_of(settings.listen),
+                    start_serving=False,
                 )
             except OSError as error:
                 raise TransportError.of(what=f"cannot listen at {settings.listen}", cause=error) from error
+            await stack.enter_async_context(group)
             stack.callback(listening.close)
+            for name, slots in settings.workers.items():
+                lead = self._lead_worker(exchange, name) if slots == 1 else self._lead_query(exchange, name, slots)
+                group.create_task(lead, name=f"leads {name}")
+            group.create_task(self._measure())
+            await listening.start_serving()
             host, port = listening.sockets[0].getsockname()[:2]
             ready(f"{host}:{port}", server.address)
             await self._loop.create_future()

@@ -36,6 +36,8 @@ class JobsReport:
     longest_wait_seconds: float
     """In the queue, of a job that was pulled."""
     resend_seconds: float
+    resent_too_early: int
+    """Jobs that were sent again while they waited: workers were slower than the rule for the queue assumes."""
     longest_seconds: float
     """From the first time that a job was sent to its report."""
     results_by: Mapping[str, int]
@@ -95,6 +97,7 @@ def report_of(run: Ended) -> JobsReport:
         peak_queued=run.master.peak_queued,
         longest_wait_seconds=run.master.longest_wait_seconds,
         resend_seconds=RESEND_SECONDS,
+        resent_too_early=counts.get("resent_too_early", 0),
         longest_seconds=max(client.longest_seconds for client in clients),
         results_by=run.master.results_by,
         peak_entries=run.master.peak_entries,
@@ -109,7 +112,11 @@ def _problems(run: Ended) -> list[str]:
     settings, master, clients, counts = run.settings, run.master, run.clients, run.master.counts
     submitted, finished = (sum(each) for each in zip(*((one.submitted, one.finished) for one in clients), strict=True))
     wrong, work = (sum(each) for each in zip(*((one.wrong, one.finished_work) for one in clients), strict=True))
-    results, again, late = sum(master.results_by.values()), counts.get("repeated", 0), counts.get("known_waiting", 0)
+    results, again, passed_over = (
+        sum(master.results_by.values()),
+        counts.get("repeated", 0),
+        counts.get("passed_over", 0),
+    )
     too_many = {name: most for name, most in master.peak_held.items() if most > settings.slots[name]}
     checks = [
         (finished == submitted, f"{submitted:,} jobs were submitted, and {finished:,} reported finished"),
@@ -125,7 +132,7 @@ def _problems(run: Ended) -> list[str]:
             f"{master.peak_queued} jobs waited in the queue, which has {settings.queue_capacity} places",
         ),
         (not too_many, f"workers had too many jobs at a time: {too_many}"),
-        (not late, f"{late} jobs were sent again while they still waited: the workers are too slow for the queue"),
+        (not passed_over, f"{passed_over} jobs still waited when as many others as the queue has places had left it"),
         (
             master.peak_entries <= settings.most_entries,
             f"the master remembered {master.peak_entries:,} jobs and results; the bound is {settings.most_entries:,}",
@@ -154,6 +161,7 @@ def figures(report: JobsReport) -> list[tuple[str, str]]:
             "longest wait in it",
             f"{report.longest_wait_seconds:.2f} s; clients send again after {report.resend_seconds:.0f} s",
         ),
+        ("sent again while they waited", f"{report.resent_too_early}"),
         ("longest from submission to report", f"{report.longest_seconds:.1f} s"),
         ("workers killed", f"{len(report.killed)}, and {report.given_again} jobs given to others"),
         ("jobs that were worked on twice", f"{report.worked_again}"),

@@ -5,10 +5,12 @@ stop-and-wait, and so never more than one job.
 """
 
 import asyncio
+from typing import Any
 
 from permitflow.channels.interface import stream_channels
-from permitflow.client import EndOutcome, get, put
+from permitflow.client import EndOutcome, RemoteReceiver, get, put
 from permitflow.errors import PermitflowError
+from permitflow.flows.messages import Message
 
 from .metrics import Metrics, sending_metrics
 from .settings import WorkerSettings, asked_to_end, report, run_process
@@ -31,23 +33,28 @@ async def work(settings: WorkerSettings, metrics: Metrics, ending: asyncio.Event
         put(settings.master, results_name, RESULTS) as results,
     ):
         await results.send(chunk_of(Result("", 0, 0, settings.incarnation)))
-        asked = asyncio.create_task(ending.wait())
-        try:
-            while not ending.is_set():
-                pulling = asyncio.create_task(jobs.take())
-                await asyncio.wait({pulling, asked}, return_when=asyncio.FIRST_COMPLETED)
-                if not pulling.done():
-                    pulling.cancel()
-                    break
-                for client, number, wanted in zip(*pulling.result().payload.to_pydict().values(), strict=True):
-                    metrics.count("pulled")
-                    await asyncio.sleep(settings.job_seconds)
-                    await results.send(chunk_of(Result(client, number, result_of(wanted), settings.incarnation)))
-                    metrics.count("finished")
-                jobs.consume()
-        finally:
-            asked.cancel()
+        while (pulled := await next_job(jobs, ending)) is not None:
+            for client, number, wanted in zip(*pulled.payload.to_pydict().values(), strict=True):
+                metrics.count("pulled")
+                await asyncio.sleep(settings.job_seconds)
+                await results.send(chunk_of(Result(client, number, result_of(wanted), settings.incarnation)))
+                metrics.count("finished")
+            jobs.consume()
         await results.end(until=EndOutcome.ACCEPTED)
+
+
+async def next_job(jobs: RemoteReceiver, ending: asyncio.Event) -> Message[Any] | None:
+    """The next job; None if the worker is to end."""
+    if ending.is_set():
+        return None
+    pulling, asked = asyncio.ensure_future(jobs.take()), asyncio.ensure_future(ending.wait())
+    try:
+        await asyncio.wait({pulling, asked}, return_when=asyncio.FIRST_COMPLETED)
+        return pulling.result() if pulling.done() else None
+    finally:
+        pulling.cancel()
+        asked.cancel()
+        await asyncio.gather(pulling, asked, return_exceptions=True)
 
 
 async def main() -> None:

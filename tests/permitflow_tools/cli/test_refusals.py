@@ -70,6 +70,12 @@ REFUSED = {
     "demo wordcount --flow-seconds nan": "--flow-seconds' must be above 0, and finite: nan",
     "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
     "demo wordcount --keep /proc/nowhere": "cannot be made",
+    "demo jobs --overload 0": "--overload' must be above 0, and finite: 0.0",
+    "demo jobs --workers 17": "--workers' must be 1 to 16: 17",
+    "demo jobs --lose 1": "--lose' must be a share, from 0 to below 1: 1.0",
+    "demo jobs --page nowhere": "--page' must be host:port",
+    "demo jobs --page tcp://127.0.0.1:1": "--page' must be host:port, without tcp://",
+    "demo jobs -o /nowhere/page.html": "there is no folder /nowhere",
     "explain": "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers",
     f"explain {OWN}:CALLS": "AttributeError: 'NoneType' object has no attribute 'requests'; name the parameters with "
     "--parameters",
