@@ -15,7 +15,7 @@ def is_fresh(parameters: Parameters) -> bool:
 
 
 @pytest.mark.parametrize("drops", get_args(Strategy))
-def test_a_queue_of_this_capacity_is_fresh_and_one_place_more_is_not_if_it_ever_fills(drops: Strategy) -> None:
+def test_a_queue_is_fresh_up_to_this_capacity_and_not_beyond(drops: Strategy) -> None:
     for arrivals, services, resend in product((1, 2, 3), (1, 2), (1, 2)):
         asked = Parameters(capacity=1, arrivals=arrivals, services=services, resend=resend, drops=drops)
         longest = replace(asked, capacity=fresh_capacity(asked))
@@ -24,7 +24,7 @@ def test_a_queue_of_this_capacity_is_fresh_and_one_place_more_is_not_if_it_ever_
             assert not is_fresh(replace(longest, capacity=longest.capacity + 1)), longest
 
 
-def test_who_counts_on_services_alone_is_right_however_many_come() -> None:
+def test_who_counts_on_services_is_right_however_many_come() -> None:
     cautious = fresh_capacity(Parameters(capacity=1, arrivals=1, services=2, resend=2, drops="oldest"))
     for arrivals in range(1, 6):
         assert is_fresh(Parameters(capacity=cautious, arrivals=arrivals, services=2, resend=2, drops="oldest"))

@@ -51,7 +51,7 @@ def read_again(state: State, _: None) -> State:
         ("Read", read_again, "ReportedOnce"),
     ],
 )
-def test_a_mistake_of_the_master_or_the_client_breaks_it(
+def test_a_mistake_of_master_or_client_breaks_it(
     action: str, mistake: Callable[[State, None], State], broken: str
 ) -> None:
     actions = tuple(replace(each, perform=mistake) if each.name == action else each for each in LIFE.actions)

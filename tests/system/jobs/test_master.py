@@ -92,7 +92,7 @@ def job(number: int, work: int = 1, **more: object) -> bytes:
     return line_of(job=number, work=work, **more)
 
 
-async def test_each_job_is_reported_once_though_the_queue_drops_and_a_worker_is_lost() -> None:
+async def test_jobs_are_reported_once_though_the_queue_drops() -> None:
     jobs, capacity = 20, 5
     async with serving(queue_capacity=capacity) as system:
         master, ending = system.master, asyncio.Event()
@@ -131,7 +131,7 @@ async def test_a_client_that_never_reads_stops_nobody() -> None:
         assert await other.line() == {"finished": 0, "result": result_of(20)}
 
 
-async def test_results_that_were_not_confirmed_are_told_on_the_next_connection_and_the_old_one_is_closed() -> None:
+async def test_what_was_not_confirmed_is_told_on_the_next_connection() -> None:
     async with serving() as system, system.worker("w1"):
         old = await system.connect(line_of(client="c1"), job(0), job(1))
         assert {(await old.line())["finished"] for _ in range(2)} == {0, 1}
@@ -142,7 +142,7 @@ async def test_results_that_were_not_confirmed_are_told_on_the_next_connection_a
         assert await old.line() == {}
 
 
-async def test_a_finished_job_that_comes_again_is_reported_again_and_not_worked_on_again() -> None:
+async def test_a_finished_job_that_comes_again_is_only_reported_again() -> None:
     async with serving() as system, system.worker("w1"):
         peer = await system.connect(line_of(client="c1"), job(0))
         first = await peer.line()
@@ -164,7 +164,7 @@ async def test_a_finished_job_that_comes_again_is_reported_again_and_not_worked_
         ([line_of(client="c1"), b"x" * MOST_LINE_BYTES * 2], f"it has more than {MOST_LINE_BYTES:,} bytes"),
     ],
 )
-async def test_a_line_that_is_no_message_is_answered_and_the_master_goes_on(lines: list[bytes], told: str) -> None:
+async def test_a_line_that_is_no_message_is_answered_with_an_error(lines: list[bytes], told: str) -> None:
     async with serving() as system, system.worker("w1"):
         peer = await system.connect(*lines)
         assert told in (await peer.line())["error"]
@@ -173,7 +173,7 @@ async def test_a_line_that_is_no_message_is_answered_and_the_master_goes_on(line
         assert (await other.line())["finished"] == 0
 
 
-async def test_a_second_worker_of_a_name_waits_until_the_first_one_is_gone() -> None:
+async def test_a_worker_of_the_same_name_waits_for_the_first_to_go() -> None:
     async with serving(workers=1) as system:
         async with system.worker("w1", job_seconds=60.0):
             await system.connect(line_of(client="c1"), job(0))
