@@ -31,7 +31,6 @@ TESTS = (
     "tests/impl/test_chunks.py",
     "tests/impl/test_errors.py",
     "tests/permitflow_tools/checking/test_graphs.py",
-    "tests/permitflow_tools/checking/test_graphs.py",
     "tests/permitflow_tools/validating",
     "tests/permitflow_tools/cli/test_application.py",
     "tests/permitflow_tools/cli/test_serve.py",
