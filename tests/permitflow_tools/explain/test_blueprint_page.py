@@ -38,6 +38,7 @@ DEAD = GraphVerdict(
         GraphStep("copy", "copy gives to both", (0, 1, 0, 0, 1), ("ask", "element", "", "", "element")),
     ),
     advice=("drop on copy -> back", "drop elsewhere"),
+    steps=2,
     explored=78,
 )
 GRAPH = JudgedGraph("A <loop>", LOOP, DEAD)
