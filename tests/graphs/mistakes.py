@@ -18,8 +18,8 @@ def _constants(changed: Callable[[Node, Stage], Stage]) -> Mistake:
     """Other numbers reach the model."""
     right = graphs_structure._constants
 
-    def wrong(node: Node, counted_unbounded: int) -> Stage:
-        return changed(node, right(node, counted_unbounded))
+    def wrong(node: Node, *how: Any) -> Stage:
+        return changed(node, right(node, *how))
 
     return lambda: patch.object(graphs_structure, "_constants", wrong)
 

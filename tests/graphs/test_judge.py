@@ -5,6 +5,7 @@ from functools import cache
 import pytest
 
 from permitflow_tools.checking import GraphVerdict, check_graph
+from permitflow_tools.checking.graphs import decide
 from tests.graphs.generated import SHAPES, generated
 from tests.graphs.judging import WATCHES, disagreements
 from tests.graphs.mistakes import MISTAKES
@@ -39,5 +40,5 @@ def test_an_analyser_with_a_mistake_is_found(mistake: str) -> None:
     make, seed = MISTAKES[mistake]
     _, blueprint = generated(seed)
     with make():
-        verdict = check_graph(blueprint)
+        verdict = decide(blueprint)
         assert [*disagreements(blueprint, verdict)] != []

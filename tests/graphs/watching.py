@@ -23,6 +23,8 @@ class Schedule(Enum):
     BY_CHANCE = "by chance"
     SINKS_FIRST = "sinks first"
     SOURCES_FIRST = "sources first"
+    BY_RANK = "by rank"
+    """Each has a rank, drawn once: so one may always come late."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,8 @@ class _Outside:
     def __init__(self, real: RealGraph, choose: Random, schedule: Schedule) -> None:
         self._real, self._choose, self._schedule = real, choose, schedule
         self._passed_over: Counter[str] = Counter()
+        names = [*real.blueprint.stages]
+        self._ranks = dict(zip(names, choose.sample(range(len(names)), len(names)), strict=True))
 
     def move(self) -> bool:
         """Move one; False: none can."""
@@ -67,6 +71,7 @@ class _Outside:
             Schedule.BY_CHANCE: [*sinks, *sources],
             Schedule.SINKS_FIRST: sinks or sources,
             Schedule.SOURCES_FIRST: sources or sinks,
+            Schedule.BY_RANK: sorted((*sinks, *sources), key=self._ranks.__getitem__)[:1],
         }
         name = choose.choice(patient or preferred[self._schedule])
         self._passed_over.update((*sinks, *sources))
