@@ -8,7 +8,7 @@ from unittest.mock import patch
 from permitflow.stages.blueprint import BufferNode, Node, SourceNode, StageNode, UnboundedNode
 from permitflow_model import stage_graph
 from permitflow_model.stage_graph import Stage
-from permitflow_tools.checking import graphs, graphs_structure
+from permitflow_tools.checking import graphs, graphs_advice, graphs_structure
 
 Mistake = Callable[[], Any]
 """A context in which the analyser makes it."""
@@ -44,7 +44,7 @@ def _reversed_ring() -> Iterator[None]:
             other = names[(names.index(wait.on) + 1) % len(names)]
             yield wait._replace(on=other)
 
-    with patch.object(graphs, "_told_ring", wrong):
+    with patch.object(graphs, "_told_ring", wrong), patch.object(graphs_advice, "advice_for", lambda *_: ()):
         yield
 
 

@@ -21,6 +21,7 @@ from permitflow.stages.blueprint import (
     SourceNode,
     UnboundedNode,
 )
+from permitflow_model.kernel.system import Disabled
 from permitflow_model.stage_graph import (
     ASKED,
     ASKING,
@@ -30,6 +31,7 @@ from permitflow_model.stage_graph import (
     IDLE,
     Parameters,
     State,
+    initial,
 )
 from permitflow_model.stage_graph_waits import dead_arcs, ring_of
 from permitflow_tools.checking.graphs_leaps import Leap, Script, courses, replay_script
@@ -42,6 +44,7 @@ from permitflow_tools.checking.graphs_search import (
     Move,
     Search,
     end_of,
+    run_until_sources_end,
     walk,
 )
 from permitflow_tools.checking.graphs_starving import starved
@@ -69,6 +72,8 @@ _LARGE_STORAGE: Final = 200
 """Where buffers, and what is written into them, are that large, runs that leap are tried first."""
 _SMALLER: Final = 32
 """Places of a buffer that is made smaller."""
+_MOST_MOVES: Final = 400
+"""Of the outside, in a run until all sources have ended."""
 _MOST_STEPS: Final = 4_000
 """Of a run that is told; of a longer one, its beginning and its end."""
 
@@ -154,7 +159,7 @@ def decide(blueprint: Blueprint, events: int = _EVENTS) -> GraphVerdict:
     verdict = _explored(blueprint, budget)
     if verdict.verdict != "live":
         return verdict
-    return _starving(blueprint, budget) or _endless(blueprint) or verdict
+    return _starving(blueprint, budget) or _endless(blueprint, budget) or verdict
 
 
 def _argument(blueprint: Blueprint) -> str:
@@ -455,17 +460,34 @@ def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVer
             f"{len(search.states):,} states",
             explored=len(search.states),
         )
-    inlet = starved(search, [*block.blueprint.stages].index(name))
-    if inlet is None:
+    found = starved(search, [*block.blueprint.stages].index(name))
+    if found is None:
         return None
-    preferred, starving = blueprint.into(name)[0].producer, blueprint.into(name)[inlet].producer
-    return GraphVerdict(
-        verdict="starves",
-        reason=f"{name} prefers the elements of {preferred}: while one of these is there whenever it is asked, it "
-        f"never gives the element that it has of {starving}",
-        ring=(GraphWait(starving, name, f"{name} always has an element of {preferred}"),),
-        explored=len(search.states),
+    preferred, starving = blueprint.into(name)[0].producer, blueprint.into(name)[found.inlet].producer
+    return _with_run(
+        blueprint,
+        GraphVerdict(
+            verdict="starves",
+            reason=f"{name} prefers the elements of {preferred}: while one of these is there whenever it is asked, it "
+            f"never gives the element that it has of {starving}",
+            ring=(GraphWait(starving, name, f"{name} always has an element of {preferred}"),),
+            explored=len(search.states),
+        ),
+        found.moves if block is whole else None,
     )
+
+
+def _with_run(blueprint: Blueprint, verdict: GraphVerdict, moves: Sequence[Move] | None) -> GraphVerdict:
+    """With a run of the whole graph, if there is one, and if its sources have as many elements."""
+    if moves is None:
+        return verdict
+    parameters = parameters_of(blueprint)
+    found = _Found(blueprint, parameters, moves, initial(parameters), is_shortest=False)
+    try:
+        run = _told_run(blueprint, found)
+    except Disabled:
+        return verdict
+    return replace(verdict, run=run, moves=tuple(_model_moves(found)), steps=_steps_of(found))
 
 
 def _starving_concat(blueprint: Blueprint, name: str, ends: Mapping[str, bool]) -> GraphVerdict | None:
@@ -483,7 +505,7 @@ def _starving_concat(blueprint: Blueprint, name: str, ends: Mapping[str, bool]) 
 # Sinks that never end.
 
 
-def _endless(blueprint: Blueprint) -> GraphVerdict | None:
+def _endless(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
     from networkx import find_cycle
 
     ends = endings(blueprint)
@@ -500,12 +522,15 @@ def _endless(blueprint: Blueprint) -> GraphVerdict | None:
             GraphWait(stage, loop[position - 1], f"ends when {loop[position - 1]} has ended")
             for position, stage in enumerate(loop)
         )
-        return GraphVerdict(
+        verdict = GraphVerdict(
             verdict="never completes",
             reason=f"elements flow, but when all sources have ended {name} never hears of it: in the loop "
             f"{' -> '.join([*loop, loop[0]])} each stage waits for the end of the one before it",
             ring=waits,
         )
+        with budget.part(2) as part, suppress(BudgetSpent):
+            return _with_run(blueprint, verdict, run_until_sources_end(parameters_of(blueprint), part, _MOST_MOVES))
+        return verdict
     return None
 
 

@@ -16,6 +16,7 @@ from permitflow.stages.blueprint import (
     SourceNode,
     ZipNode,
 )
+from permitflow_tools.checking.graphs_structure import supply_of
 
 if TYPE_CHECKING:
     from permitflow_tools.checking.graphs import GraphVerdict, GraphWait
@@ -177,8 +178,9 @@ def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator
         node = blueprint.stages[wait.on]
         place = f"into the arc {wait.stage} -> {wait.on}"
         told = f"let {wait.on} have {{}}" if isinstance(node, BufferNode) else f"put a buffer of {{}} {place}"
-        if (supply := _supply_of(blueprint)) and _is_good(_buffered(blueprint, wait, supply), 5 * _EVENTS):
-            yield told.format(_places(supply)) + ", which is one more than elements come"
+        supply = supply_of(blueprint, _arc(blueprint, wait.stage, wait.on))
+        if supply is not None and _is_good(_buffered(blueprint, wait, supply + 1), 5 * _EVENTS):
+            yield told.format(_places(supply + 1)) + ", which is one more than elements come"
             continue
         at_most = _outcome(_buffered(blueprint, wait, _MOST_PLACES))
         places = None if at_most == "deadlock" else _smallest(blueprint, wait)
@@ -193,17 +195,6 @@ def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator
 
 def _places(places: int) -> str:
     return f"{places:,} place{'' if places == 1 else 's'}"
-
-
-def _supply_of(blueprint: Blueprint) -> int:
-    """One more than all elements that come: so many places are always enough; 0: they are not counted, or too many."""
-    supply = 0
-    for node in blueprint.stages.values():
-        if isinstance(node, SourceNode):
-            if node.elements is None:
-                return 0
-            supply += node.elements
-    return supply + 1 if supply < _MOST_PLACES else 0
 
 
 def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:

@@ -272,6 +272,27 @@ def is_stuck(parameters: Parameters, state: State) -> bool:
     return all(state.arcs[arc] != CLOSED for arc in sources) or is_full_ring(parameters, state, dead)
 
 
+def run_until_sources_end(parameters: Parameters, budget: Budget, most_moves: int) -> list[Move] | None:
+    """The moves of a run in which all sources give what they have, and end; None: they are not that soon at their end.
+
+    Raises:
+        BudgetSpent: it is longer.
+    """
+    board = Board(initial(parameters), parameters)
+    sources = [part.outlet for part in parameters.parts if part.stage.kind == "source"]
+    move, turn = Move(GO_ON, -1), 0
+    moves: list[Move] = []
+    while len(moves) < most_moves:
+        perform(board, move)
+        moves.append(move._replace(choices=_run(board, budget, Random(0), more=1.0)))
+        possible = [*moves_of(parameters, board)]
+        if not possible or all(board.is_out_closed(arc) for arc in sources):
+            return moves
+        move = min(possible, key=lambda each: (each.stage <= turn, each.stage))
+        turn = move.stage
+    return None
+
+
 _LEANINGS: Final = [(more, first) for first in (GIVE, "", WANT) for more in (1.0, 0.0, 0.5)]
 """How likely the data emit one more, and what the outside does rather than other things."""
 _BETWEEN_LOOKS: Final = 16
@@ -335,13 +356,13 @@ def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
     return board.state() if _stands(board) else None
 
 
-def _run(board: Board, budget: Budget, random: Random, eager: float) -> tuple[bool, ...]:
+def _run(board: Board, budget: Budget, random: Random, more: float) -> tuple[bool, ...]:
     choices: list[bool] = []
     for _ in range(_EVENTS_AT_ONCE):
         if not board.queue:
             break
         budget.spend()
-        board.more, board.has_chosen = random.random() < eager, False
+        board.more, board.has_chosen = random.random() < more, False
         board.run_event()
         if board.has_chosen:
             choices.append(board.more)

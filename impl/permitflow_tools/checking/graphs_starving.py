@@ -1,12 +1,21 @@
 """Does an input of a merge starve: is there a fair run in which it is never taken any more?"""
 
 from collections.abc import Collection
+from typing import NamedTuple
 
-from permitflow_tools.checking.graphs_search import Edge, Search, moves_of
+from permitflow_tools.checking.graphs_search import Edge, Move, Search, moves_of
 
 
-def starved(search: Search, merge: int) -> int | None:
-    """The number of an inlet that can starve, in a graph that was explored whole; None: none of this merge can.
+class Starved(NamedTuple):
+    """An inlet that can starve."""
+
+    inlet: int
+    moves: list[Move]
+    """A run into the circle in which it is not taken, and once round in it."""
+
+
+def starved(search: Search, merge: int) -> Starved | None:
+    """An inlet that can starve, in a graph that was explored whole; None: none of this merge can.
 
     A run ends in states that it visits again and again.  It is fair if what the outside can do in all of them happens
     in one of them.
@@ -18,9 +27,29 @@ def starved(search: Search, merge: int) -> int | None:
             n: [edge for edge in search.edges[n] if edge.target in holding and not _takes(edge, merge, arc)]
             for n in holding
         }
-        if any(_is_fair(search, component, kept) for component in _components(kept)):
-            return inlet
+        for component in _components(kept):
+            if _is_fair(search, component, kept):
+                first = min(component)
+                return Starved(inlet, search.path_to(first) + _once_round(first, component, kept))
     return None
+
+
+def _once_round(first: int, component: Collection[int], kept: dict[int, list[Edge]]) -> list[Move]:
+    """The moves of a shortest way from a state back to it."""
+    parents: dict[int, Edge] = {}
+    ahead = [first]
+    for position in ahead:
+        for edge in kept[position]:
+            if edge.target in component and edge.target not in parents:
+                parents[edge.target] = edge
+                ahead.append(edge.target)
+    moves, position = [], first
+    while True:
+        edge = parents[position]
+        moves.append(edge.move)
+        position = edge.source
+        if position == first:
+            return moves[::-1]
 
 
 def _takes(edge: Edge, merge: int, arc: int) -> bool:

@@ -168,6 +168,9 @@ def blocks_of(blueprint: Blueprint) -> list[Block]:
         inner = [arc for arc in blueprint.arcs if arc.producer in stages and arc.consumer in stages]
         if len(inner) >= len(stages):
             found.append(_block(blueprint, stages, inner))
+    for arc in blueprint.arcs:
+        if arc.producer == arc.consumer and not any(arc.producer in block.inner for block in found):
+            found.append(_block(blueprint, {arc.producer}, [arc]))
     return sorted(found, key=lambda block: (len(block.inner), block.inner))
 
 
@@ -185,7 +188,7 @@ def _block(blueprint: Blueprint, stages: Collection[str], inner: Iterable[Arc]) 
         for arc in blueprint.into(name):
             if arc.producer not in stages:
                 outside = f"into-{name}-{arc.inlet}"
-                supply = _supply(blueprint, arc)
+                supply = supply_of(blueprint, arc)
                 is_known = is_known and (supply is not None or not endings(blueprint)[arc.producer])
                 nodes[outside] = SourceNode(supply)
                 if not isinstance(blueprint.stages[arc.producer], SourceNode):
@@ -202,7 +205,7 @@ def _block(blueprint: Blueprint, stages: Collection[str], inner: Iterable[Arc]) 
     return Block(Blueprint(nodes, tuple(arcs)), inside, is_known, at_once)
 
 
-def _supply(blueprint: Blueprint, arc: Arc) -> int | None:
+def supply_of(blueprint: Blueprint, arc: Arc) -> int | None:
     """How many elements come at an arc into a block; None: any number, or nobody knows."""
     factors: list[StageNode] = []
     name = arc.producer

@@ -76,6 +76,8 @@ TWO_RATES = Blueprint.of(
     ["fast -> conflate", "conflate -> ahead", "ahead -> zip", "slow -> zip", "zip -> out"],
 )
 
+SELF = Blueprint.of({"ring": BufferNode(1)}, ["ring -> ring"])
+
 CASES = {
     "merge loop": (loop(MergeNode(), BufferNode(10)), "deadlock"),
     "merge loop without a buffer": (loop(MergeNode()), "deadlock"),
@@ -85,6 +87,7 @@ CASES = {
     "feedback has no bound": (loop(MergeNode(), UnboundedNode()), "live"),
     "the loop holds its end back": (loop(MergeNode(), DROPPING, source=SourceNode(5)), "never completes"),
     "too few elements to fill the loop": (loop(MergeNode(), BufferNode(10), source=SourceNode(5)), "never completes"),
+    "a buffer that feeds itself": (SELF, "deadlock"),
     "zip loop": (loop(ZipNode(), BufferNode(2)), "deadlock"),
     "zip loop with a first element": (kicked(2), "live"),
     "... and no place beside it": (kicked(1), "deadlock"),
@@ -162,3 +165,10 @@ def test_the_smallest_buffer_of_a_diamond_is_found() -> None:
 def test_what_grows_without_a_bound_or_may_fail_is_noted() -> None:
     failing = loop(MergeNode(), UnboundedNode(), BufferNode(3, Overflow.FAIL))
     assert [note.split()[0] for note in check_graph(failing).notes] == ["back-0", "back-1"]
+
+
+@pytest.mark.parametrize("case", ["feedback is preferred", "the loop holds its end back"])
+def test_what_starves_or_never_ends_is_shown_by_a_run(case: str) -> None:
+    found = check_graph(CASES[case][0])
+    assert len(found.moves) == found.steps == len(found.run) - 1 > 0
+    assert not found.is_shortest
