@@ -13,6 +13,7 @@ from pathlib import Path
 from shutil import copy
 
 from permitflow_model.manifest import module_paths
+from permitflow_model.tlc.archive import archive_options
 from permitflow_model.tlc.output import TlcError, TlcResult, read_dump, read_output
 
 JAR_VARIABLE = "TLA2TOOLS_JAR"
@@ -221,14 +222,24 @@ def output_of_tlc(
         (folder / f"{module}.cfg").write_text(config, encoding="utf-8")
         # TLC unpacks its standard modules into java.io.tmpdir: parallel runs must not share it.
         (folder / "tmp").mkdir()
-        command = [str(java), *_JAVA_OPTIONS, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar), "tlc2.TLC"]
-        command += ["-tool", "-workers", str(workers), "-metadir", str(folder / "meta"), "-config", f"{module}.cfg"]
+        command = [
+            "tlc2.TLC",
+            "-tool",
+            "-workers",
+            str(workers),
+            "-metadir",
+            str(folder / "meta"),
+            "-config",
+            f"{module}.cfg",
+        ]
         # Once, at the end: TLC's progress at its earlier checks depends on the machine.
         command += ["-lncheck", "final"]
         if dump_graph:
             command += ["-dump", "dot,actionlabels", "graph.dot"]
         start = time.monotonic()
-        text = processes.run([*command, f"{module}.tla"], folder, timeout_seconds)
+        with archive_options(java, jar, folder) as options:
+            own = [*_JAVA_OPTIONS, *options, f"-Djava.io.tmpdir={folder / 'tmp'}", "-cp", str(jar)]
+            text = processes.run([str(java), *own, *command, f"{module}.tla"], folder, timeout_seconds)
         seconds = time.monotonic() - start
         return TlcOutput(text=text, dump=_dumped(folder / "graph.dot") if dump_graph else None, seconds=seconds)
 
