@@ -2,12 +2,12 @@
 
 ``examples.jobs.life`` is the model of it.  A job is known by its client and its number.  It waits, or a worker has it,
 or it is finished.  One that is dropped is forgotten: its client sends it again.  One that is confirmed is forgotten,
-too: its client does not send it any more.  So the book is as large as the queue, the workers and the unconfirmed
-results together, however long the master runs.
+too: its client does not send it any more.  So the book has no more jobs than fit into the queue and the workers, and of
+each client no more than it may have open, however long the master runs.
 """
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
@@ -46,7 +46,18 @@ class Submitted(Enum):
     FINISHED = "finished"
     """Its result is on its way again."""
     REFUSED = "refused"
-    """Its client has confirmed too few results; it will come again."""
+    """Its client has too many open: it does not confirm results, as a rule.  It will come again."""
+
+
+@dataclass
+class _Client:
+    results: dict[int, int] = field(default_factory=dict)
+    """Of jobs that it has not confirmed."""
+    unfinished: int = 0
+
+    @property
+    def open(self) -> int:
+        return self.unfinished + len(self.results)
 
 
 @dataclass
@@ -58,18 +69,18 @@ class _Worker:
 class JobBook:
     """All jobs of all clients."""
 
-    def __init__(self, capacity: int, unread_results: int) -> None:
+    def __init__(self, capacity: int, most_open: int) -> None:
         """Empty.
 
         Args:
             capacity: jobs that wait at most, besides those of dead workers.
-            unread_results: of a client.
+            most_open: jobs of a client, until it has confirmed them.
 
         Raises:
             InvalidParametersError: a number is below 1.
         """
-        if unread_results < 1:
-            raise InvalidParametersError(name="unread_results", value=unread_results, rule="must be at least 1")
+        if most_open < 1:
+            raise InvalidParametersError(name="most_open", value=most_open, rule="must be at least 1")
         self.counts: Counter[str] = Counter()
         """What has happened so far."""
         self.peak_queued = self.peak_entries = 0
@@ -79,10 +90,10 @@ class JobBook:
         """The sum of the results of all finished jobs."""
         self._queue: DropQueue[Job] = DropQueue(capacity, Overflow.DROP_OLDEST, when_dropped=self._drop)
         self._served = 0
-        self._unread_results = unread_results
+        self._most_open = most_open
         self._taken_back: dict[JobId, Job] = {}
         self._jobs: dict[JobId, Job] = {}
-        self._results: dict[str, dict[int, int]] = {}
+        self._clients: dict[str, _Client] = {}
         self._workers: dict[str, _Worker] = {}
 
     @property
@@ -93,22 +104,28 @@ class JobBook:
     @property
     def entries(self) -> int:
         """Everything that the book remembers."""
-        return len(self._jobs) + sum(map(len, self._results.values()))
+        return len(self._jobs) + sum(len(client.results) for client in self._clients.values())
+
+    @property
+    def clients(self) -> Collection[str]:
+        """Those that it knows."""
+        return self._clients.keys()
 
     # Clients.
 
     def submit(self, id: JobId, work: int, now: float) -> Submitted:  # noqa: A002
         """Take a job that a client has sent, perhaps again."""
-        results = self._results.setdefault(id.client, {})
-        if id.number in results:
+        client = self._clients.setdefault(id.client, _Client())
+        if id.number in client.results:
             return Submitted.FINISHED
         if id in self._jobs:
             self._note_again(self._jobs[id])
             return Submitted.KNOWN
-        if len(results) >= self._unread_results:
+        if client.open >= self._most_open:
             self.counts["refused"] += 1
             return Submitted.REFUSED
         self.counts["queued"] += 1
+        client.unfinished += 1
         self._jobs[id] = job = Job(id, work, now, self._served)
         self._queue.offer(job)
         self._note_peaks()
@@ -116,16 +133,17 @@ class JobBook:
 
     def unconfirmed(self, client: str) -> Mapping[int, int]:
         """The results of a client's finished jobs, by number, which it has not confirmed."""
-        return self._results.get(client, {})
+        return self._clients[client].results if client in self._clients else {}
 
     def confirm(self, id: JobId) -> None:  # noqa: A002
         """Forget a finished job, because its client has its result and does not send it any more."""
-        if self._results.get(id.client, {}).pop(id.number, None) is not None:
+        client = self._clients.get(id.client)
+        if client is not None and client.results.pop(id.number, None) is not None:
             self.counts["confirmed"] += 1
 
     def forget(self, client: str) -> None:
-        """Forget a client that will not come again, and the results that it has not confirmed."""
-        self._results.pop(client, None)
+        """Forget a client that will not come again, and its results; also those that are still to come."""
+        self._clients.pop(client, None)
 
     # Workers.
 
@@ -173,7 +191,8 @@ class JobBook:
         (self._workers[job.worker].jobs if job.worker else self._taken_back).pop(id)
         self.counts["finished"] += 1
         self.finished_work += result
-        self._results.setdefault(id.client, {})[id.number] = result
+        if client := self._closed(id):
+            client.results[id.number] = result
         self._note_peaks()
         return True
 
@@ -195,7 +214,16 @@ class JobBook:
 
     def _drop(self, job: Job) -> None:
         del self._jobs[job.id]
+        self._closed(job.id)
         self.counts["dropped"] += 1
+
+    def _closed(self, id: JobId) -> _Client | None:  # noqa: A002
+        """A job is not unfinished any more; its client, if that was not forgotten."""
+        client = self._clients.get(id.client)
+        if client is not None:
+            # Those that it had submitted before it was forgotten were not counted.
+            client.unfinished = max(0, client.unfinished - 1)
+        return client
 
     def _note_again(self, job: Job) -> None:
         """A job has come again.  If it still waits, the workers were slower than was assumed; or it was passed over."""

@@ -10,9 +10,10 @@ from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from itertools import count, islice
 from random import Random
+from time import monotonic_ns
 
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.stages import Source
+from permitflow.stages import Source, TokenBucket
 
 from .lines import line_of, messages, whole_number
 from .settings import ClientSettings, address_of, asked_to_end, report, run_process
@@ -24,6 +25,7 @@ AWAY_SECONDS = 10.0
 AWAY_PAUSE_SECONDS = 0.2
 REPORT_SECONDS = 0.2
 LARGEST_WORK = 1_000
+SECOND_NS = 1_000_000_000
 BURST_SECONDS = 0.05
 
 
@@ -106,13 +108,21 @@ class Client:
                     await self._send(number, job)
 
     async def _resend(self) -> None:
+        period_ns = SECOND_NS // self._settings.resends_per_second
+        bucket = TokenBucket(round(self._settings.resends_per_second * BURST_SECONDS), period_ns, monotonic_ns())
         while True:
             await asyncio.sleep(RESEND_LOOK_SECONDS)
-            now = self._loop.time()
-            while (soonest := next(iter(self._unfinished.items()), None)) and soonest[1].again_at <= now:
-                number, job = soonest
-                self.state.resent += 1
-                await self._send(number, job, again=True)
+            while self._due() is not None:
+                await asyncio.sleep(bucket.offer(1, monotonic_ns()) / SECOND_NS)
+                if (number := self._due()) is not None:
+                    self.state.resent += 1
+                    await self._send(number, self._unfinished[number], again=True)
+
+    def _due(self) -> int | None:
+        """The job that is to be sent again first, if it is time."""
+        number = next(iter(self._unfinished), None)
+        is_due = number is not None and self._unfinished[number].again_at <= self._loop.time()
+        return number if is_due else None
 
     async def _send(self, number: int, job: UnfinishedJob, *, again: bool = False) -> None:
         # It becomes the last one to be sent again.

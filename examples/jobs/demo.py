@@ -25,7 +25,7 @@ from .metrics_checks import MetricsTruth
 from .monitor import MonitorSettings
 from .outcome import Ended, JobsReport, figures, report_of
 from .page import page_of
-from .plan import JOB_SECONDS, LARGEST_NUMBER, RESEND_SECONDS, SPARK, UNREAD_RESULTS, JobsSettings
+from .plan import JOB_SECONDS, LARGEST_NUMBER, MOST_OPEN, RESEND_SECONDS, SPARK, JobsSettings
 from .settings import ClientSettings, MasterSettings, ProcessSettings, SparkWorkerSettings, WorkerSettings
 
 __all__ = ["JobsReport", "JobsSettings", "figures", "run_jobs"]
@@ -136,7 +136,7 @@ class JobsRun:
             metrics=metrics,
             queue_capacity=settings.queue_capacity,
             workers=settings.slots,
-            unread_results=UNREAD_RESULTS,
+            most_open=MOST_OPEN,
         )
 
     def _of_worker(self, metrics: MetricsSettings) -> WorkerSettings:
@@ -157,6 +157,7 @@ class JobsRun:
             master=str(self._said["master"]["clients"]),
             phases=self._settings.phases,
             resend_seconds=RESEND_SECONDS,
+            resends_per_second=self._settings.resends_per_second,
             seed=self._settings.seed * LARGEST_NUMBER + number,
         )
 

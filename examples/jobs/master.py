@@ -35,6 +35,8 @@ HELLO_SECONDS = 10.0
 ABSENCE_SECONDS = 30.0
 """A client that is away for longer, or does not read for longer, is forgotten."""
 MOST_CONNECTIONS = 100
+MOST_CLIENTS = 1_000
+"""That are connected, or were so a short time ago."""
 MOST_NAME_LETTERS = 100
 MEASURE_SECONDS = 0.1
 TOLD = ("dropped", "pulled", "given_again", "finished", "repeated")
@@ -85,7 +87,7 @@ class Master:
 
     def __init__(self, settings: MasterSettings, metrics: Metrics) -> None:
         """Nothing listens before ``run``."""
-        self.book = JobBook(settings.queue_capacity, settings.unread_results)
+        self.book = JobBook(settings.queue_capacity, settings.most_open)
         self.results_by: Counter[str] = Counter()
         """Results that came, by the start of the worker."""
         self.longest_wait_seconds = 0.0
@@ -249,6 +251,8 @@ class Master:
         async with aclosing(messages(reader)) as lines:
             async with asyncio.timeout(HELLO_SECONDS):
                 client = _client_of(await anext(lines, {}))
+            if client not in self.book.clients and len(self.book.clients) >= MOST_CLIENTS:
+                raise NoMessageError(line=repr(client), reason=f"there are {MOST_CLIENTS} other clients")
             connection = Connection(writer)
             if replaced := self._connections.get(client):
                 # What it has sent and was not read must not be taken any more: see examples.jobs.life.
@@ -266,6 +270,7 @@ class Master:
                     self._hear(client, connection, message)
             finally:
                 writing.cancel()
+                await asyncio.wait({writing})
                 if self._connections.get(client) is connection:
                     del self._connections[client]
                     self._forgetting[client] = self._loop.call_later(ABSENCE_SECONDS, self._forget, client)

@@ -16,7 +16,7 @@ QUIET_SHARE = 0.3
 TRICKLE_PER_SECOND = 5
 """After it, of each client."""
 SPARK, SPARK_SLOTS = "spark", 16
-UNREAD_RESULTS = 200
+MOST_OPEN = 200
 PACKETS_PER_SENDER = 50
 LARGEST_NUMBER = 16
 
@@ -93,6 +93,11 @@ class JobsSettings:
         return [(quiet, self.quiet_seconds), (overload, self.overload_seconds), (TRICKLE_PER_SECOND, 0)]
 
     @property
+    def resends_per_second(self) -> int:
+        """Of each client: all together send twice as many again as the workers can do, so that the queue stays full."""
+        return max(1, 2 * self.capacity_per_second // self.clients)
+
+    @property
     def workers_names(self) -> Sequence[str]:
         """Without the streaming query."""
         return [f"w{number}" for number in range(1, self.workers + 1)]
@@ -120,6 +125,5 @@ class JobsSettings:
 
     @property
     def most_entries(self) -> int:
-        """What the master may remember at a time: jobs in the queue; those that workers have, or dead workers had; and
-        results that clients have not confirmed."""
-        return self.queue_capacity + sum(self.slots.values()) + self.clients * UNREAD_RESULTS
+        """Jobs and results that the master may remember at a time."""
+        return self.clients * MOST_OPEN

@@ -79,8 +79,8 @@ class MasterSettings(ProcessSettings):
     workers: Mapping[str, int]
     """By name: the jobs that a worker may have at a time.  1: it pulls one job after the other, over gRPC.  More: it is
     a streaming query, whose jobs are kept until it has committed them."""
-    unread_results: int = 1_000
-    """Of a client: finished jobs that it has not confirmed; beyond, its new jobs are refused."""
+    most_open: int = 1_000
+    """Jobs of a client that the master knows, until they are confirmed; beyond, new ones are refused."""
     listen: str = "127.0.0.1:0"
     """Where clients connect."""
     workers_listen: str = "127.0.0.1:0"
@@ -100,6 +100,8 @@ class ClientSettings(ProcessSettings):
     """So many jobs a second, for so many seconds; the last rate stays until the client is told to end."""
     resend_seconds: float
     """A job that was not reported for so long is sent again."""
+    resends_per_second: int = 1_000
+    """At most; a client with many unfinished jobs would else press the harder, the slower they are finished."""
     seed: int = 1
 
 

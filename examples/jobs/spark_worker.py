@@ -48,7 +48,8 @@ async def work(settings: SparkWorkerSettings, metrics: Metrics, ending: asyncio.
     with local_session("permitflow demo: jobs", master="local[1]", work_dir=work_dir) as spark:
         query = started(spark, settings)
         (results,) = stream_channels(results_stream(settings.name), 1)
-        async with put(settings.master, results, RESULTS) as hello:
+        # One with a name breaks the channel in no case.
+        async with put(settings.master, results, RESULTS, producer=settings.incarnation) as hello:
             await hello.send(chunk_of(Result("", 0, 0, settings.incarnation)))
             await hello.end(closes_channel=False)
         counted = -1

@@ -1,6 +1,5 @@
 """``permitflow demo jobs``: overloaded, with workers killed, each job is reported once; it ends when told to."""
 
-import re
 import signal
 import subprocess
 import sys
@@ -10,7 +9,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.permitflow_tools.cli.conftest import Command, Report
+from tests.permitflow_tools.cli.conftest import Report
 
 
 def assert_exact(found: dict[str, Any]) -> None:
@@ -32,13 +31,12 @@ def test_the_demo_drops_kills_and_reports_each_job_once(report: Report, tmp_path
 
 
 @pytest.mark.long
-def test_a_minute_of_overload_leaves_queue_and_memory_bounded(process: Command) -> None:
-    """The demo has the checks."""
-    more = ("--overload", "60", "--kills", "10", "--workers", "4", "--clients", "4", "--lose", "0.3")
-    code, stdout, stderr = process("demo", "jobs", *more)
-    assert (code, stderr) == (0, "")
-    assert "All checks passed" in stdout
-    assert re.search(r"workers killed +10, ", stdout)
+@pytest.mark.timeout(1_000)
+def test_a_minute_of_overload_leaves_queue_and_memory_bounded(report: Report) -> None:
+    """The demo has the checks: 18,000 jobs come, and most of them are finished after the minute."""
+    code, found = report("demo", "jobs", "--overload", "60", "--kills", "10", "--lose", "0.3")
+    assert_exact(found)
+    assert (code, len(found["killed"])) == (0, 10)
 
 
 @pytest.mark.long

@@ -79,7 +79,7 @@ class Led:
 
     def __init__(self) -> None:
         self.state = LIFE.initial(None)
-        self.book = JobBook(capacity=1, unread_results=9)
+        self.book = JobBook(capacity=1, most_open=9)
         self._others = 0
 
     def perform(self, action: str) -> None:

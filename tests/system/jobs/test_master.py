@@ -19,7 +19,7 @@ from examples.jobs.worker import work
 from permitflow.errors import PermitflowError, TransportError
 from tests.support.turns import until
 
-UNREAD = 10
+OPEN = 10
 
 
 @dataclass
@@ -72,7 +72,7 @@ async def serving(queue_capacity: int = 100, workers: int = 2) -> AsyncIterator[
     settings = MasterSettings(
         queue_capacity=queue_capacity,
         workers={f"w{number}": 1 for number in range(1, workers + 1)},
-        unread_results=UNREAD,
+        most_open=OPEN,
     )
     addresses: asyncio.Future[tuple[str, str]] = asyncio.get_running_loop().create_future()
     async with sending_metrics(MetricsSettings()) as metrics:
@@ -108,11 +108,11 @@ async def test_jobs_are_reported_once_though_the_queue_drops() -> None:
             ending.set()
             await submitting
         state, book = client.state, master.state()
-        assert (state.finished, state.repeated, state.wrong) == (state.submitted, 0, 0)
+        assert (state.finished, state.wrong) == (state.submitted, 0)
         assert (book.counts["finished"], book.finished_work) == (state.finished, state.finished_work)
         assert book.peak_queued == capacity
         assert set(book.peak_held.values()) == {1}
-        assert book.peak_entries <= capacity + 2 + UNREAD
+        assert book.peak_entries <= OPEN
         assert book.results_by == {"w2#1": state.finished}
 
 
@@ -121,12 +121,12 @@ async def test_a_client_that_never_reads_stops_nobody() -> None:
         deaf = await system.connect(line_of(client="deaf"))
         other = await system.connect(line_of(client="other"))
         book = system.master.book
-        for number in range(3 * UNREAD):
+        for number in range(3 * OPEN):
             deaf.writer.write(job(number))
             # No more come than are finished, so that the queue drops none.
             await until(lambda heard=number + 1: book.counts["finished"] + book.counts["refused"] == heard)  # type: ignore[misc]
-        assert len(book.unconfirmed("deaf")) == UNREAD
-        assert book.counts["refused"] == 2 * UNREAD
+        assert len(book.unconfirmed("deaf")) == OPEN
+        assert book.counts["refused"] == 2 * OPEN
         other.writer.write(job(0, work=20))
         assert await other.line() == {"finished": 0, "result": result_of(20)}
 
