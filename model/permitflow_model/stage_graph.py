@@ -1067,7 +1067,14 @@ def _block(size: int) -> Stage:
     return Stage("buffer", capacity=size)
 
 
+def _line(size: int) -> Parameters:
+    """A source of ``size`` elements, a buffer of 1 and a sink."""
+    stages = (Stage("source", elements=size), Stage("buffer", capacity=1), Stage("sink"))
+    return Parameters(stages, ((0, 1), (1, 2)))
+
+
 GRAPHS: Final[dict[str, Callable[[int], Parameters]]] = {
+    "line": _line,
     "loop": lambda size: _loop("merge", _block(size)),
     "preferred loop": lambda size: _loop("merge_preferred", _block(size), source_first=False),
     "dropping loop": lambda size: _loop("merge", Stage("buffer", capacity=size, overflow="drop_oldest")),

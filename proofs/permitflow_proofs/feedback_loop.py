@@ -424,24 +424,23 @@ def theorems() -> tuple[Theorem, ...]:
             "permits",
             "NeverFull",
             "Of stages that give at most one for one: with a merge that lets no more elements in than there are places "
-            "but one, the loop is never stuck; with permits for all places, it takes as a merge that takes any, and "
-            "can be dead. A closed loop (Permits = 0) is live with fewer elements at the start than places.",
+            "but one, a station always asks, so that the loop is live; with permits for all places, it takes as one "
+            "that takes any, and can be dead. A closed loop (Permits = 0) is live with fewer elements at the start "
+            "than places.",
             claim("feeding stays within the permits", partial(_stays_within_permits, "Feed"), "one less"),
             claim("handing on makes none", partial(_stays_within_permits, "HandOn"), "one less"),
             claim("with fewer elements than places a station asks", _has_place_within, "one more"),
-            _ROUND,
             claim("where a station asks there are fewer elements than places", _is_within_if_place, "one less"),
         ),
         _CHAPTER.theorem(
             "starves",
             "Admits",
-            "Of stages that give one for one: a merge that prefers what comes back keeps the loop live, if it has two "
-            "stations and more. But what comes from outside is taken only while fewer elements are in the loop than "
-            "places before the last station; none ever leaves, so that from some time on the source has to wait for "
-            "ever.",
+            "Of stages that give one for one: with a merge that prefers what comes back a station always asks, so that "
+            "the loop is live, if it has two stations and more. But what comes from outside is taken only while fewer "
+            "elements are in the loop than places before the last station; none ever leaves, so that from some time on "
+            "the source has to wait for ever.",
             claim("handing on leaves a place", _keeps_a_place, "at the next station"),
             claim("so does an element from outside", _leaves_the_last_place, "with a single station"),
-            _ROUND,
             claim("with it the others leave the last station's places", _leaves_back_places, "one less"),
             claim("it is one more", partial(_stays_as_many, "Feed"), "two more"),
             claim("handing on loses none", partial(_stays_as_many, "HandOn"), "it makes one"),

@@ -21,7 +21,7 @@ EXTENDS Integers, Sequences
 
 CONSTANTS
     Graph,        \* which graph
-    Size          \* places of its buffer; of an echo, the elements that its client writes
+    Size          \* places of its buffer; of a line or an echo, the elements that its source or client has
 
 ASSUME Assumption == Size \in Nat \ {0}
 
@@ -45,6 +45,12 @@ NewStage(kind) ==
 Buffer == [NewStage("buffer") EXCEPT !.capacity = Size]
 
 Ratio(takes, gives) == [NewStage("stage") EXCEPT !.takes = takes, !.least = gives, !.most = gives]
+
+\* A source of so many elements, a buffer of 1 and a sink.
+Line ==
+    [stages |-> <<[NewStage("source") EXCEPT !.elements = Size], [NewStage("buffer") EXCEPT !.capacity = 1],
+                  NewStage("sink")>>,
+     arcs   |-> <<<<0, 1>>, <<1, 2>>>>]
 
 \* A source goes into a loop: what leaves the join goes to a sink, and through these stages back into the join.
 Loop(join, back) ==
@@ -70,7 +76,8 @@ Echoed ==
      arcs   |-> <<<<0, 1>>, <<1, 0>>>>]
 
 Blueprint ==
-    CASE Graph = "loop"             -> Loop("merge", <<Buffer>>)
+    CASE Graph = "line"             -> Line
+      [] Graph = "loop"             -> Loop("merge", <<Buffer>>)
       [] Graph = "preferred loop"   -> Loop("merge_preferred", <<Buffer>>)
       [] Graph = "dropping loop"    -> Loop("merge", <<[Buffer EXCEPT !.overflow = "drop_oldest"]>>)
       [] Graph = "halving loop"     -> Loop("merge", <<Ratio(2, 1), Buffer>>)
@@ -284,7 +291,8 @@ OnPush(b, s, a) ==
 
 \* The stream before an inlet has ended.
 OnFinish(b, s) ==
-    CASE Of(s).kind = "buffer"          -> IF Kept(b, s)[1] = 0 THEN StageCompleted(b, s) ELSE b
+    CASE Of(s).kind = "sink"            -> b
+      [] Of(s).kind = "buffer"          -> IF Kept(b, s)[1] = 0 THEN StageCompleted(b, s) ELSE b
       [] Of(s).kind = "concat"          -> ConcatFinish(b, s)
       [] Of(s).kind = "blocking_client" -> b
 

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from permitflow_model import blocking_echo, diamond, feedback_loop
+from permitflow_model import blocking_echo, diamond, feedback_loop, stage_graph
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
+from permitflow_model.stage_graph import GRAPHS, Stage
 
 DEAD = frozenset({"NeverStuck"})
 
@@ -114,6 +115,43 @@ def test_a_diamond_is_stuck_just_where_a_branch_lacks_places() -> None:
         )
         is_short = places <= first_hold - hold or first_places <= hold - first_hold
         assert broken(diamond.SYSTEM, parameters) == (DEAD if is_short else frozenset()), parameters
+
+
+# The stages as they run, ask by ask, are stuck where the counts say so.
+
+
+def stuck(graph: stage_graph.Parameters) -> stage_graph.State | None:
+    """The state in which a graph stands still before its end."""
+    found = explore(stage_graph.SYSTEM, graph).deadlock
+    end = found.steps[-1].state if found is not None else None
+    return None if end is None or stage_graph.has_ended(end, graph) else end
+
+
+def test_an_echo_of_stages_is_stuck_where_the_counted_one_is() -> None:
+    for writes, server, client in product(range(1, 6), range(1, 3), range(3)):
+        stages = (Stage("blocking_client", writes=writes, capacity=client), Stage("buffer", capacity=server))
+        counted = blocking_echo.Parameters(writes=writes, server_buffer=server, hand=0, client_buffer=client)
+        is_stuck = stuck(stage_graph.Parameters(stages, ((0, 1), (1, 0)))) is not None
+        assert is_stuck == bool(broken(blocking_echo.SYSTEM, counted)), counted
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_a_loop_of_stages_stands_still_with_each_place_taken(size: int) -> None:
+    graph = GRAPHS["loop"](size)
+    end = stuck(graph)
+    assert end is not None
+    merge, buffer, back = 1, 4, len(graph.arcs) - 1
+    assert end.stages[buffer] == (size,)
+    assert back in end.stages[merge]
+
+
+def test_a_diamond_of_stages_is_stuck_where_the_counted_one_is() -> None:
+    for group, size in product(range(1, 5), range(1, 4)):
+        graph = GRAPHS["diamond"](size)
+        stages = (*graph.stages[:-1], Stage("stage", takes=group, least=group, most=group))
+        counted = diamond.Parameters(branches=2, hold=0, places=size + 1, first_hold=group - 1, first_places=1)
+        is_stuck = stuck(replace(graph, stages=stages)) is not None
+        assert is_stuck == bool(broken(diamond.SYSTEM, counted)), counted
 
 
 # Bad constants.
