@@ -31,7 +31,7 @@ from .settings import ClientSettings, MasterSettings, ProcessSettings, SparkWork
 __all__ = ["JobsReport", "JobsSettings", "figures", "run_jobs"]
 
 START_SECONDS = 60.0
-SPARK_SECONDS = 120.0
+SPARK_SECONDS = 180.0
 FINISH_SECONDS_PER_JOB = 0.2
 """Far more than a job takes, even on a machine that is busy."""
 LOOK_SECONDS = 0.1

@@ -116,6 +116,20 @@ async def test_jobs_are_reported_once_though_the_queue_drops() -> None:
         assert book.results_by == {"w2#1": state.finished}
 
 
+async def test_a_client_that_loses_its_connection_goes_on() -> None:
+    async with serving() as system, system.worker("w1"):
+        ending, phases = asyncio.Event(), [(1_000, 0.03), (1, 0)]
+        client = Client(ClientSettings(name="c1", master=system.clients, phases=phases, resend_seconds=0.05))
+        submitting = asyncio.create_task(client.run(ending))
+        await until(lambda: client.state.finished >= OPEN)
+        stranger = await system.connect(line_of(client="c1"))
+        while await stranger.line():  # until the client has come again
+            pass
+        ending.set()
+        await submitting
+        assert client.state.finished == client.state.submitted > OPEN
+
+
 async def test_a_client_that_never_reads_stops_nobody() -> None:
     async with serving() as system, system.worker("w1"):
         deaf = await system.connect(line_of(client="deaf"))
