@@ -58,6 +58,14 @@ def test_the_site_has_each_page_to_play_with_and_leads_there(site: Path) -> None
 
 
 @pytest.mark.long
+def test_the_guide_to_graphs_leads_to_the_page_of_each(site: Path) -> None:
+    guide = (site / "guides/graphs.html").read_text()
+    for graph in (REPOSITORY / "docs/examples/graphs").rglob("*.toml"):
+        assert f'href="../graphs/{graph.stem}.html"' in guide
+        assert 'id="stages-heading"' in (site / f"graphs/{graph.stem}.html").read_text()
+
+
+@pytest.mark.long
 def test_a_picture_is_no_text(site: Path) -> None:
     assert [page.name for page in site.rglob("*.html") if "mermaid" in page.read_text()] == []
 
