@@ -57,6 +57,7 @@ from permitflow_tools.checking.graphs_structure import (
     graph_of,
     parameters_of,
     possible_waits,
+    roomy_of,
 )
 
 GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknown"]
@@ -177,6 +178,12 @@ def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
     """By its form; else explore the whole graph, or else each of its blocks."""
     if not possible_waits(blueprint):
         return GraphVerdict(verdict="live", reason=_argument(blueprint))
+    roomy = roomy_of(blueprint)
+    if not possible_waits(Blueprint({**blueprint.stages, **dict.fromkeys(roomy, UnboundedNode())}, blueprint.arcs)):
+        told = "; ".join(
+            f"{name} has more places than the {supply:,} elements that come" for name, supply in roomy.items()
+        )
+        return GraphVerdict(verdict="live", reason=f"{told}: so it never makes the stage before it wait")
     whole = Block(blueprint, tuple(blueprint.stages))
     blocks = [block for block in blocks_of(blueprint) if possible_waits(block.blueprint)]
     if not blocks:

@@ -268,9 +268,22 @@ def _may_wait_for(blueprint: Blueprint, arc: Arc, *, is_asked: bool) -> tuple[li
         return elements, isinstance(node, MergeNode | MergePreferredNode)
     if isinstance(node, SinkNode) or not makes_wait(node):
         return [], True
-    if isinstance(node, ZipNode | ConcatNode):
+    if isinstance(node, ConcatNode):
+        return [(each, True) for each in blueprint.into(name) if each.inlet < arc.inlet] + asks, False
+    if isinstance(node, ZipNode):
         return elements + asks, False
     return asks, isinstance(node, BalanceNode)
+
+
+def roomy_of(blueprint: Blueprint) -> dict[str, int]:
+    """The buffers that have more places than elements come to them, with that number: they never make anybody wait."""
+    found = {}
+    for name, node in blueprint.stages.items():
+        if isinstance(node, BufferNode) and node.overflow is Overflow.BLOCK:
+            supply = supply_of(blueprint, blueprint.into(name)[0])
+            if supply is not None and supply < node.capacity:
+                found[name] = supply
+    return found
 
 
 # Who ends.
