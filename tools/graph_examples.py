@@ -24,7 +24,7 @@ REPORTS = FOLDER / "reports"
 
 def examples_table(paths: Iterable[Path]) -> str:
     """A line for each graph."""
-    lines = ["| Graph | Verdict | Shortest run | Why | What would help |", "|---|---|---|---|---|"]
+    lines = ["| Graph | Verdict | A run into it | Why | What would help |", "|---|---|---|---|---|"]
     for path in paths:
         about, found = judged(path)
         cells = (_link(about.title, path), found.verdict, _run(found), found.reason, "; or ".join(found.advice))

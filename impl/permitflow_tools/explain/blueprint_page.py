@@ -42,6 +42,11 @@ _IN_RED = {
     "starves": "is never served",
     "never completes": "waits for an end that never comes",
 }
+_AT_THE_END = {
+    "deadlock": "From here on the stages in red wait for ever.",
+    "starves": "It may go on like this for ever, and what is in red is never served.",
+    "never completes": "Elements may still flow, but the end for which the stages in red wait never comes.",
+}
 _MARGIN, _HEAD, _LEAST_WIDTH, _LEAST_SCALE = 28, 104, 640.0, 0.7
 
 
@@ -262,6 +267,7 @@ def _document(blueprint: Blueprint, found: GraphVerdict, verdict: str) -> Docume
     names = list(blueprint.stages)
     return {
         "verdict": verdict,
+        "atTheEnd": _AT_THE_END.get(found.verdict, ""),
         "stages": names,
         "ring": [names.index(each.stage) for each in found.ring],
         "tokens": _TOKENS,

@@ -92,7 +92,7 @@ class StageStep {
     const [stage, text] = run.steps[k];
     const heading = make("h2", { id: "step-heading" }, k ? `Step ${number(k)}: ` : "The beginning", ...(stage < 0 ? [] : [make("code", {}, run.stages[stage])]));
     const changes = k === 0 ? [] : run.stages.flatMap((name, index) => this.#change(name, run.held[k - 1][index], run.held[k][index]));
-    const last = k === run.last && run.verdict === "stuck" ? [make("p", { class: "stuck-note" }, "From here on the stages in red wait for ever.")] : [];
+    const last = k === run.last && run.atTheEnd ? [make("p", { class: "stuck-note" }, run.atTheEnd)] : [];
     this.section.replaceChildren(heading, make("p", { class: "does" }, text), make("ul", { class: "changes" }, ...changes), ...last);
   }
 
