@@ -1,6 +1,7 @@
 """What tests of all rooms share."""
 
 import asyncio
+import gc
 import inspect
 import os
 import selectors
@@ -123,6 +124,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     tests = Counter(scope_of(item.nodeid) for item in items)
     ranks = {scope: rank for rank, scope in enumerate(BEGUN_FIRST)}
     items.sort(key=lambda item: (ranks.get(scope := scope_of(item.nodeid), len(ranks)), -tests[scope], scope))
+
+
+def pytest_collection() -> None:
+    """While modules are loaded there is little garbage."""
+    gc.disable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Modules and tests are there to stay: whoever collects garbage later need not look at them again and again."""
+    gc.enable()
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)

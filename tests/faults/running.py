@@ -26,7 +26,7 @@ FORKING = multiprocessing.get_context("forkserver")
 FORKING.set_forkserver_preload(
     [
         *("tests.faults.running", "rich.console", "typer", "pyarrow"),
-        *("permitflow.stream.session", "permitflow.wire.arrow"),
+        *("permitflow.stream.session", "permitflow.wire.arrow", "permitflow_tools.cli.application"),
     ]
 )
 LONGEST_LIFE_SECONDS = 400
