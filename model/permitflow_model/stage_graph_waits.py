@@ -4,11 +4,11 @@ An arc is dead if nothing can move on it any more, whatever the outside and the 
 arcs that are dead, too; so there is a ring among them.  The dead arcs are the largest set of which this holds.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from permitflow_model.stage_graph import ASKED, HERE, IDLE, Parameters, Part, State
+from permitflow_model.stage_graph import ANY, ASKED, HERE, IDLE, Parameters, Part, State
 
 _OPEN = frozenset({IDLE, ASKED, HERE})
 
@@ -85,12 +85,42 @@ def _waits(parameters: Parameters, state: State, arc: int) -> tuple[Sequence[int
 
 
 def dead_arcs(parameters: Parameters, state: State) -> frozenset[int]:
-    """The arcs on which nothing can move any more, in a state without events."""
+    """The arcs on which nothing can move any more, in a state without events: no element, no ask and no end."""
     waits = {arc: _waits(parameters, state, arc) for arc, token in enumerate(state.arcs) if token in _OPEN}
-    dead = {arc for arc, (others, _) in waits.items() if others}
+    dead = _largest(waits, {arc for arc, (others, _) in waits.items() if others})
+    ending = _ending(parameters, state, dead) if dead else set()
+    if ending:
+        dead = _largest(waits, {arc for arc in dead if not ending.intersection(parameters.arcs[arc])})
+    return frozenset(dead)
+
+
+def _largest(waits: Mapping[int, tuple[Sequence[int], bool]], dead: set[int]) -> set[int]:
     while alive := [arc for arc in dead if not _is_dead(*waits[arc], dead)]:
         dead.difference_update(alive)
-    return frozenset(dead)
+    return dead
+
+
+def _ending(parameters: Parameters, state: State, dead: Collection[int]) -> set[int]:
+    """The stages that may yet end though some arcs stand still: because all before them end, and they hold nothing."""
+    ending = {
+        part.position
+        for part in parameters.parts
+        if part.stage.kind == "source" and state.stages[part.position][0] != ANY and part.outlet not in dead
+    }
+    while more := {part.position for part in parameters.parts if _ends_next(part, parameters, state, ending, dead)}:
+        ending |= more
+    return ending
+
+
+def _ends_next(
+    part: Part, parameters: Parameters, state: State, ending: Collection[int], dead: Collection[int]
+) -> bool:
+    if part.position in ending or part.stage.kind == "source":
+        return False
+    if any(arc in dead for arc in part.outlets) and part.held(state.stages[part.position]):
+        return False
+    ends = [state.arcs[arc] not in _OPEN or parameters.arcs[arc][0] in ending for arc in part.inlets]
+    return any(ends) if part.stage.kind == "zip" else all(ends)
 
 
 def _is_dead(others: Sequence[int], is_any_enough: bool, dead: Collection[int]) -> bool:
