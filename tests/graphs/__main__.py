@@ -17,7 +17,7 @@ from typing import Final
 from permitflow_tools.checking import check_graph
 from permitflow_tools.checking.graphs import decide
 from tests.graphs.generated import generated
-from tests.graphs.judging import disagreements
+from tests.graphs.judging import WATCHES, disagreements, told_by_runs
 from tests.graphs.mistakes import MISTAKES
 
 GRAPHS: Final = 500
@@ -51,7 +51,8 @@ def _judged(seed: int) -> tuple[int, str, str, float, list[str]]:
     started = time.process_time()
     verdict = check_graph(blueprint)
     seconds = time.process_time() - started
-    return seed, shape, verdict.verdict, seconds, [*disagreements(blueprint, verdict)]
+    told = [*disagreements(blueprint, verdict), *told_by_runs(blueprint, verdict, WATCHES[:3])]
+    return seed, shape, verdict.verdict, seconds, told
 
 
 def _missed(mistake: str) -> str:
@@ -103,7 +104,7 @@ def _show(seed: int) -> int:
     verdict = check_graph(blueprint)
     print(shape, *blueprint.stages.items(), *blueprint.arcs, sep="\n")
     print(verdict.verdict, verdict.reason, *verdict.ring, sep="\n")
-    found = [*disagreements(blueprint, verdict)]
+    found = [*disagreements(blueprint, verdict), *told_by_runs(blueprint, verdict, WATCHES[:3])]
     print(*found, sep="\n")
     return 1 if found else 0
 

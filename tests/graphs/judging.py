@@ -6,10 +6,11 @@ from random import Random
 from typing import Final
 
 from permitflow.errors import LocalProtocolError
-from permitflow.stages.blueprint import Blueprint, SourceNode
+from permitflow.stages.blueprint import BlockingClientNode, Blueprint, SourceNode
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.moves import Divergence
 from permitflow_tools.checking import GraphVerdict
+from tests.graphs.running import run
 from tests.graphs.stepping import Stepping
 from tests.graphs.watching import Schedule, Seen, Watch, begun, watched
 
@@ -20,7 +21,7 @@ WATCHES: Final = [
     Watch(seed, schedule, greed) for seed, (schedule, greed) in enumerate(product([*Schedule][:3], (0.5, None, None)))
 ]
 """Several data and schedules."""
-RANKED: Final = [Watch(seed, Schedule.BY_RANK, 0.5) for seed in range(24)]
+RANKED: Final = [Watch(seed, Schedule.BY_RANK, None) for seed in range(48)]
 """More, to starve an input."""
 
 
@@ -43,6 +44,19 @@ def disagreements(blueprint: Blueprint, verdict: GraphVerdict, watches: Sequence
                 yield "it stands still before its sources have ended"
             if not any(each.open_sinks for each in seen.values()):
                 yield "it completes in all runs"
+
+
+def told_by_runs(blueprint: Blueprint, verdict: GraphVerdict, watches: Sequence[Watch]) -> Iterator[str]:
+    """What runs in asyncio say against a verdict: a graph that goes on never stalls, and no sink waits in silence."""
+    is_with_client = any(isinstance(node, BlockingClientNode) for node in blueprint.stages.values())
+    if is_with_client or verdict.verdict not in ("live", "starves"):
+        return
+    for watch in watches:
+        went = run(blueprint, watch)
+        if went.stalls:
+            yield f"a run has failed: {went.stalls[0]}"
+        if went.silent and verdict.verdict == "live":
+            yield f"in a run nothing came to {', '.join(went.silent)}"
 
 
 def _seen(blueprint: Blueprint, watch: Watch, turns: int) -> Seen:

@@ -7,9 +7,8 @@ import pytest
 from permitflow_tools.checking import GraphVerdict, check_graph
 from permitflow_tools.checking.graphs import decide
 from tests.graphs.generated import SHAPES, generated
-from tests.graphs.judging import WATCHES, disagreements
+from tests.graphs.judging import WATCHES, disagreements, told_by_runs
 from tests.graphs.mistakes import MISTAKES
-from tests.graphs.running import run
 
 FEW = WATCHES[1::3]
 
@@ -25,14 +24,11 @@ def test_a_real_graph_does_what_its_verdict_says(seed: int) -> None:
     assert [*disagreements(blueprint, verdict_of(seed), FEW)] == []
 
 
-@pytest.mark.parametrize("seed", range(len(SHAPES)))
+# In the last one, a sink waits while another one, which can move it, is woken.
+@pytest.mark.parametrize("seed", [*range(len(SHAPES)), 480])
 def test_a_run_of_a_live_graph_never_stalls(seed: int) -> None:
-    shape, blueprint = generated(seed)
-    if shape == "echo":
-        pytest.skip("its client is no stage")
-    went = run(blueprint, WATCHES[1])
-    if verdict_of(seed).verdict == "live":
-        assert (went.stalls, went.silent) == ((), ())
+    _, blueprint = generated(seed)
+    assert [*told_by_runs(blueprint, verdict_of(seed), WATCHES[1:2])] == []
 
 
 @pytest.mark.parametrize("mistake", MISTAKES)

@@ -434,8 +434,9 @@ class Run:
             return
         movers: list[Stage[Any, Any]] = [feeder.entry for feeder in self._feeders if feeder.is_asked]
         movers += [*self._calls.values(), *self._island.stages_with_timers]
-        movers += [exit_ for exit_ in self._exits if exit_ not in self.waiting]
+        # One that is woken takes its element, and may ask again.
         waiting = [each for each in self.waiting if not (each.inlet.is_available or each.inlet.is_in_closed)]
+        movers += [exit_ for exit_ in self._exits if exit_ not in waiting]
         stuck = without_hope(waiting, movers)
         if stuck:
             self._stall(stuck)
