@@ -150,8 +150,15 @@ def check_graph(blueprint: Blueprint) -> GraphVerdict:
     from permitflow_tools.checking.graphs_advice import advice_for
 
     verdict = decide(blueprint)
-    advice = advice_for(blueprint, verdict, verdict.written)
+    advice = advice_for(_around(blueprint, verdict.ring), verdict, verdict.written)
     return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(_notes(blueprint)))
+
+
+def _around(blueprint: Blueprint, ring: Sequence[GraphWait]) -> Blueprint:
+    """The block of a ring: what helps there does not depend on the rest, and is found sooner."""
+    stages = {wait.stage for wait in ring}
+    blocks = (block.blueprint for block in blocks_of(blueprint) if stages and stages <= {*block.inner})
+    return next(blocks, blueprint)
 
 
 def decide(blueprint: Blueprint, events: int = _EVENTS) -> GraphVerdict:

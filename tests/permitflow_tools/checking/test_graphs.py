@@ -172,3 +172,20 @@ def test_what_starves_or_never_ends_is_shown_by_a_run(case: str) -> None:
     found = check_graph(CASES[case][0])
     assert len(found.moves) == found.steps == len(found.run) - 1 > 0
     assert not found.is_shortest
+
+
+@pytest.mark.parametrize(("places", "verdict"), [(2, "live"), (1, "deadlock")])
+def test_fifty_stages_are_judged_block_by_block(places: int, verdict: str) -> None:
+    stages: dict[str, Node] = {"in": SourceNode(), "out": SinkNode()}
+    arcs, before = [], "in"
+    for n in range(12):
+        stages |= {f"copy-{n}": BroadcastNode(), f"group-{n}": StageNode(3, (3, 3)), f"zip-{n}": ZipNode()}
+        stages[f"ahead-{n}"] = BufferNode(places if n == 11 else 2)
+        arcs += [f"{before} -> copy-{n}", f"copy-{n} -> ahead-{n}", f"copy-{n} -> group-{n}"]
+        arcs += [f"ahead-{n} -> zip-{n}", f"group-{n} -> zip-{n}"]
+        before = f"zip-{n}"
+    found = check_graph(Blueprint.of(stages, [*arcs, f"{before} -> out"]))
+    assert found.verdict == verdict
+    if verdict == "deadlock":
+        assert {wait.stage for wait in found.ring} == {"copy-11", "ahead-11", "zip-11", "group-11"}
+        assert found.advice == ("let ahead-11 have 2 places, which is the least that is enough",)
