@@ -84,6 +84,8 @@ class JobBook:
         self.counts: Counter[str] = Counter()
         """What has happened so far."""
         self.peak_queued = self.peak_entries = 0
+        self.longest_wait = 0.0
+        """In the queue, of a job that was taken from it."""
         self.peak_held: dict[str, int] = {}
         """By worker: the most jobs that it had at a time."""
         self.finished_work = 0
@@ -156,7 +158,7 @@ class JobBook:
         """Those that are there."""
         return len(self._workers)
 
-    def take(self, worker: str) -> Job | None:
+    def take(self, worker: str, now: float) -> Job | None:
         """The next job for a worker; None if none waits, or it has enough."""
         there = self._workers.get(worker)
         if there is None or len(there.jobs) >= there.slots:
@@ -166,6 +168,7 @@ class JobBook:
         elif len(self._queue):
             job = self._queue.take()
             self._served += 1
+            self.longest_wait = max(self.longest_wait, now - job.since)
         else:
             return None
         job.worker = worker

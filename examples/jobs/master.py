@@ -90,8 +90,6 @@ class Master:
         self.book = JobBook(settings.queue_capacity, settings.most_open)
         self.results_by: Counter[str] = Counter()
         """Results that came, by the start of the worker."""
-        self.longest_wait_seconds = 0.0
-        """Of a job that a worker has pulled."""
         self._settings, self._metrics = settings, metrics
         self._loop = asyncio.get_running_loop()
         self._connections: dict[str, Connection] = {}
@@ -144,7 +142,7 @@ class Master:
             peak_queued=book.peak_queued,
             peak_entries=book.peak_entries,
             peak_held=book.peak_held,
-            longest_wait_seconds=self.longest_wait_seconds,
+            longest_wait_seconds=book.longest_wait,
             results_by=dict(self.results_by),
             peak_resident_bytes=peak_resident_bytes(),
         )
@@ -200,8 +198,7 @@ class Master:
         """Send a worker jobs whenever it may have one more; each waits until it is pulled."""
         wake = self._wakes[name]
         while True:
-            while (job := self.book.take(name)) is not None:
-                self.longest_wait_seconds = max(self.longest_wait_seconds, self._loop.time() - job.since)
+            while (job := self.book.take(name, self._loop.time())) is not None:
                 await send(_chunk_of(job))
             wake.clear()
             await wake.wait()

@@ -19,7 +19,7 @@ def book_with(*numbers: int, client: str = "c1", capacity: int = CAPACITY) -> Jo
 
 def taken(book: JobBook, worker: str) -> list[int]:
     """The numbers of all jobs that a worker gets, until it has enough or none waits."""
-    return [job.id.number for job in iter(lambda: book.take(worker), None)]
+    return [job.id.number for job in iter(lambda: book.take(worker, 0.0), None)]
 
 
 def test_the_oldest_gives_way_and_is_new_when_it_comes_again() -> None:
@@ -40,7 +40,7 @@ def test_jobs_of_a_dead_worker_come_first() -> None:
 
 
 def test_a_worker_that_did_not_join_gets_nothing() -> None:
-    assert book_with(0).take("w") is None
+    assert book_with(0).take("w", 0.0) is None
 
 
 def test_a_result_of_a_job_that_nobody_has_is_not_taken() -> None:
@@ -56,7 +56,7 @@ def test_a_forgotten_client_leaves_nothing_behind() -> None:
     assert taken(book, "w") == [0]
     book.forget("c1")
     assert book.finish(JobId("c1", 0), 1)
-    book.take("w")
+    book.take("w", 0.0)
     assert book.finish(JobId("c1", 1), 1)
     assert (book.entries, [*book.clients]) == (0, [])
 
@@ -100,7 +100,7 @@ def test_whatever_comes_the_book_stays_in_its_bounds(steps: list[tuple[str, JobI
             case "join", str():
                 book.join(about, 1)
             case "take", str():
-                book.take(about)
+                book.take(about, 0.0)
             case "lose", str():
                 book.lose(about)
         assert book.queued <= CAPACITY

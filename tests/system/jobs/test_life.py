@@ -94,7 +94,7 @@ class Led:
                 self._push_out()
             case "Pull":
                 self.book.join("w", 1)
-                job = self.book.take("w")
+                job = self.book.take("w", 0.0)
                 assert job is not None
                 assert (job.id, job.work) == (JOB, WORK)
             case "Kill" | "Abandon":
@@ -111,7 +111,7 @@ class Led:
         other = JobId(OTHER, self._others)
         self.book.submit(other, 0, 0.0)
         self.book.join("other worker", 1)
-        self.book.take("other worker")
+        self.book.take("other worker", 0.0)
         self.book.finish(other, 0)
         self.book.confirm(other)
         self._others += 1
