@@ -147,6 +147,5 @@ def run_versions(session: nox.Session, releases: str) -> None:
     warnings = () if releases == "newest" else ("-W", "default::DeprecationWarning")
     tests = ("--quiet", "-n", "2", "--dist", "loadscope", "-m", "not long", *warnings, *versions.TESTS)
     output = str(session.run("python", "-m", "pytest", "-p", "no:cacheprovider", *tests, silent=True))
-    listed = str(session.run("uv", "pip", "list", "--format", "json", silent=True, external=True))
-    python = str(session.run("python", "-c", "import platform; print(platform.python_version())", silent=True))
-    versions.keep(releases, python.strip(), json.loads(listed), output)
+    found = json.loads(str(session.run("python", "-c", versions.FOUND, silent=True)))
+    versions.keep(releases, found["python"], found["packages"], output)

@@ -41,6 +41,13 @@ TESTS = (
 ENVIRONMENTS = ("oldest", "newest", "old Spark")
 """A cluster often prescribes an older Spark than would be installed beside the other libraries."""
 
+FOUND = (
+    "import json, platform; from importlib.metadata import distributions; "
+    "packages = [{'name': each.name, 'version': each.version} for each in distributions()]; "
+    "print(json.dumps({'python': platform.python_version(), 'packages': packages}))"
+)
+"""Prints the releases in an environment, when its Python runs it."""
+
 Ranges = Mapping[str, SpecifierSet]
 
 
@@ -102,7 +109,7 @@ def keep(environment: str, python: str, packages: Iterable[Mapping[str, str]], o
     Args:
         environment: one of ENVIRONMENTS.
         python: the release of Python.
-        packages: as `pip list --format json` has them.
+        packages: each with its name and version.
         output: of pytest.
     """
     ranges = declared_ranges()
