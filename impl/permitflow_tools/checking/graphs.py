@@ -3,6 +3,10 @@
 First by its form: where no ring of waits is possible, none can arise.  Then block by block, with the executable model:
 a block whose stages do not see in which order elements come has one run for given data, so that one schedule is
 explored; of the others, all schedules.  What is larger than that is *unknown*.
+
+The model runs events in the order in which the library's island runs them.  For a block that is explored alone, what
+lies behind its open ends answers at once or when the island rests, not in between; a deadlock that is found so is told
+with a run only if one of the whole graph was found, too.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -145,7 +149,7 @@ def check_graph(blueprint: Blueprint) -> GraphVerdict:
     For all data that the ratios permit, and all orders in which sources give and sinks ask.
 
     Raises:
-        ModuleNotFoundError: networkx is not installed; ``permitflow[tools]`` has it.
+        ModuleNotFoundError: networkx is not installed; ``permitflow[graphs]`` has it.
     """
     from permitflow_tools.checking.graphs_advice import advice_for
 

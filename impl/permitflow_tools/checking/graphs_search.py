@@ -382,14 +382,6 @@ class Replayed(NamedTuple):
     """What the data chose."""
 
 
-def replay(parameters: Parameters, moves: Sequence[Move]) -> Iterator[Replayed]:
-    """Take the steps of a run, from the beginning."""
-    board = Board(initial(parameters), parameters)
-    yield Replayed(board.state())
-    for move in moves:
-        yield from steps_of(board, move)
-
-
 def steps_of(board: Board, move: Move) -> Iterator[Replayed]:
     """Take the steps of one move."""
     if move.action != GO_ON:
