@@ -47,9 +47,10 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 CYCLES = {Subject.EXCHANGE: CYCLE, Subject.STAGES: 36, Subject.CALLS: 21, Subject.MUTE: 24}
 """So many schedules have each kind of fault with each carrier and retention, or with each method."""
-# Of an exchange, two that follow each other have the same faults, over gRPC and over TCP: make test leaves one out.
+# Of an exchange, two that follow each other have the same faults, over gRPC and over TCP.  make test has the faults of
+# those with a store, which are of every kind, and as many schedules without one.
 SAMPLES = {
-    Subject.EXCHANGE: {number for number in range(CYCLE) if (number + number // 2) % 2 == 0},
+    Subject.EXCHANGE: {0, 3, 12, 15, 16, 19, 20, 23},
     Subject.STAGES: {0, 8},
     Subject.CALLS: {1, 10, 20},
     Subject.MUTE: {1, 4, 5},

@@ -78,8 +78,7 @@ def shows(seen: dict[str, Any], run: ExplainedRun, k: int) -> None:
         assert seen["place"] == Specification(SYSTEM.module).operators()[run.steps[k - 1].action].place
 
 
-@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
-@pytest.mark.sample
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), pytest.param("dark", 390, marks=pytest.mark.sample)])
 def test_every_step_shows_the_model_s_numbers(visit: Open, live: ExplainedRun, scheme: Scheme, width: int) -> None:
     opened = visit(page_of(live), scheme=scheme, width=width)
     assert set(read(opened)["ledgers"]) == {"rows", "barriers", "watermarks"}
