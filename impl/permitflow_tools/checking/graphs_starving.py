@@ -1,6 +1,6 @@
 """Does an input of a merge starve: is there a fair run in which it is never taken any more?"""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from permitflow_tools.checking.graphs_search import Edge, Move, Search, moves_of
@@ -11,7 +11,7 @@ class Starved(NamedTuple):
 
     inlet: int
     moves: list[Move]
-    """A run into the circle in which it is not taken, and once round in it."""
+    """A run into the circle in which it is not taken, and once round in it, with all that fairness needs."""
 
 
 def starved(search: Search, merge: int) -> Starved | None:
@@ -28,28 +28,50 @@ def starved(search: Search, merge: int) -> Starved | None:
             for n in holding
         }
         for component in _components(kept):
-            if _is_fair(search, component, kept):
+            needed = _always_possible(search, component)
+            done = {edge.move[:2] for n in component for edge in kept[n] if edge.target in component}
+            if needed <= done:
                 first = min(component)
-                return Starved(inlet, search.path_to(first) + _once_round(first, component, kept))
+                return Starved(inlet, search.path_to(first) + _fair_round(first, component, kept, needed))
     return None
 
 
-def _once_round(first: int, component: Collection[int], kept: dict[int, list[Edge]]) -> list[Move]:
-    """The moves of a shortest way from a state back to it."""
+def _fair_round(
+    first: int, component: Collection[int], kept: Mapping[int, Sequence[Edge]], needed: set[tuple[str, int]]
+) -> list[Move]:
+    """The moves of a way from a state back to it, on which all that is needed happens."""
+    left, moves, position = set(needed), list[Move](), first
+    while left or position != first or not moves:
+        way = _way(position, component, kept, first, left)
+        moves += [edge.move for edge in way]
+        left -= {edge.move[:2] for edge in way}
+        position = way[-1].target
+    return moves
+
+
+def _way(
+    start: int,
+    component: Collection[int],
+    kept: Mapping[int, Sequence[Edge]],
+    first: int,
+    left: Collection[tuple[str, int]],
+) -> list[Edge]:
+    """A shortest way to something that is left to do; if nothing is, to the first state."""
     parents: dict[int, Edge] = {}
-    ahead = [first]
+    ahead = [start]
     for position in ahead:
         for edge in kept[position]:
-            if edge.target in component and edge.target not in parents:
+            if edge.target not in component:
+                continue
+            if edge.move[:2] in left or (not left and edge.target == first):
+                way = [edge]
+                while way[-1].source != start:
+                    way.append(parents[way[-1].source])
+                return way[::-1]
+            if edge.target not in parents:
                 parents[edge.target] = edge
                 ahead.append(edge.target)
-    moves, position = [], first
-    while True:
-        edge = parents[position]
-        moves.append(edge.move)
-        position = edge.source
-        if position == first:
-            return moves[::-1]
+    raise AssertionError("each state of a component can be reached from each other one")
 
 
 def _takes(edge: Edge, merge: int, arc: int) -> bool:
@@ -64,10 +86,7 @@ def _components(kept: dict[int, list[Edge]]) -> list[set[int]]:
     return [each for each in found if len(each) > 1 or any(graph.has_edge(n, n) for n in each)]
 
 
-def _is_fair(search: Search, component: Collection[int], kept: dict[int, list[Edge]]) -> bool:
-    done = {edge.move[:2] for n in component for edge in kept[n] if edge.target in component}
-    always = None
-    for n in component:
-        possible = {move[:2] for move in moves_of(search.parameters, search.states[n])}
-        always = possible if always is None else always & possible
-    return not (always or set()) - done
+def _always_possible(search: Search, component: Collection[int]) -> set[tuple[str, int]]:
+    """What the outside can do in all states: in a fair run it does it."""
+    possible = ({move[:2] for move in moves_of(search.parameters, search.states[n])} for n in component)
+    return set[tuple[str, int]].intersection(*possible)
