@@ -15,7 +15,8 @@ from permitflow.spark import PermitflowDataSource
 def as_before() -> Iterator[None]:
     gc.unfreeze()  # the tests' own heap, which is frozen after their collection
     yield
-    gc.unfreeze()
+    gc.collect()
+    gc.freeze()
 
 
 def test_a_worker_does_not_touch_what_it_imports(monkeypatch: pytest.MonkeyPatch) -> None:
