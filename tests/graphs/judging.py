@@ -6,7 +6,7 @@ from random import Random
 from typing import Final
 
 from permitflow.errors import LocalProtocolError
-from permitflow.stages.blueprint import BlockingClientNode, Blueprint, SourceNode
+from permitflow.stages.blueprint import BlockingClientNode, Blueprint, SourceNode, UnboundedNode
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.moves import Divergence
 from permitflow_tools.checking import GraphVerdict
@@ -37,7 +37,9 @@ def disagreements(blueprint: Blueprint, verdict: GraphVerdict, watches: Sequence
             if any(each.is_still for each in seen.values()):
                 yield "it stands still"
             ranked = (_seen(blueprint, watch, TURNS) for watch in RANKED)
-            if not any(each.silent for each in chain(seen.values(), ranked)):
+            if verdict.moves:
+                yield from _against_circle(blueprint, verdict)
+            elif not any(each.silent for each in chain(seen.values(), ranked)):
                 yield "every inlet is served in all runs"
         case "never completes":
             if any(each.is_still and not each.is_spent for each in seen.values()):
@@ -85,6 +87,30 @@ def _has_an_end(blueprint: Blueprint, name: str) -> bool:
         before |= more
         ahead += more
     return all(node.elements is not None for each in before if isinstance(node := blueprint.stages[each], SourceNode))
+
+
+def _against_circle(blueprint: Blueprint, verdict: GraphVerdict) -> Iterator[str]:
+    """A run that ends with a circle in which an inlet is not served."""
+    stepping = Stepping(blueprint)
+    states, tokens = [stepping.state], [stepping.real.tokens()]
+    try:
+        for action, arguments in verdict.moves:
+            stepping.move(action, *arguments)
+            states.append(stepping.state)
+            tokens.append(stepping.real.tokens())
+    except (Divergence, Disabled, LocalProtocolError) as error:
+        yield f"its run cannot be replayed: {error}"
+        return
+    # What has no bound may grow meanwhile.
+    counted = [n for n, node in enumerate(blueprint.stages.values()) if not isinstance(node, UnboundedNode)]
+    same = [(state.arcs, state.queue, *(state.stages[n] for n in counted)) for state in states]
+    begin = same.index(same[-1])
+    if begin == len(states) - 1:
+        yield "its run does not come back to where it was"
+    starving = verdict.ring[0]
+    arcs = [n for n, arc in enumerate(blueprint.arcs) if (arc.producer, arc.consumer) == (starving.stage, starving.on)]
+    if not any(len({each[arc] for each in tokens[begin:]}) == 1 for arc in arcs):
+        yield f"its run serves {starving.stage}"
 
 
 def _against_deadlock(blueprint: Blueprint, verdict: GraphVerdict, seen: Iterable[Seen]) -> Iterator[str]:
