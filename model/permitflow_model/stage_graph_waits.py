@@ -1,4 +1,4 @@
-"""Which stages of a graph wait for each other for ever, in a state in which the island has no event left.
+"""Which stages of a graph wait for each other for ever, in a state of its island.
 
 An arc is dead if nothing can move on it any more, whatever the outside and the data do.  Its stage waits for other
 arcs that are dead, too; so there is a ring among them.  The dead arcs are the largest set of which this holds.
@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from permitflow_model.stage_graph import ANY, ASKED, HERE, IDLE, Parameters, Part, State
+from permitflow_model.stage_graph import ANY, ASKED, ASKING, ELEMENT, HERE, IDLE, Parameters, Part, State
 
 _OPEN = frozenset({IDLE, ASKED, HERE})
+_MOVING = frozenset({ASKING, ELEMENT})
 
 
 @dataclass(frozen=True)
@@ -85,8 +86,19 @@ def _waits(parameters: Parameters, state: State, arc: int) -> tuple[Sequence[int
 
 
 def dead_arcs(parameters: Parameters, state: State) -> frozenset[int]:
-    """The arcs on which nothing can move any more, in a state without events: no element, no ask and no end."""
-    waits = {arc: _waits(parameters, state, arc) for arc, token in enumerate(state.arcs) if token in _OPEN}
+    """The arcs on which nothing can move any more: no element, no ask and no end.
+
+    Where an island goes round and never rests, nothing is dead at its stages that have an event; while an end is on its
+    way, nothing is dead at all.
+    """
+    if any(state.arcs[arc] not in _MOVING for arc in state.queue):
+        return frozenset()
+    busy = {stage for arc in state.queue for stage in parameters.arcs[arc]}
+    waits = {
+        arc: _waits(parameters, state, arc)
+        for arc, token in enumerate(state.arcs)
+        if token in _OPEN and busy.isdisjoint(parameters.arcs[arc])
+    }
     dead = _largest(waits, {arc for arc, (others, _) in waits.items() if others})
     ending = _ending(parameters, state, dead) if dead else set()
     if ending:
@@ -119,7 +131,7 @@ def _ends_next(
         return False
     if any(arc in dead for arc in part.outlets) and part.held(state.stages[part.position]):
         return False
-    ends = [state.arcs[arc] not in _OPEN or parameters.arcs[arc][0] in ending for arc in part.inlets]
+    ends = [state.arcs[arc] not in _OPEN | _MOVING or parameters.arcs[arc][0] in ending for arc in part.inlets]
     return any(ends) if part.stage.kind == "zip" else all(ends)
 
 

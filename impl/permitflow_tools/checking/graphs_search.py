@@ -249,7 +249,7 @@ class Search:
             self._parents.append(None if edge is None else Edge(edge[0], target, move, edge[1]))
         if edge is not None:
             self.edges[edge[0]].append(Edge(edge[0], target, move, edge[1]))
-        if is_new and self.dead is None and not state.queue and is_stuck(self.parameters, state):
+        if is_new and self.dead is None and is_stuck(self.parameters, state):
             self.dead = target
             return True
         return False
@@ -322,7 +322,7 @@ def walk(parameters: Parameters, budget: Budget, seed: int, most_moves: int) -> 
 
 
 def _stands(board: Board) -> bool:
-    return not board.queue and is_stuck(board.parameters, board.state())
+    return is_stuck(board.parameters, board.state())
 
 
 def _shortened(parameters: Parameters, moves: list[Move]) -> list[Move]:

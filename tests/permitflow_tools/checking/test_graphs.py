@@ -13,6 +13,7 @@ from permitflow.stages.blueprint import (
     BufferNode,
     ConcatNode,
     ConflateNode,
+    ExpandNode,
     MergeNode,
     MergePreferredNode,
     Node,
@@ -78,6 +79,20 @@ TWO_RATES = Blueprint.of(
 
 SELF = Blueprint.of({"ring": BufferNode(1)}, ["ring -> ring"])
 
+# Its expand gives again and again to the buffer, which drops: the island of these stages never rests.
+RESTLESS = Blueprint.of(
+    {**loop(MergeNode(), BufferNode(2)).stages, "again": ExpandNode(), "newest": DROPPING},
+    [
+        "in -> again",
+        "again -> newest",
+        "newest -> join",
+        "join -> copy",
+        "copy -> out",
+        "copy -> back-0",
+        "back-0 -> join",
+    ],
+)
+
 CASES = {
     "merge loop": (loop(MergeNode(), BufferNode(10)), "deadlock"),
     "merge loop without a buffer": (loop(MergeNode()), "deadlock"),
@@ -88,6 +103,7 @@ CASES = {
     "the loop holds its end back": (loop(MergeNode(), DROPPING, source=SourceNode(5)), "never completes"),
     "too few elements to fill the loop": (loop(MergeNode(), BufferNode(10), source=SourceNode(5)), "never completes"),
     "a buffer that feeds itself": (SELF, "deadlock"),
+    "a loop behind stages that never rest": (RESTLESS, "deadlock"),
     "zip loop": (loop(ZipNode(), BufferNode(2)), "deadlock"),
     "zip loop with a first element": (kicked(2), "live"),
     "... and no place beside it": (kicked(1), "deadlock"),
