@@ -583,7 +583,7 @@ class Feedback(Generic[T]):
             InvalidParametersError: it does not come from ``source``, or the loop was closed before.
         """
         if not isinstance(stream, Source):
-            raise self._back.error("must be closed with a stream")
+            raise InvalidParametersError(name="stream", value=stream, rule="must be a source that comes back")
         self._back.close(stream._outlet)
 
 
@@ -591,13 +591,16 @@ def blueprint_of(*sources: Source[Any]) -> Blueprint:
     """What one run of several sources looks like, for ``check_graph``: its stages, and what joins them.
 
     An iterable that knows its length is a source of so many elements, every other one is endless.  A stage whose
-    function decides how much it emits is taken to emit anything.
+    function decides how much it emits is taken to emit anything, and a ``take`` to be a ``map``, which does not end.
 
     Raises:
-        InvalidParametersError: as for ``open_run``.
+        InvalidParametersError: as for ``open_run``, or one is no stream.
         BlueprintError: it has too many stages.
     """
     require_count(len(sources), name="sources")
+    for source in sources:
+        if not isinstance(source, Source):
+            raise InvalidParametersError(name="sources", value=source, rule="must be streams of permitflow.stages")
     return blueprint_before([source._outlet for source in sources])
 
 

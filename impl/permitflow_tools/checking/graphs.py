@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
+from permitflow.errors import InvalidParametersError
 from permitflow.stages import Blueprint, Overflow
 from permitflow.stages.blueprint import (
     BlockingClientNode,
@@ -149,8 +150,13 @@ def check_graph(blueprint: Blueprint) -> GraphVerdict:
     For all data that the ratios permit, and all orders in which sources give and sinks ask.
 
     Raises:
+        InvalidParametersError: it is no blueprint.
         ModuleNotFoundError: networkx is not installed; ``permitflow[graphs]`` has it.
     """
+    if not isinstance(blueprint, Blueprint):
+        raise InvalidParametersError(
+            name="blueprint", value=blueprint, rule="must be a Blueprint, as blueprint_of(source) makes one"
+        )
     from permitflow_tools.checking.graphs_advice import advice_for
 
     verdict = decide(blueprint)
@@ -235,12 +241,12 @@ def _some(block: Block) -> str:
 
 
 def _all_states(block: Block, states: int) -> str:
+    told = f"{states:,} state{'' if states == 1 else 's'}"
     if block.is_determinate:
         return (
-            "the order in which stages run changes nothing, and its run ends, or comes back to itself, within "
-            f"{states:,} states"
+            "the order in which stages run changes nothing, and its run ends, or comes back to itself, within " + told
         )
-    return f"all {states:,} states between two moves of the outside were explored, and in none does a ring wait"
+    return f"all that may be between two moves of the outside, {told}, was explored, and in none does a ring wait"
 
 
 def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:

@@ -14,6 +14,7 @@ from permitflow.stages.blueprint import (
     MergePreferredNode,
     Node,
     SourceNode,
+    StageNode,
     ZipNode,
 )
 from permitflow_tools.checking.graphs_structure import supply_of
@@ -33,7 +34,12 @@ def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> I
             for wait in verdict.ring:
                 node = blueprint.stages.get(wait.stage)
                 if isinstance(node, BlockingClientNode) and node.writes > written:
-                    yield from _for_client(wait.stage, node, written)
+                    is_echo = all(
+                        each.takes == each.gives[0] == each.gives[1]
+                        for each in blueprint.stages.values()
+                        if isinstance(each, StageNode)
+                    )
+                    yield from _for_client(wait.stage, node, written, is_echo=is_echo)
                     return
             if all(not _is_for_element(wait) for wait in verdict.ring):
                 yield from _for_loop(blueprint, verdict.ring)
@@ -81,7 +87,11 @@ def _inserted(blueprint: Blueprint, arc: Arc, *chain: Node) -> Blueprint:
     return Blueprint({**blueprint.stages, **dict(zip(names, chain, strict=True))}, tuple(arcs))
 
 
-def _for_client(name: str, node: BlockingClientNode, written: int) -> Iterator[str]:
+def _for_client(name: str, node: BlockingClientNode, written: int, *, is_echo: bool) -> Iterator[str]:
+    """``is_echo``: as many elements come back as it writes; else nothing is said about places."""
+    if not is_echo:
+        yield f"let {name} read while it writes"
+        return
     lacking = node.writes - written
     yield (
         f"let {name} write at most {written:,} elements before it reads: W <= S + C + h, what the buffers on their "

@@ -263,7 +263,7 @@ def test_a_feedback_is_closed_once_with_what_comes_from_it() -> None:
         blueprint_of(out, again)
     with pytest.raises(InvalidParametersError, match="a stream that comes from its source"):
         back.close(Source([1]))
-    with pytest.raises(InvalidParametersError, match="must be closed with a stream, not 'retries'"):
+    with pytest.raises(InvalidParametersError, match=r"stream must be a source that comes back, not \[1\]"):
         back.close([1])  # type: ignore[arg-type]  # the wrong use itself
     back.close(again)
     with pytest.raises(InvalidParametersError, match="must be closed once"):

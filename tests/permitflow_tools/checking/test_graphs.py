@@ -5,7 +5,8 @@ from itertools import pairwise
 
 import pytest
 
-from permitflow.stages import Blueprint, Overflow
+from permitflow.errors import InvalidParametersError
+from permitflow.stages import Blueprint, Overflow, Source, blueprint_of
 from permitflow.stages.blueprint import (
     BlockingClientNode,
     BoundaryNode,
@@ -122,6 +123,7 @@ CASES = {
     "a large loop": (loop(MergeNode(), BufferNode(100_000)), "deadlock"),
     "k = 2": (loop(MergeNode(), StageNode(gives=(2, 2)), BufferNode(3)), "deadlock"),
     "k <= 1": (loop(MergeNode(), StageNode(gives=(0, 1)), BufferNode(3)), "deadlock"),
+    "a server that answers half, and room for too few": (echo(40, 4, 0, StageNode(2)), "deadlock"),
     "k = 1/2": (loop(MergeNode(), StageNode(2), BufferNode(3)), "live"),
 }
 
@@ -205,3 +207,15 @@ def test_fifty_stages_are_judged_block_by_block(places: int, verdict: str) -> No
     if verdict == "deadlock":
         assert {wait.stage for wait in found.ring} == {"copy-11", "ahead-11", "zip-11", "group-11"}
         assert found.advice == ("let ahead-11 have 2 places, which is the least that is enough",)
+
+
+def test_advice_of_an_echo_is_not_given_where_the_answer_has_another_length() -> None:
+    blueprint, _ = CASES["a server that answers half, and room for too few"]
+    assert check_graph(blueprint).advice == ("let client read while it writes",)
+
+
+def test_a_stream_is_no_blueprint_and_a_list_is_no_stream() -> None:
+    with pytest.raises(InvalidParametersError, match=r"must be a Blueprint, as blueprint_of\(source\) makes one"):
+        check_graph(Source([1]))  # type: ignore[arg-type]  # the wrong use itself
+    with pytest.raises(InvalidParametersError, match=r"sources must be streams of permitflow.stages, not \[1\]"):
+        blueprint_of([1])  # type: ignore[arg-type]  # the wrong use itself
