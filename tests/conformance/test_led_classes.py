@@ -188,6 +188,7 @@ MODELS_ALONE: Mapping[str, str] = {
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,
     "feedback_loop": _SHAPE,
+    "lossy_channel": "no carrier loses what it carries; it is the specification of one that does",
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
     "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",

@@ -21,6 +21,7 @@ from permitflow_proofs import (
     grpc_call,
     input_gate,
     loop_chain,
+    lossy_channel,
     mute,
     mute_delay,
     mute_scheduler,
@@ -66,7 +67,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     module.__name__.rpartition(".")[2]: (Proof(module.INVARIANT, module.SUBJECT),)
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
-        *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop),
+        *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.
