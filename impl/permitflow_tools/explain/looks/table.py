@@ -5,7 +5,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from permitflow_model import demand, grpc_call, input_gate, spark_micro_batch, squelch
+from permitflow_model import demand, grpc_call, input_gate, lossy_channel, spark_micro_batch, squelch
 from permitflow_model.registry import systems
 from permitflow_tools.explain.look import Look
 
@@ -199,6 +199,14 @@ class _QueryLook(Look):
         }
 
 
+class _LossyLook(Look):
+    """What is not the protocol's is the network's."""
+
+    def actor(self, action: str) -> str:
+        """Whose move an action is."""
+        return "network" if self.system.action(action).is_environment else super().actor(action)
+
+
 def _mute() -> Look:
     from permitflow_tools.explain.looks.mute import LOOK
 
@@ -229,6 +237,7 @@ _LOOKS: Mapping[str, Callable[[], Look]] = {
         at_rest="everything that may be consumed has been consumed",
     ),
     "Mute": _mute,
+    "LossyChannel": lambda: _LossyLook(lossy_channel.SYSTEM, beginning="Nothing was sent yet, and a window may be."),
     "PermitChannel": _permit_channel,
     "SparkMicroBatch": lambda: _QueryLook(spark_micro_batch.SYSTEM),
     "Squelch": lambda: Look(
