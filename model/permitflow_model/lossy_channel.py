@@ -111,6 +111,16 @@ def is_news(state: State, parameters: Parameters, feedback: Feedback) -> bool:
     return feedback.ack > state.acked or raised(state, parameters, feedback) > state.limit
 
 
+def done(state: State, parameters: Parameters) -> State:
+    """Everything is consumed and acknowledged, and nothing is under way: the run has ended."""
+    require(state.consumed == parameters.total)
+    require(state.acked == parameters.total)
+    require(state.data.is_empty())
+    require(state.feedback.is_empty())
+    require(not state.due)
+    return state
+
+
 def lose_data(state: State, parameters: Parameters) -> State:
     """The network loses its oldest copy of data."""
     require(parameters.losses)
@@ -331,6 +341,7 @@ SYSTEM: System[State, Parameters] = System(
     module="LossyChannel",
     initial=initial,
     actions=(
+        _of_network("Done", done),
         _of_network("LoseData", lose_data),
         _of_network("LoseFeedback", lose_feedback),
         _of_network("DuplicateData", duplicate_data),

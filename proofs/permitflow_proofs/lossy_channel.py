@@ -190,6 +190,17 @@ def _has_room(state: State, parameters: Parameters) -> bool:
 
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
+        "Done",
+        when=lambda state, parameters: (
+            state.consumed == parameters.total
+            and state.acked == parameters.total
+            and state.data.is_empty()
+            and state.feedback.is_empty()
+            and not state.due
+        ),
+        possible="where everything is consumed and acknowledged, and nothing is under way",
+    ),
+    Frame(
         "LoseData",
         {"data": -1},
         when=lambda state, parameters: parameters.losses and not state.data.is_empty(),

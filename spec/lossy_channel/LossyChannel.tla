@@ -2,8 +2,8 @@
 (***************************************************************************)
 (* A channel over a network that loses, doubles and reorders messages.     *)
 (*                                                                         *)
-(*     sender                    network                    receiver       *)
-(*    sent  ---Send, Retransmit---->  data  ----Deliver---> inbox ---Consume-> *)
+(*    sender                      network                   receiver       *)
+(*    sent --Send, Retransmit-->  data  ---Deliver--> inbox --Consume-->   *)
 (*    acked, limit <---Hear---- feedback <-Acknowledge- received, consumed *)
 (*                                                                         *)
 (* Data are numbered, from 0.  The receiver takes the number that is due   *)
@@ -56,6 +56,9 @@ VARIABLES
     due           \* has the receiver something to tell?
 
 vars == <<sent, acked, limit, data, feedback, received, inbox, consumed, unreturned, due>>
+
+\* How far what is sent again may be behind the oldest number that is not acknowledged.
+Offsets == 0 .. Window - 1
 
 Max(a, b) == IF a >= b THEN a ELSE b
 
@@ -116,12 +119,10 @@ Send ==
     /\ UNCHANGED <<acked, limit, feedback, received, inbox, consumed, unreturned, due>>
 
 \* A number that is not acknowledged leaves again; behind 0, the oldest one.
-RetransmitBehind(behind) ==
+Retransmit(behind) ==
     /\ Retransmits /\ acked + behind < sent /\ Len(data) < Copies
     /\ data' = Append(data, acked + behind)
     /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due>>
-
-Retransmit == \E behind \in 0 .. Window - 1 : RetransmitBehind(behind)
 
 \* The number arrives that is due.
 Deliver ==
@@ -176,13 +177,19 @@ Ignore ==
     /\ feedback' = Tail(feedback)
     /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due>>
 
+\* Everything is consumed and acknowledged, and nothing is under way: the run has ended.
+Done ==
+    /\ consumed = Total /\ acked = Total /\ data = <<>> /\ feedback = <<>> /\ ~due
+    /\ UNCHANGED vars
+
 Environment ==
+    \/ Done
     \/ LoseData \/ LoseFeedback
     \/ DuplicateData \/ DuplicateFeedback
     \/ ReorderData \/ ReorderFeedback
 
 Protocol ==
-    \/ Send \/ Retransmit \/ Deliver \/ Refuse \/ Consume
+    \/ Send \/ (\E behind \in Offsets : Retransmit(behind)) \/ Deliver \/ Refuse \/ Consume
     \/ Acknowledge \/ Remind \/ Hear \/ Ignore
 
 Next == Environment \/ Protocol
@@ -190,7 +197,7 @@ Next == Environment \/ Protocol
 \* The network is fair: what is sent again and again arrives.  So what is news is strongly fair, apart from what is not.
 Fairness ==
     /\ "Send" \in Fair => SF_vars(Send)
-    /\ "Retransmit" \in Fair => SF_vars(RetransmitBehind(0))
+    /\ "Retransmit" \in Fair => SF_vars(Retransmit(0))
     /\ "Deliver" \in Fair => SF_vars(Deliver)
     /\ "Refuse" \in Fair => SF_vars(Refuse)
     /\ "Consume" \in Fair => SF_vars(Consume)
