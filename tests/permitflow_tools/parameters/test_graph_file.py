@@ -90,7 +90,7 @@ def test_everything_that_can_be_said_of_a_graph_is_heard(read: Read) -> None:
             THROUGH + 'kind = "buffer"\ncapacity = 1\noverflow = "dropHead"',
             ", line 9: stages.s.overflow 'dropHead' is unknown",
         ),
-        (THROUGH + 'kind = "channel"\nwindow = 12\nbatch = 13', ", line 8: stages.s.window must be at least 13"),
+        (THROUGH + 'kind = "channel"\nwindow = 12\nbatch = 13', ", line 8: stages.s.window must be at least 14"),
         (
             THROUGH + 'kind = "filter"',
             ", line 7: stages.s.kind 'filter' is unknown; write kind = \"stage\" with gives = [0, 1]",
