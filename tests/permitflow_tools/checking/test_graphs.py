@@ -209,7 +209,7 @@ def test_fifty_stages_are_judged_block_by_block(places: int, verdict: str) -> No
         assert found.advice == ("let ahead-11 have 2 places, which is the least that is enough",)
 
 
-def test_advice_of_an_echo_is_not_given_where_the_answer_has_another_length() -> None:
+def test_an_echo_of_another_length_gets_no_advice_with_numbers() -> None:
     blueprint, _ = CASES["a server that answers half, and room for too few"]
     assert check_graph(blueprint).advice == ("let client read while it writes",)
 
