@@ -284,6 +284,24 @@ def two_sinks(s: Sketch) -> None:
     s.sink(s.add(ZipNode(), s.add(StageNode(gives=(0, 1)), inner), s.some(inner, 1, s.store)))
 
 
+def paced_loop(s: Sketch) -> None:
+    """Work that ends goes round at the pace of an endless source: the loop may lose its last element, or keep it."""
+    head = s.add(s.one(MergeNode(), MergeNode(), MergePreferredNode(), ConcatNode()))
+    for _ in range(s.choose.randint(1, 2)):
+        work = s.add(SourceNode(s.choose.randint(0, 6)))
+        s.join(s.some(work, 1, s.even), head)
+    ticks = s.some(s.add(SourceNode()), 1, s.any_stage)
+    lossy = [StageNode(gives=(0, 1)), StageNode(takes=2), StageNode(takes=2, gives=(2, 2)), ExpandNode(), StageNode()]
+    first = s.choose.random() < 0.5
+    pace = s.one(ZipNode(), ZipNode(), ZipNode(), ConcatNode())
+    before = s.some(head, 1, lambda: s.one(*lossy))
+    paced = s.add(pace, *((ticks, before) if first else (before, ticks)))
+    fan = s.add(s.one(BroadcastNode(), BroadcastNode(), BalanceNode()), paced)
+    back = s.row(fan, *s.choose.sample([s.one(*lossy), s.one(UnboundedNode(8), s.dropping(), s.store())], 2))
+    s.join(back, head)
+    s.sink(s.some(fan, 1, s.even))
+
+
 def soup(s: Sketch) -> None:
     """Anything: fans, joins and ways back by chance."""
     ends = [s.source() for _ in range(s.choose.randint(1, 2))]
@@ -343,9 +361,10 @@ SHAPES: Final[Sequence[tuple[str, Callable[[Sketch], None]]]] = [
 
 
 def generated(seed: int) -> tuple[str, Blueprint]:
-    """The name of a shape, and a graph that begins with it."""
+    """The name of a shape, and a graph that begins with it; every other tree is a paced loop."""
     choose = Random(seed)
-    name, draw = SHAPES[seed % len(SHAPES)]
+    rounds, position = divmod(seed, len(SHAPES))
+    name, draw = ("paced loop", paced_loop) if rounds % 2 and not position else SHAPES[position]
     while True:
         sketch = Sketch(choose)
         draw(sketch)

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any, Final
 
 from permitflow.stages import Connection
-from permitflow.stages.blueprint import Arc, Blueprint
+from permitflow.stages.blueprint import Arc, Blueprint, SourceNode
 from tests.graphs.real import RealGraph
 
 EVENTS_IN_A_TURN: Final = 60
@@ -44,7 +44,7 @@ class Seen:
     is_still: bool
     """Nothing can move, and an end has not heard of the end."""
     is_spent: bool
-    """All sources have ended."""
+    """All sources with a number have ended, and there is one."""
     open_sinks: frozenset[str]
     """They have not heard of the end."""
     silent: frozenset[Arc]
@@ -100,10 +100,15 @@ def watched(real: RealGraph, choose: Random, schedule: Schedule, turns: int) -> 
             is_still = True
             break
     open_arcs = {arc for connection, arc in arcs.items() if not (connection.is_in_closed or connection.is_out_closed)}
+    counted = [
+        arc
+        for arc in real.blueprint.arcs
+        if isinstance(node := real.blueprint.stages[arc.producer], SourceNode) and node.elements is not None
+    ]
     kinds = {name: node.kind for name, node in real.blueprint.stages.items()}
     return Seen(
         is_still=is_still and not real.has_ended(),
-        is_spent=not any(kinds[arc.producer] == "source" for arc in open_arcs),
+        is_spent=bool(counted) and open_arcs.isdisjoint(counted),
         open_sinks=frozenset(
             name for name, kind in kinds.items() if kind == "sink" and not real.readers[name].inlet.is_in_closed
         ),

@@ -49,6 +49,7 @@ from permitflow_tools.checking.graphs_search import (
     Move,
     Search,
     end_of,
+    run_until_dry,
     run_until_sources_end,
     walk,
 )
@@ -63,6 +64,7 @@ from permitflow_tools.checking.graphs_structure import (
     parameters_of,
     possible_waits,
     roomy_of,
+    runs_dry,
 )
 
 GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknown"]
@@ -80,6 +82,9 @@ _SMALLER: Final = 32
 """Places of a buffer that is made smaller."""
 _MOST_MOVES: Final = 400
 """Of the outside, in a run until all sources have ended."""
+_FEW_ELEMENTS: Final = 20
+"""Of a source whose end is waited for: with more, the same follows later."""
+_DRY_WALKS: Final = 5
 _MOST_STEPS: Final = 4_000
 """Of a run that is told; of a longer one, its beginning and its end."""
 
@@ -177,7 +182,7 @@ def decide(blueprint: Blueprint, events: int = _EVENTS) -> GraphVerdict:
     verdict = _explored(blueprint, budget)
     if verdict.verdict != "live":
         return verdict
-    return _starving(blueprint, budget) or _endless(blueprint, budget) or verdict
+    return _running_dry(blueprint, budget) or _starving(blueprint, budget) or _endless(blueprint, budget) or verdict
 
 
 def _argument(blueprint: Blueprint) -> str:
@@ -501,7 +506,7 @@ def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVer
     )
 
 
-def _with_run(blueprint: Blueprint, verdict: GraphVerdict, moves: Sequence[Move] | None) -> GraphVerdict:
+def _with_run(blueprint: Blueprint, verdict: GraphVerdict, moves: Script | None) -> GraphVerdict:
     """With a run of the whole graph, if there is one, and if its sources have as many elements."""
     if moves is None:
         return verdict
@@ -556,6 +561,49 @@ def _endless(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
             return _with_run(blueprint, verdict, run_until_sources_end(parameters_of(blueprint), part, _MOST_MOVES))
         return verdict
     return None
+
+
+def _running_dry(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+    """Sources with a number have ended, a loop has lost its last element, and an endless source holds its end back."""
+    endless = {
+        name for name, node in blueprint.stages.items() if isinstance(node, SourceNode) and node.elements is None
+    }
+    if not endless or not (dry := runs_dry(blueprint)):
+        return None
+    ends = endings(blueprint)
+    sinks = [name for name, node in blueprint.stages.items() if isinstance(node, SinkNode) and not ends[name]]
+    before = [ancestors_of(blueprint, name) for name in sinks]
+    if not any(dry & each and endless & each for each in before):
+        return None
+    fewer = {
+        name: SourceNode(_FEW_ELEMENTS)
+        for name, node in blueprint.stages.items()
+        if isinstance(node, SourceNode) and node.elements is not None and node.elements > _FEW_ELEMENTS
+    }
+    shown = Blueprint({**blueprint.stages, **fewer}, blueprint.arcs) if fewer else blueprint
+    parameters = parameters_of(shown)
+    losing = [position for position, name in enumerate(blueprint.stages) if name in dry]
+    for seed in range(_DRY_WALKS):
+        with budget.part(8) as part, suppress(BudgetSpent):
+            if (found := run_until_dry(parameters, losing, part, seed, _MOST_MOVES)) is not None:
+                return _told_dry(blueprint, _Found(shown, parameters, *found, is_shortest=False), sinks)
+    return None
+
+
+def _told_dry(blueprint: Blueprint, found: _Found, sinks: Sequence[str]) -> GraphVerdict:
+    ring = tuple(_told_ring(found))
+    behind = [name for name in sinks if ring[0].stage in ancestors_of(blueprint, name)]
+    counted = [
+        name for name, node in blueprint.stages.items() if isinstance(node, SourceNode) and node.elements is not None
+    ]
+    verdict = GraphVerdict(
+        verdict="never completes",
+        reason=f"elements flow, but when {' and '.join(counted)} {'has' if len(counted) == 1 else 'have'} ended "
+        f"and the loop has lost what was in it, {(behind or sinks)[0]} never hears of an end: "
+        + "; ".join(f"{wait.stage} waits for an element of {wait.on}" for wait in ring),
+        ring=ring,
+    )
+    return _with_run(blueprint, verdict, found.moves) if found.blueprint is blueprint else verdict
 
 
 def _notes(blueprint: Blueprint) -> Iterable[str]:

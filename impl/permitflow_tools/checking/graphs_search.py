@@ -1,7 +1,7 @@
 """Explores a graph of stages from one state at rest to the next: the island runs to its end between them."""
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import count
@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.stage_graph import (
+    ANY,
     ASKED,
     ASKED_CANCELLED,
     ASKING,
@@ -293,6 +294,56 @@ def run_until_sources_end(parameters: Parameters, budget: Budget, most_moves: in
     return None
 
 
+def run_until_dry(
+    parameters: Parameters, losing: Collection[int], budget: Budget, seed: int, most_moves: int
+) -> tuple[list[Move], State] | None:
+    """A run after which stages wait for elements for ever, because sources have ended and nothing is left in a loop.
+
+    Args:
+        parameters: the graph.
+        losing: the stages that emit as little as they may, once the sources with a number have ended.
+        budget: of events.
+        seed: of a leaning.
+        most_moves: of the outside.
+
+    Returns:
+        Its moves and its last state; None: it does not end so within ``most_moves``.
+
+    Raises:
+        BudgetSpent: it is longer.
+    """
+    random = Random(seed)
+    loses_all, more, first = _LEANINGS_TO_LOSE[seed % len(_LEANINGS_TO_LOSE)]
+    board = Board(initial(parameters), parameters)
+    sources = [part for part in parameters.parts if part.stage.kind == "source" and part.stage.elements != ANY]
+    move, turn = Move(GO_ON, -1), 0
+    moves: list[Move] = []
+    while len(moves) < most_moves:
+        perform(board, move)
+        are_over = all(board.is_out_closed(part.outlet) for part in sources)
+        moves.append(move._replace(choices=_run(board, budget, random, more, losing if are_over or loses_all else ())))
+        possible = [*moves_of(parameters, board)]
+        if are_over and (not possible or len(moves) % 4 == 0):
+            state = board.state()
+            dead = dead_arcs(parameters, state)
+            if dead and not is_full_ring(parameters, state, dead):
+                return moves, state
+        if not possible:
+            return None
+        preferred = [each for each in possible if each.action == first] or possible
+        move = min(preferred, key=lambda each: (each.stage <= turn, each.stage))
+        turn = move.stage
+    return None
+
+
+_LEANINGS_TO_LOSE: Final = [
+    (True, 1.0, ""),
+    (False, 1.0, ""),
+    (True, 0.8, WANT),
+    (False, 0.8, WANT),
+    (False, 0.5, GIVE),
+]
+"""Whether the first elements are lost already, how likely other data emit one more, and what the outside does first."""
 _LEANINGS: Final = [(more, first) for first in (GIVE, "", WANT) for more in (1.0, 0.0, 0.5)]
 """How likely the data emit one more, and what the outside does rather than other things."""
 _BETWEEN_LOOKS: Final = 16
@@ -356,13 +407,17 @@ def end_of(parameters: Parameters, moves: Sequence[Move]) -> State | None:
     return board.state() if _stands(board) else None
 
 
-def _run(board: Board, budget: Budget, random: Random, more: float) -> tuple[bool, ...]:
+def _run(board: Board, budget: Budget, random: Random, more: float, losing: Collection[int] = ()) -> tuple[bool, ...]:
+    """``losing``: stages that never emit one more."""
+    arcs = board.parameters.arcs
     choices: list[bool] = []
     for _ in range(_EVENTS_AT_ONCE):
         if not board.queue:
             break
         budget.spend()
-        board.more, board.has_chosen = random.random() < more, False
+        arc = board.queue[0]
+        acting = arcs[arc][0 if board.arcs[arc] in _FOR_PRODUCER else 1]
+        board.more, board.has_chosen = random.random() < more and acting not in losing, False
         board.run_event()
         if board.has_chosen:
             choices.append(board.more)

@@ -337,6 +337,44 @@ def _wanted(blueprint: Blueprint, ended: Collection[str]) -> set[str]:
     return seen
 
 
+def runs_dry(blueprint: Blueprint) -> frozenset[str]:
+    """The stages that perhaps get nothing more, and no end, when all sources with a number have ended.
+
+    That is so in a loop that can lose its last element, or never had one, and behind it, even if an endless source
+    leads there, too: a zip needs an element of each inlet, a concat the end of the first ones.
+    """
+    from networkx import ancestors, strongly_connected_components
+
+    dry = {
+        name for name, node in blueprint.stages.items() if not isinstance(node, SourceNode) or node.elements is not None
+    }
+    while wet := [name for name in dry if not _is_dry(blueprint, name, dry)]:
+        dry.difference_update(wet)
+    graph = graph_of(blueprint).subgraph(dry)
+    parts = strongly_connected_components(graph)
+    loops = {name for part in parts for name in part if len(part) > 1 or graph.has_edge(name, name)}
+    before = loops.union(*(ancestors(graph, name) for name in loops))
+    return frozenset(dry) if any(_loses(blueprint.stages[name]) for name in before) else frozenset()
+
+
+def _is_dry(blueprint: Blueprint, name: str, dry: Collection[str]) -> bool:
+    node = blueprint.stages[name]
+    inlets = [arc.producer in dry for arc in blueprint.into(name)]
+    if isinstance(node, SourceNode | BlockingClientNode):
+        return True
+    return any(inlets) if isinstance(node, ZipNode | ConcatNode) else all(inlets)
+
+
+def _loses(node: Node) -> bool:
+    """Can it emit nothing for an element, or into the loop?  What drops an element does so because it keeps others."""
+    match node:
+        case SourceNode(elements=0) | StageNode(gives=(0, _)) | BalanceNode():
+            return True
+        case StageNode(takes=takes):
+            return takes > 1
+    return False
+
+
 def ancestors_of(blueprint: Blueprint, name: str) -> set[str]:
     """All stages from which an arc, or several, lead to this one."""
     from networkx import ancestors
