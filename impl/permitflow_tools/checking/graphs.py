@@ -165,8 +165,14 @@ def check_graph(blueprint: Blueprint) -> GraphVerdict:
     from permitflow_tools.checking.graphs_advice import advice_for
 
     verdict = decide(blueprint)
-    advice = advice_for(_around(blueprint, verdict.ring), verdict, verdict.written)
-    return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(_notes(blueprint)))
+    advice: list[str] = []
+    notes = [*_notes(blueprint)]
+    try:
+        for each in advice_for(_around(blueprint, verdict.ring), verdict, verdict.written):
+            advice.append(each)
+    except BudgetSpent:
+        notes.append("more may help than is told: the search for it was ended, because it takes long")
+    return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(notes))
 
 
 def _around(blueprint: Blueprint, ring: Sequence[GraphWait]) -> Blueprint:
@@ -176,9 +182,9 @@ def _around(blueprint: Blueprint, ring: Sequence[GraphWait]) -> Blueprint:
     return next(blocks, blueprint)
 
 
-def decide(blueprint: Blueprint, events: int = _EVENTS) -> GraphVerdict:
-    """The verdict without advice; at most so many ``events`` of stages are run."""
-    budget = Budget(events)
+def decide(blueprint: Blueprint, budget: Budget | None = None) -> GraphVerdict:
+    """The verdict without advice; ``budget``: the events of stages that may be run."""
+    budget = budget or Budget(_EVENTS)
     verdict = _explored(blueprint, budget)
     if verdict.verdict != "live":
         return verdict

@@ -17,6 +17,7 @@ from permitflow.stages.blueprint import (
     StageNode,
     ZipNode,
 )
+from permitflow_tools.checking.graphs_search import Budget, BudgetSpent
 from permitflow_tools.checking.graphs_structure import supply_of
 
 if TYPE_CHECKING:
@@ -24,11 +25,20 @@ if TYPE_CHECKING:
 
 _EVENTS: Final = 12_000
 """That may be run for each proposal."""
+_EVENTS_FOR_ALL: Final = 30_000
+"""... and for all together."""
+_EVENTS_FOR_A_STAGE: Final = 20
+"""To look at the form of a graph costs as much, for each of its stages."""
 _MOST_PLACES: Final = 1_000
 
 
 def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> Iterator[str]:
-    """Each alone helps; ``written``: the elements that a blocking client in the ring had written."""
+    """Each alone helps; ``written``: the elements that a blocking client in the ring had written.
+
+    Raises:
+        BudgetSpent: perhaps more would help, but that was not looked for.
+    """
+    trials = _Trials(_EVENTS_FOR_ALL)
     match verdict.verdict:
         case "deadlock":
             for wait in verdict.ring:
@@ -42,13 +52,13 @@ def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> I
                     yield from _for_client(wait.stage, node, written, is_echo=is_echo)
                     return
             if all(not _is_for_element(wait) for wait in verdict.ring):
-                yield from _for_loop(blueprint, verdict.ring)
+                yield from _for_loop(blueprint, verdict.ring, trials)
             elif all(_is_for_element(wait) for wait in verdict.ring):
-                yield from _for_missing_element(blueprint, verdict.ring)
+                yield from _for_missing_element(blueprint, verdict.ring, trials)
             else:
-                yield from _for_branches(blueprint, verdict.ring)
+                yield from _for_branches(blueprint, verdict.ring, trials)
         case "starves":
-            yield from _for_starving(blueprint, verdict.ring[0])
+            yield from _for_starving(blueprint, verdict.ring[0], trials)
         case "never completes":
             yield "let what is behind the loop end it: a take, or a consumer that leaves, cancels the loop"
 
@@ -57,14 +67,34 @@ def _is_for_element(wait: "GraphWait") -> bool:
     return wait.why.startswith("needs")
 
 
-def _outcome(blueprint: Blueprint, events: int = _EVENTS) -> str:
-    from permitflow_tools.checking.graphs import decide
+class _Trials:
+    """Decides what proposals lead to, all within one budget."""
 
-    return decide(blueprint, events).verdict
+    def __init__(self, events: int) -> None:
+        """``events`` may be run for all."""
+        self._left = events
 
+    def outcome(self, blueprint: Blueprint, events: int = _EVENTS) -> str:
+        """The verdict on a graph.
 
-def _is_good(blueprint: Blueprint, events: int = _EVENTS) -> bool:
-    return _outcome(blueprint, events) in ("live", "never completes")
+        Raises:
+            BudgetSpent: too little is left to decide it as well as others.
+        """
+        from permitflow_tools.checking.graphs import decide
+
+        self._left -= _EVENTS_FOR_A_STAGE * len(blueprint.stages)
+        budget = Budget(max(0, min(events, self._left)))
+        self._left -= budget.left
+        is_short = budget.left < events
+        outcome = decide(blueprint, budget).verdict
+        self._left += max(0, budget.left)
+        if is_short and outcome == "unknown":
+            raise BudgetSpent
+        return outcome
+
+    def is_good(self, blueprint: Blueprint, events: int = _EVENTS) -> bool:
+        """Does nothing stand still, and nothing starve?"""
+        return self.outcome(blueprint, events) in ("live", "never completes")
 
 
 def _with(blueprint: Blueprint, name: str, node: Node) -> Blueprint:
@@ -102,7 +132,7 @@ def _for_client(name: str, node: BlockingClientNode, written: int, *, is_echo: b
     yield f"let {name} read while it writes"
 
 
-def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
     """A loop that fills: something has to give way in it, or it lacks places for what goes round."""
     is_merged = False
     for wait in ring:
@@ -118,21 +148,21 @@ def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str
         else:
             changed = _inserted(fair, _arc(fair, wait.stage, wait.on), BufferNode(16, Overflow.DROP_OLDEST))
             told = f"put a buffer that drops its oldest element into the arc {wait.stage} -> {wait.on}{also}"
-        if _is_good(changed):
+        if trials.is_good(changed):
             yield f"{told}: then the loop never makes {wait.on} wait"
-        if isinstance(merge, MergeNode) and _outcome(_preferring(blueprint, wait)) == "starves":
+        if isinstance(merge, MergeNode) and trials.outcome(_preferring(blueprint, wait)) == "starves":
             yield (
                 f"let {wait.on} prefer the arc of {wait.stage} (merge_preferred): it never stands still, but then its "
                 "other inputs starve as long as elements come round"
             )
 
     if not is_merged:
-        yield from _for_missing_places(blueprint, ring)
+        yield from _for_missing_places(blueprint, ring, trials)
 
 
-def _for_missing_places(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+def _for_missing_places(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
     for wait in sorted(ring, key=lambda wait: not isinstance(blueprint.stages[wait.on], BufferNode)):
-        if (places := _smallest(blueprint, wait, 64)) is None:
+        if (places := _smallest(blueprint, wait, trials, 64)) is None:
             continue
         told = f"put a buffer of {_places(places)} into the arc {wait.stage} -> {wait.on}"
         if isinstance(blueprint.stages[wait.on], BufferNode):
@@ -151,7 +181,7 @@ def _preferring(blueprint: Blueprint, wait: "GraphWait") -> Blueprint:
     return Blueprint({**blueprint.stages, wait.on: MergePreferredNode()}, arcs)
 
 
-def _for_missing_element(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+def _for_missing_element(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
     """A loop of pairs needs a first element, and a place where it rests while the next one is made."""
     for wait in ring:
         if not isinstance(blueprint.stages[wait.stage], ZipNode):
@@ -159,7 +189,7 @@ def _for_missing_element(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> I
         arc = _arc(blueprint, wait.on, wait.stage)
         for places in (0, 2):
             changed = _kicked(blueprint, arc, places)
-            if _is_good(changed):
+            if trials.is_good(changed):
                 buffer = f" and a buffer of {places} places" if places else ""
                 yield (
                     f"put a first element{buffer} into the arc {arc.producer} -> {arc.consumer}: a concat of one "
@@ -180,7 +210,7 @@ def _kicked(blueprint: Blueprint, arc: Arc, places: int) -> Blueprint:
     return Blueprint({**changed.stages, "first-element": SourceNode(1), "first-then": ConcatNode()}, tuple(arcs))
 
 
-def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator[str]:
+def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
     """Branches of which one gets ahead of the other: it needs room for their difference."""
     for wait in ring:
         if _is_for_element(wait) or not isinstance(blueprint.stages[wait.stage], BroadcastNode):
@@ -189,14 +219,14 @@ def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"]) -> Iterator
         place = f"into the arc {wait.stage} -> {wait.on}"
         told = f"let {wait.on} have {{}}" if isinstance(node, BufferNode) else f"put a buffer of {{}} {place}"
         supply = supply_of(blueprint, _arc(blueprint, wait.stage, wait.on))
-        if supply is not None and _is_good(_buffered(blueprint, wait, supply + 1), 5 * _EVENTS):
+        if supply is not None and trials.is_good(_buffered(blueprint, wait, supply + 1), 5 * _EVENTS):
             yield told.format(_places(supply + 1)) + ", which is one more than elements come"
             continue
-        at_most = _outcome(_buffered(blueprint, wait, _MOST_PLACES))
-        places = None if at_most == "deadlock" else _smallest(blueprint, wait)
+        at_most = trials.outcome(_buffered(blueprint, wait, _MOST_PLACES))
+        places = None if at_most == "deadlock" else _smallest(blueprint, wait, trials)
         if places is not None:
             yield told.format(_places(places)) + ", which is the least that is enough"
-        elif at_most == "deadlock" and _is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
+        elif at_most == "deadlock" and trials.is_good(_buffered(blueprint, wait, 16, Overflow.DROP_OLDEST)):
             yield (
                 f"no buffer of up to {_MOST_PLACES:,} places is enough, because the branches may give different "
                 f"numbers of elements; put one that drops, or has no bound, {place}"
@@ -215,29 +245,29 @@ def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Ov
     return _inserted(blueprint, _arc(blueprint, wait.stage, wait.on), node)
 
 
-def _smallest(blueprint: Blueprint, wait: "GraphWait", most: int = _MOST_PLACES) -> int | None:
+def _smallest(blueprint: Blueprint, wait: "GraphWait", trials: _Trials, most: int = _MOST_PLACES) -> int | None:
     """The fewest places with which it is live, of up to ``most``; more never hurt."""
     node = blueprint.stages[wait.on]
     low = node.capacity if isinstance(node, BufferNode) else 0
     high = low + 1
-    while not _is_good(_buffered(blueprint, wait, high)):
+    while not trials.is_good(_buffered(blueprint, wait, high)):
         if high == most:
             return None
         low, high = high, min(most, high * 2)
     while high - low > 1:
         middle = (low + high) // 2
-        if _is_good(_buffered(blueprint, wait, middle)):
+        if trials.is_good(_buffered(blueprint, wait, middle)):
             high = middle
         else:
             low = middle
     return high
 
 
-def _for_starving(blueprint: Blueprint, wait: "GraphWait") -> Iterator[str]:
+def _for_starving(blueprint: Blueprint, wait: "GraphWait", trials: _Trials) -> Iterator[str]:
     if not isinstance(blueprint.stages[wait.on], MergePreferredNode):
         return
     changed = _with(blueprint, wait.on, MergeNode())
-    if _is_good(changed):
+    if trials.is_good(changed):
         yield f"let {wait.on} be a merge: it takes its inputs in turn"
         return
     back = blueprint.into(wait.on)[0]
@@ -246,5 +276,5 @@ def _for_starving(blueprint: Blueprint, wait: "GraphWait") -> Iterator[str]:
         changed = _with(changed, back.producer, replace(node, overflow=Overflow.DROP_OLDEST))
     else:
         changed = _inserted(changed, back, BufferNode(16, Overflow.DROP_OLDEST))
-    if _is_good(changed):
+    if trials.is_good(changed):
         yield f"let {wait.on} be a merge, and drop elements in the arc {back.producer} -> {wait.on}: then it is fair"
