@@ -96,6 +96,7 @@ class Master:
         self._connected = 0
         self._forgetting: dict[str, asyncio.TimerHandle] = {}
         self._wakes = {name: asyncio.Event() for name in settings.workers}
+        """By worker; who was given a job longest ago is woken first, so that none starves while others are idle."""
         self._heard: dict[str, float] = {}
         self._counted: Counter[str] = Counter()
 
@@ -199,6 +200,7 @@ class Master:
         wake = self._wakes[name]
         while True:
             while (job := self.book.take(name, self._loop.time())) is not None:
+                self._wakes[name] = self._wakes.pop(name)
                 await send(_chunk_of(job))
             wake.clear()
             await wake.wait()

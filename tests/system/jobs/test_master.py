@@ -116,6 +116,16 @@ async def test_jobs_are_reported_once_though_the_queue_drops() -> None:
         assert book.results_by == {"w2#1": state.finished}
 
 
+async def test_the_idle_worker_that_waited_longest_gets_the_job() -> None:
+    async with serving() as system, system.worker("w1"), system.worker("w2"):
+        await until(lambda: system.master.book.workers == 2)
+        peer = await system.connect(line_of(client="c1"))
+        for number in range(6):
+            peer.writer.write(job(number) + line_of(confirm=number))
+            await until(lambda heard=number + 1: system.master.book.counts["finished"] == heard)  # type: ignore[misc]
+        assert system.master.results_by == {"w1#1": 3, "w2#1": 3}
+
+
 async def test_a_client_that_loses_its_connection_goes_on() -> None:
     async with serving() as system, system.worker("w1"):
         ending, phases = asyncio.Event(), [(1_000, 0.03), (1, 0)]
