@@ -149,9 +149,12 @@ def _followed_by(ahead: Content, behind: Content) -> Content:
     )
 
 
+_EMPTY = Content(0, 0, 0, 0)
+
+
 def content_in(items: Any) -> Content:
     """Of a queue, or of what a proof knows of one."""
-    content: Content = items.sum_of(content_of, _followed_by, Content(0, 0, 0, 0))
+    content: Content = items.sum_of(content_of, _followed_by, _EMPTY)
     return content
 
 

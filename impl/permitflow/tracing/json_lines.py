@@ -190,11 +190,23 @@ def _read(
 
 def _take(reading: "_Reading", path: str, line: int, text: str, *, is_scan: bool = False) -> Event | None:
     try:
-        return reading.take(json.loads(text), is_scan=is_scan)
+        return reading.take(_value_of(text), is_scan=is_scan)
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         what = f"no {error} in it" if isinstance(error, KeyError) else str(error)
         reason = f"is not a line of a permitflow trace ({what}): {text[:80]!r}"
         raise TraceUnreadableError(path=path, line=line, reason=reason) from error
+
+
+def _value_of(line: str) -> Any:
+    """As ``json.loads``, whose search for white space takes a third of its time: our writer puts none around a line."""
+    if line.startswith("{"):
+        value, end = _raw_decode(line)
+        if end == len(line):
+            return value
+    return json.loads(line)
+
+
+_raw_decode = json.JSONDecoder().raw_decode
 
 
 def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[tuple[LinePosition, list[str]]]:

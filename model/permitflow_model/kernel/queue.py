@@ -232,12 +232,13 @@ class SummedFifo(Generic[T]):
             return total
 
     def _sum_of(self, key: object, measure: Callable[[T], V], plus: Callable[[V, V], V], nothing: V) -> V:
-        back = _fold(self._back, key, None, measure, plus, nothing)
         if self._front is None:
-            return back
+            return _fold(self._back, key, None, measure, plus, nothing)
         # On the front stack the newest item is at the bottom.
         front = _fold(self._front, key, None, measure, lambda newer, older: plus(older, newer), nothing)
-        return front if self._back is None else plus(front, back)
+        if self._back is None:
+            return front
+        return plus(front, _fold(self._back, key, None, measure, plus, nothing))
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first; takes time in proportion to their number."""

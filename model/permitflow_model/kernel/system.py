@@ -211,7 +211,7 @@ class System(Generic[S, P]):
             KeyError: the model has no such action.
             ModelError: the action returns no state.
         """
-        action = self.action(name)
+        action = self._by_name[name]
         return action.require_state(action.perform(state, parameters, *arguments), state, arguments)
 
     def successors(self, state: S, parameters: P) -> Iterator[Step[S]]:
