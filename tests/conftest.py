@@ -133,7 +133,7 @@ def pytest_collection() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Modules and tests are there to stay: whoever collects garbage later need not look at them again and again."""
+    """Modules and tests stay until the end, so the garbage collector need not look at them again."""
     gc.enable()
     gc.collect()
     gc.freeze()

@@ -22,7 +22,7 @@ Line: TypeAlias = Mapping[str, object]
 
 
 class NoMessageError(PermitflowError):
-    """A line that is no message; whoever sent it is told so."""
+    """A line that is no message; its sender is told so."""
 
     line: str
     reason: str

@@ -230,7 +230,7 @@ class Master:
     # Clients.
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Serve a connection, whoever it is."""
+        """Serve a connection; nothing is known of its peer yet."""
         self._connected += 1
         try:
             with suppress(ConnectionError, TimeoutError):

@@ -150,7 +150,7 @@ def asked_to_end() -> Iterator[asyncio.Event]:
 
 
 def run_process(main: Coroutine[object, object, None]) -> None:
-    """Run a process to its end; what it cannot do is one line on its standard error, for whoever has started it."""
+    """Run a process to its end; an error of the library becomes one line on its standard error."""
     try:
         asyncio.run(main)
     except PermitflowError as error:

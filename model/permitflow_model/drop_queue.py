@@ -46,7 +46,7 @@ def fresh_capacity(parameters: Parameters) -> int:
     """The longest queue that serves no job that was sent again meanwhile; ``capacity`` is not looked at.
 
     A job that waits moves up with each one that is served; if the oldest are dropped, also with each one that comes.
-    So whoever does not know how many come counts on those that are served alone: ``arrivals=1``.
+    If you do not know how many come, count only on those that are served: ``arrivals=1``.
     """
     if parameters.drops == "oldest" and parameters.arrivals > parameters.services:
         return parameters.arrivals * parameters.resend
