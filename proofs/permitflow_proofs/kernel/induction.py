@@ -210,7 +210,7 @@ class Subject(Generic[S, P]):
 def any_beginning(make: Callable[..., Any], *arguments: str) -> Beginning[Any]:
     """The symbolic state with which claims begin, made once.
 
-    Whoever changes a model's functions clears this cache.
+    Clear this cache after a change of a model's functions.
     """
     return Beginning(partial(make, *arguments))
 
