@@ -594,6 +594,16 @@ def _permits(permit_class: str) -> str:
     return f"{permit_class[:-1]} permits" if permit_class in ("rows", "barriers", "watermarks") else permit_class
 
 
+class FalsePositionError(RemoteProtocolError):
+    """The peer says that it has messages that were never sent, or has lost such as it had acknowledged."""
+
+    status = "FAILED_PRECONDITION"
+    position: int  # messages of the stream that the peer says it has
+    first: int  # messages of the stream that it has acknowledged
+    end: int  # messages of the stream that were sent
+    text = "the peer says that it has {position} messages: it has acknowledged {first}, and {end} were sent"
+
+
 class InboxOverflowError(RemoteProtocolError):
     """More messages came than the receiver has places for: the sender was faster, or word of it slower, than agreed."""
 
