@@ -11,19 +11,17 @@ Reading never waits for the application, so that a slow consumer holds its permi
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing
 from itertools import chain, starmap
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers import tcp
-from permitflow.carriers.addresses import is_tcp
+from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.same_host import Offer, SameHost
-from permitflow.carriers.tcp import TcpStream
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
@@ -62,9 +60,6 @@ from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.buffers import Received
 from permitflow.wire.control_codec import encode_request, read_answer
 from permitflow.wire.wire_errors import SILENT
-
-if TYPE_CHECKING:
-    from permitflow.carriers.grpc_calls import ClientCall
 
 __all__ = [
     "AioControl",
@@ -287,7 +282,7 @@ async def get(
     encoded = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
+    async with calling(address, GET_STREAM, who, timing.connect_seconds, silence_seconds) as call:
         with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
                 PROTOCOL_VERSION,
@@ -361,7 +356,7 @@ async def put(
     encoded = schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with _calling(address, PUT_STREAM, who, timing, silence_seconds) as call:
+    async with calling(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds) as call:
         with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
             first = Put(
@@ -417,7 +412,7 @@ async def describe(
     first = Get(PROTOCOL_VERSION, channel, probe=True)
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with _calling(address, GET_STREAM, who, timing, silence_seconds) as call:
+    async with calling(address, GET_STREAM, who, timing.connect_seconds, silence_seconds) as call:
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
         async with _running(RemoteReceiver(session, call), who, timing) as receiver:
             async for _ in receiver:
@@ -446,7 +441,7 @@ async def control(
     """
     who = f"the exchange at {address}"
     timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
-    async with _calling(address, CONTROL, who, timing, silence_seconds) as call:
+    async with calling(address, CONTROL, who, timing.connect_seconds, silence_seconds) as call:
         orders = AioControl(Conversation(call), who, reply_timeout_seconds)
         try:
             yield orders
@@ -477,17 +472,6 @@ class _Timing:
         self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
         self.answer_seconds = answer_seconds
         self.answer_until = asyncio.get_running_loop().time() + answer_seconds
-
-
-def _calling(
-    address: str, method: str, who: str, timing: _Timing, silence_seconds: float
-) -> "AbstractAsyncContextManager[ClientCall | TcpStream]":
-    require_seconds(silence_seconds=silence_seconds)
-    if is_tcp(address):
-        return tcp.calling(address, method, who, timing.connect_seconds, silence_seconds)
-    from permitflow.carriers import grpc_calls  # tcp:// works without grpc
-
-    return grpc_calls.calling(address, method, who, timing.connect_seconds, silence_seconds)
 
 
 @asynccontextmanager
