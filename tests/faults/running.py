@@ -149,7 +149,7 @@ class _Run:
             for party, target in self.schedule.cast.links.items():
                 if target is server:
                     address = self.addresses[server][ADDRESSES.get(party, "address")]
-                    await self.proxy.listen(party, address.removeprefix("tcp://"))
+                    await self.proxy.pass_on(party, address.removeprefix("tcp://"))
         # All are there before a connection comes: faults have somebody whom they can hit.
         for party in reversed(self.schedule.cast.ends):
             self.start_end(party)

@@ -10,6 +10,8 @@ from enum import StrEnum
 from itertools import pairwise
 from random import Random
 
+from tests.support.cutting_proxy import Direction
+
 ROW_BYTES = 24
 """Of the three numbers of a row; what else is on the wire comes on top."""
 
@@ -51,14 +53,6 @@ class Party(StrEnum):
     FRONT = "front"
     BACK = "back"
     READER = "reader"
-
-
-class Direction(StrEnum):
-    """Of bytes on a link."""
-
-    UP = "up"
-    """Towards the one who was dialled."""
-    DOWN = "down"
 
 
 class Client(StrEnum):
@@ -200,6 +194,11 @@ class Fault:
     bit: int = 0
     resets: bool = False
     """Of a cut: by RST instead of FIN."""
+
+    @property
+    def flips(self) -> int:
+        """The bits of the next byte that change."""
+        return 1 << self.bit if self.kind is Kind.BIT_FLIP else 0
 
     def __str__(self) -> str:
         who = f" {self.victim}" if self.kind is Kind.STOP else ""

@@ -18,7 +18,6 @@ from tests.faults.schedules import (
     Call,
     Carrier,
     Client,
-    Direction,
     End,
     Fault,
     Kind,
@@ -29,6 +28,7 @@ from tests.faults.schedules import (
     Subject,
     draw,
 )
+from tests.support.cutting_proxy import Direction
 
 SEED = 1
 JOBS = 8
