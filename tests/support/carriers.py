@@ -12,12 +12,13 @@ import grpc
 import pyarrow as pa
 
 from permitflow import ChannelParameters
+from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE, Options
 from permitflow.carriers.grpc_calls import Context
 from permitflow.carriers.shared_memory.region import create_region, open_region
 from permitflow.carriers.shared_memory.ring import RingReader, RingWriter
-from permitflow.carriers.tcp import Kind, TcpStream
+from permitflow.carriers.tcp import TcpStream
 from permitflow.client import RemoteReceiver
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.flows.permits.agreement import PERMITS

@@ -1,13 +1,13 @@
 """The carrier of a stream's messages, and the listener that it calls."""
 
 import asyncio
-import socket
 from abc import abstractmethod
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, NamedTuple, Protocol
 
 from permitflow.carriers.framing import K, MessageReader
+from permitflow.carriers.pipe import Pipe
 from permitflow.change import Change
 from permitflow.errors import PermitflowError
 from permitflow.wire.buffers import Buffer, Received
@@ -100,9 +100,6 @@ class Carrier(Protocol):
         ...
 
 
-PIECES_AT_ONCE = 256
-"""The pieces of a message in one system call; the kernel takes up to 1,024."""
-
 DELIVERY_SECONDS = 0.002
 """For so long, messages that came together are delivered at once; then other streams have their turn."""
 
@@ -111,18 +108,17 @@ _READS_AT_ONCE = 8
 """For one turn of the event loop."""
 
 
-class SocketCarrier(Carrier, Generic[K]):
-    """The common part of carriers over a socket: reads and writes it within callbacks of the event loop."""
+class PipeCarrier(Carrier, Generic[K]):
+    """The common part of carriers over a pipe: reads and writes it within callbacks of the event loop."""
 
-    def __init__(self, connection: socket.socket, messages: MessageReader[K]) -> None:
-        """Take ownership of the socket; needs a running event loop."""
-        connection.setblocking(False)
+    def __init__(self, pipe: Pipe, messages: MessageReader[K]) -> None:
+        """Take ownership of the pipe; needs a running event loop."""
         self._loop = asyncio.get_running_loop()
-        self._socket, self._descriptor = connection, connection.fileno()
+        self._pipe = pipe
         self._messages = messages
         self._listener: Listener | None = None
         self._is_watching = self._is_paused = self._is_closing_half = self._is_delivery_due = False
-        self._rest: Sequence[Buffer] = ()  # what the socket has not taken yet
+        self._rest: Sequence[Buffer] = ()  # what the pipe has not taken yet
 
     # Reading.
 
@@ -146,12 +142,12 @@ class SocketCarrier(Carrier, Generic[K]):
     def _watch(self) -> None:
         if not (self._is_watching or self._is_paused or self._has_read_all):
             self._is_watching = True
-            self._loop.add_reader(self._descriptor, self._on_readable)
+            self._pipe.watch_reading(self._on_readable)
 
     def _unwatch(self) -> None:
         if self._is_watching:
             self._is_watching = False
-            self._loop.remove_reader(self._descriptor)
+            self._pipe.unwatch_reading()
 
     @property
     @abstractmethod
@@ -172,7 +168,7 @@ class SocketCarrier(Carrier, Generic[K]):
         """
         for _ in range(_READS_AT_ONCE):
             space = self._messages.room()
-            count = self._socket.recv_into(space)
+            count = self._pipe.receive_into(space)
             if not count:
                 return False
             self._hear()
@@ -206,7 +202,7 @@ class SocketCarrier(Carrier, Generic[K]):
     # Writing.
 
     def _send(self, pieces: Sequence[Buffer]) -> bool:
-        """Write; True if the socket took all, else the rest follows later."""
+        """Write; True if the pipe took all, else the rest follows later."""
         assert not self._rest, "the carrier was full"
         try:
             self._rest = self._sent(pieces)
@@ -214,14 +210,14 @@ class SocketCarrier(Carrier, Generic[K]):
             self._loop.call_soon(self._on_unwritable, error)
             return False
         if self._rest:
-            self._loop.add_writer(self._descriptor, self._on_writable)
+            self._pipe.watch_writing(self._on_writable)
         return not self._rest
 
     def _sent(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
-        """Write as much as the socket takes now; return the rest."""
+        """Write as much as the pipe takes now; return the rest."""
         try:
             while pieces:
-                pieces = without(pieces, self._socket.sendmsg(pieces[:PIECES_AT_ONCE]))
+                pieces = without(pieces, self._pipe.send(pieces))
         except BlockingIOError:
             pass
         return pieces
@@ -244,8 +240,7 @@ class SocketCarrier(Carrier, Generic[K]):
             self._listener.on_writable()
 
     def _stop_writing(self) -> None:
-        if self._socket.fileno() >= 0:
-            self._loop.remove_writer(self._descriptor)
+        self._pipe.unwatch_writing()
 
     def half_close(self) -> None:
         """See ``Carrier``."""

@@ -103,7 +103,7 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order(
 async def test_other_tasks_run_while_many_messages_are_delivered(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("tcp", "shared_memory.link"):
+    for module in ("byte_stream", "shared_memory.link"):
         monkeypatch.setattr(f"permitflow.carriers.{module}.DELIVERY_SECONDS", 0.0)
     heard: list[tuple[Received, int]] = []
     rounds = 0

@@ -9,10 +9,11 @@ from contextlib import suppress
 import pytest
 
 from permitflow.carriers import dialling
+from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
-from permitflow.carriers.tcp import Kind, calling
+from permitflow.carriers.tcp import calling
 from permitflow.errors import (
     PeerGoneError,
     PermitflowError,

@@ -11,13 +11,14 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
+from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.carrier import Carrier, Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import header
 from permitflow.carriers.grpc_calls import ServerCall
 from permitflow.carriers.same_host import SHARED_MEMORY, HostCarrier, Meeting, meet
 from permitflow.carriers.shared_memory.link import AsyncioLink
-from permitflow.carriers.tcp import Kind, TcpStream
+from permitflow.carriers.tcp import TcpStream
 from permitflow.client import SameHost, get, put
 from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.flows.permits.agreement import PERMITS

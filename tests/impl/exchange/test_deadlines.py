@@ -9,9 +9,9 @@ import grpc
 import psutil
 import pytest
 
+from permitflow.carriers.byte_stream import Kind, read_header
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
-from permitflow.carriers.tcp import Kind, read_header
 from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, UndecodableDataError
 from permitflow.exchange import Exchange, ExchangeServer

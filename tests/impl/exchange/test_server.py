@@ -14,8 +14,8 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.framing import header
-from permitflow.carriers.tcp import Kind
 from permitflow.client import control
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError

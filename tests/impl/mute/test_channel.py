@@ -14,8 +14,8 @@ from examples.wordcount.counting import SavedCountsError, WordCount
 from examples.wordcount.log import LogServer, LogSink
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import WorkerSettings, address_of, ask, text_of, work
+from permitflow.carriers.byte_stream import Kind as ExchangeKind
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
-from permitflow.carriers.tcp import Kind as ExchangeKind
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError
 from permitflow.mute import (
     Boundary,

@@ -14,8 +14,9 @@ from math import inf
 from struct import Struct
 from time import monotonic
 
-from permitflow.carriers.carrier import DELIVERY_SECONDS, SocketCarrier
+from permitflow.carriers.carrier import DELIVERY_SECONDS, PipeCarrier
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
+from permitflow.carriers.pipe import SocketPipe
 from permitflow.carriers.shared_memory.region import forget_in_children
 from permitflow.carriers.shared_memory.ring import ALIGNMENT_BYTES, RingReader, RingSlot, RingWriter
 from permitflow.errors import PermitflowError, TransportError, UndecodableDataError
@@ -56,7 +57,7 @@ keeps its chunks never returns space, so the wait needs a limit.
 """
 
 
-class AsyncioLink(SocketCarrier[Kind]):
+class AsyncioLink(PipeCarrier[Kind]):
     """Messages in both directions, in order; large ones through the ring."""
 
     def __init__(self, connection: socket.socket, ring: RingWriter | RingReader, *, most_bytes: int) -> None:
@@ -67,7 +68,7 @@ class AsyncioLink(SocketCarrier[Kind]):
             ring: this process's end.
             most_bytes: of a message.
         """
-        super().__init__(connection, MessageReader(self._read_header, buffer_bytes=_BUFFER_BYTES))
+        super().__init__(SocketPipe(connection), MessageReader(self._read_header, buffer_bytes=_BUFFER_BYTES))
         self._ring = ring
         self._writer = ring if isinstance(ring, RingWriter) else None
         self._reader = ring if isinstance(ring, RingReader) else None
@@ -226,7 +227,7 @@ class AsyncioLink(SocketCarrier[Kind]):
 
     def _close_half(self) -> None:
         with contextlib.suppress(OSError):  # the peer may be gone
-            self._socket.shutdown(socket.SHUT_WR)
+            self._pipe.shut_writing()
 
     def _on_unwritable(self, error: OSError) -> None:
         self._on_error(TransportError.of(what="the Unix socket", cause=error))
@@ -248,7 +249,7 @@ class AsyncioLink(SocketCarrier[Kind]):
         self._stop_waiting_for_space()
         self._stop_writing()
         self._has_ended = True
-        self._socket.close()
+        self._pipe.close()
         self._ring.close()
         # A reference to this object, for example in a traceback, must not keep the memory.
         self._writer = self._reader = None
@@ -257,5 +258,5 @@ class AsyncioLink(SocketCarrier[Kind]):
     def forget(self) -> None:
         """Close the descriptors in the child of a fork; send nothing."""
         self._has_ended = True
-        self._socket.close()
+        self._pipe.close()
         self._ring.forget()
