@@ -27,6 +27,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange.stores.sqlite_database import open_database
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
+from permitflow.exchange.stores.system import System
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
@@ -366,15 +367,19 @@ class SqliteStore(Store):
 
     is_durable = True
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, system: System | None = None) -> None:
         """Open the store in this folder, or make one; reads all kept rows, so it may take seconds.
+
+        Args:
+            folder: made if it is not there.
+            system: has the folder; None: this machine.
 
         Raises:
             StoreInUseError: another exchange has it open.
             StoreUnusableError: the folder has other contents, a newer store or a damaged one, or is not writable.
         """
         self._folder = folder
-        self.database, (self._stored, published) = open_database(folder, self._loaded)
+        self.database, (self._stored, published) = open_database(folder, self._loaded, system or System())
         super().__init__(published)
 
     def _loaded(self, connection: sqlite3.Connection) -> tuple[dict[str, SqliteChannelStore], dict[str, int]]:

@@ -8,11 +8,7 @@ at each commit (``synchronous=FULL``).
 import asyncio
 import errno
 import logging
-import os
-import queue
-import shutil
 import sqlite3
-import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
@@ -24,6 +20,7 @@ from typing import Any, TypeVar
 
 from permitflow.errors import StoreInUseError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
+from permitflow.exchange.stores.system import System, Writer
 
 T = TypeVar("T")
 
@@ -149,9 +146,6 @@ RESERVE_NAME = "permitflow.reserve"
 # acknowledgement adds some eight pages of 16 KiB.
 RESERVE_BYTES = 4 << 20
 
-# The most jobs in one flush: the first one must not wait too long for the last.
-_JOBS_AT_ONCE = 512
-
 # What was deleted is used again first.  Above a quarter of the file, and this, the file system gets some of it back.
 _FREE_PAGES_KEPT = 512
 _PAGES_GIVEN_BACK_AT_ONCE = 512
@@ -165,10 +159,9 @@ _PAGES_GIVEN_BACK_FOR_RESERVE = 16
 
 # Reading the free space costs a tenth of a small transaction.
 _COMMITS_BETWEEN_LOOKS = 32
-_JOIN_SECONDS = 60.0
 
 
-def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tuple[Database, T]":
+def open_database(folder: Path, load: Callable[[sqlite3.Connection], T], system: System) -> "tuple[Database, T]":
     """Open the store in this folder, or make one; no other process can open it until the database is closed.
 
     The lock is the operating system's, on the file itself: a killed process leaves no lock behind.
@@ -176,6 +169,7 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tup
     Args:
         folder: of the store.
         load: reads all there is; raises ``ValueError`` where that is damaged.
+        system: has the folder.
 
     Raises:
         StoreInUseError: another exchange has it open.
@@ -184,12 +178,12 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tup
     path = folder / FILE_NAME
     try:
         # Only this user may read the rows, unless the folder was made beforehand with other rights.
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        is_begun = path.exists() and path.stat().st_size > 0
-        _require_writable(path if is_begun else folder, folder)
+        system.make_folder(folder)
+        is_begun = bool(system.size_bytes(path))
+        _require_writable(system, path if is_begun else folder, folder)
         if not is_begun:  # SQLite removes the log of an empty file
-            require_nothing_confirmed(path)
-        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
+            require_nothing_confirmed(path, system)
+        connection = system.connect(path)
     except FileExistsError as error:
         raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
     except (OSError, sqlite3.Error) as error:
@@ -201,8 +195,8 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tup
         _take(connection, folder)
         if _require_ours(connection, path) == _UNCOUNTED:
             _require_sound(connection, path)
-            _begin(connection, path)
-        journal = Journal(connection, path)
+            _begin(connection, path, system)
+        journal = Journal(connection, path, system)
         _require_sound(connection, path)
         _prepare(connection, path)
         try:
@@ -210,17 +204,17 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T]) -> "tup
             journal.start(connection)
         except (ValueError, sqlite3.Error) as error:
             raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
-        return Database(connection, folder, journal), loaded
+        return Database(connection, folder, journal, system), loaded
     except BaseException as error:
         if journal is not None:
             journal.close()
-        _leave(connection, path, error)
+        _leave(connection, path, error, system)
         if isinstance(error, sqlite3.Error | ValueError | OSError):
             raise StoreUnusableError(path=str(path), reason=_words(error)) from error
         raise
 
 
-def _leave(connection: sqlite3.Connection, path: Path, error: BaseException) -> None:
+def _leave(connection: sqlite3.Connection, path: Path, error: BaseException, system: System) -> None:
     """Close a refused file, and leave it and its log unchanged.
 
     SQLite folds the log back when it closes the file, or removes the log if it found no commit there.  But this may be
@@ -230,23 +224,23 @@ def _leave(connection: sqlite3.Connection, path: Path, error: BaseException) -> 
     while cause is not None:
         clear_frames(cause.__traceback__)  # a cursor in one of them would keep the file open
         cause = cause.__context__
-    log = log_of(path)
+    log = log_of(path, system)
     kept = log.with_name(f"{log.name}.kept")
     with suppress(OSError):
-        if log.stat().st_size > 0:
-            os.link(log, kept)
+        if system.size_bytes(log):
+            system.link(log, kept)
     connection.interrupt()  # which ends the folding before its first page
     connection.close()
     with suppress(OSError):
-        if not log.exists():
-            kept.rename(log)
-        kept.unlink(missing_ok=True)
+        if system.size_bytes(log) is None:
+            system.replace(kept, log)
+        system.remove(kept)
 
 
-def _require_writable(*paths: Path) -> None:
+def _require_writable(system: System, *paths: Path) -> None:
     """Refuse it here: SQLite would report a disk error."""
     for path in paths:
-        if not os.access(path, os.W_OK):
+        if not system.may_write(path):
             raise PermissionError(errno.EACCES, f"{path.name} may not be written to")
 
 
@@ -290,16 +284,16 @@ def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
 
 
-def _begin(connection: sqlite3.Connection, path: Path) -> None:
+def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     """Make the tables of a new store, or begin to count the commits of one anew.
 
     All in one transaction: a process killed meanwhile leaves the file unchanged.
     """
-    require_nothing_confirmed(path)
+    require_nothing_confirmed(path, system)
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
         connection.execute(table)
-    begin_counting(connection, path)
+    begin_counting(connection, path, system)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
@@ -329,18 +323,18 @@ def _words(error: Exception) -> str:
 class Reserve:
     """A file that reserves space, and is removed when the space is needed.  For the writing thread."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, system: System) -> None:
         """Reserve space, if there is some, on the disk of the store's log."""
         self._path = log.with_name(RESERVE_NAME)
-        self.is_there = self._path.exists() and self._path.stat().st_size == RESERVE_BYTES
+        self._system = system
+        self.is_there = system.size_bytes(self._path) == RESERVE_BYTES
         self.make()
 
     def make(self) -> bool:
         """Reserve space, if it is not reserved yet and enough stays free for the next commit; return whether it is."""
         if not self.is_there and self.free_bytes() >= RESERVE_BYTES * 5 // 4:
             try:
-                # Random, as some file systems compress what they store.
-                self._path.write_bytes(os.urandom(1 << 20) * (RESERVE_BYTES >> 20))
+                self._system.fill(self._path, RESERVE_BYTES)
                 self.is_there = True
             except OSError:
                 self.give_up()
@@ -350,13 +344,13 @@ class Reserve:
         """Release the space; return whether there was some."""
         was_there, self.is_there = self.is_there, False
         with suppress(OSError):
-            self._path.unlink()
+            self._system.remove(self._path)
         return was_there
 
     def free_bytes(self) -> int:
         """The free bytes for this process in the file system; 0: unknown."""
         try:
-            return shutil.disk_usage(self._path.parent).free
+            return self._system.free_bytes(self._path.parent)
         except OSError:
             return 0
 
@@ -373,26 +367,26 @@ class _Job:
 class Database:
     """Runs jobs in the order of their submission, many in one transaction.  For one event loop."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path, journal: Journal) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path, journal: Journal, system: System) -> None:
         """Take over a connection that no other thread uses any more; it must be in autocommit mode.
 
         Args:
             connection: to the file of the store.
             path: of the store.
             journal: of the same store; closed with the connection.
+            system: has the file.
         """
         self._connection = connection
         self._path = path
         self._journal = journal
         self._file = path / FILE_NAME
-        self._reserve = Reserve(log_of(self._file))
-        self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._system = system
+        self._reserve = Reserve(log_of(self._file, system), system)
         self._is_closed = self._is_failing = False
         self._journal_error: OSError | None = None
         self.commits = 0
         """The number of transactions so far; concurrent jobs share one."""
-        self._thread = threading.Thread(target=self._run, name=f"permitflow stores in {path}", daemon=True)
-        self._thread.start()
+        self._writer: Writer[_Job] = system.begin_writing(self._run, self._end, name=f"permitflow stores in {path}")
 
     def submit(self, do: Callable[[sqlite3.Connection], T], *, makes_room: bool = False) -> "asyncio.Future[T]":
         """Submit a job; its result arrives once it is on disk.
@@ -416,7 +410,7 @@ class Database:
         """Submit a job, and wait for it without an event loop; see ``submit``."""
         answer: Future[T] = Future()
         self._put(_Job(do, answer, makes_room=False))
-        return answer.result()
+        return self._writer.result(answer)
 
     def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
         """Submit a job that makes room, without waiting for it; a failure is logged."""
@@ -427,7 +421,7 @@ class Database:
     def _put(self, job: _Job) -> None:
         if self._is_closed:
             raise RuntimeError(f"the store {self._path} is closed")
-        self._jobs.put(job)
+        self._writer.put(job)
 
     def _note(self, answer: "Future[object]") -> None:
         if (error := answer.exception()) is not None:
@@ -437,35 +431,20 @@ class Database:
         """Run the submitted jobs, then close the file.  Closing twice is harmless."""
         if not self._is_closed:
             self._is_closed = True
-            self._jobs.put(None)
-        self._thread.join(_JOIN_SECONDS)
+            self._writer.close()
 
     # The methods below run in the thread.
 
-    def _run(self) -> None:
-        try:
-            while jobs := self._next():
-                self._carry_out(jobs)
-                self._answer(jobs)
-                self._see_to_room()
-                if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
-                    self._tidy()
-        finally:
-            self._connection.close()
-            self._journal.close()
+    def _run(self, jobs: Sequence[_Job]) -> None:
+        self._carry_out(jobs)
+        self._answer(jobs)
+        self._see_to_room()
+        if self.commits % _COMMITS_BETWEEN_LOOKS == 0:
+            self._tidy()
 
-    def _next(self) -> list[_Job]:
-        """Wait for a job, and return all waiting ones.  Empty: close the database."""
-        jobs: list[_Job] = []
-        job = self._jobs.get()
-        while job is not None:
-            jobs.append(job)
-            if len(jobs) == _JOBS_AT_ONCE or self._jobs.empty():
-                return jobs
-            job = self._jobs.get()
-        if jobs:
-            self._jobs.put(None)
-        return jobs
+    def _end(self) -> None:
+        self._connection.close()
+        self._journal.close()
 
     def _carry_out(self, jobs: Sequence[_Job]) -> None:
         if self._journal_error is not None:
@@ -543,7 +522,7 @@ class Database:
             _log.exception("the store %s could not undo what it could not do", self._path)
 
     def _tidy(self) -> None:
-        while self._gives_back(_PAGES_GIVEN_BACK_AT_ONCE, above=_FREE_PAGES_KEPT) and self._jobs.empty():
+        while self._gives_back(_PAGES_GIVEN_BACK_AT_ONCE, above=_FREE_PAGES_KEPT) and self._writer.is_idle():
             pass
 
     def _gives_up_reserve(self) -> bool:
@@ -568,7 +547,8 @@ class Database:
     def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
         """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
         try:
-            grown_bytes = self._number("page_count") * self._number("page_size") - self._file.stat().st_size
+            file_bytes = self._system.size_bytes(self._file) or 0
+            grown_bytes = self._number("page_count") * self._number("page_size") - file_bytes
             if not above < grown_bytes <= self._reserve.free_bytes():
                 return False
             self._connection.execute(f"PRAGMA wal_checkpoint({way})")

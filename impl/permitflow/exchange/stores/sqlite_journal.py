@@ -12,7 +12,6 @@ turn, so an interrupted write leaves the other one intact.
 """
 
 import json
-import os
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
@@ -22,6 +21,7 @@ from uuid import uuid4
 from zlib import crc32
 
 from permitflow.errors import StoreUnusableError
+from permitflow.exchange.stores.system import System
 
 JOURNAL_NAME = "permitflow.journal"
 
@@ -54,12 +54,13 @@ class _Record(NamedTuple):
 class Journal:
     """Counts the commits of an open store.  For the writing thread."""
 
-    def __init__(self, connection: sqlite3.Connection, database: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, database: Path, system: System) -> None:
         """Compare the tables' count with the journal's; nothing is changed.
 
         Raises:
             StoreUnusableError: confirmed commits are missing, or may be.
         """
+        self._system = system
         self._path = database.with_name(JOURNAL_NAME)
         counted = connection.execute("SELECT store, number, digest, previous_digest FROM commits").fetchone()
         if counted is None:
@@ -73,9 +74,9 @@ class Journal:
 
     def _compare(self, database: Path, previous_digest: int) -> bool:
         """Is the journal one commit behind?"""
-        last, is_whole = _last_record(database)
+        last, is_whole = _last_record(database, self._system)
         if last is None:
-            what = "is damaged" if self._path.exists() else "is not there"
+            what = "is not there" if self._system.size_bytes(self._path) is None else "is damaged"
             raise _unusable(database, f"its journal, {self._path}, {what}, so nothing tells whether rows are missing")
         if last.store != self._store:
             raise _unusable(database, f"{self._path} is the journal of another store")
@@ -100,7 +101,8 @@ class Journal:
         ]
         commits = f"{last.commit - self._commit} of the {last.commit} commits that were confirmed"
         what = ", ".join(named) or "no rows, but acknowledgements, staged rows or the like"
-        return f"it lacks {commits}: {what}; its log, {log_of(database)}, is lost, damaged or older, or all of it is"
+        log = log_of(database, self._system)
+        return f"it lacks {commits}: {what}; its log, {log}, is lost, damaged or older, or all of it is"
 
     def start(self, connection: sqlite3.Connection) -> None:
         """Track the changes of the tables from now on.
@@ -112,7 +114,7 @@ class Journal:
         facts = [*_facts(connection)]
         if _digest_of(connection, facts) != self._digest:
             raise ValueError(f"its tables are not what commit {self._commit} has left")
-        self._file = os.open(self._path, os.O_RDWR | getattr(os, "O_BINARY", 0))
+        self._file = self._system.open(self._path)
         if self._is_behind:
             self._write()
             self._is_behind = False
@@ -151,17 +153,15 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         if self._file is not None:
-            os.close(self._file)
+            self._system.close(self._file)
             self._file = None
 
     def _write(self) -> None:
         assert self._file is not None, "the journal is written once it is started"
         latest = dict(islice(reversed(self._next_rows.items()), _CHANNELS_NAMED))
         slot = _encoded(_Record(self._store, self._commit, self._digest, latest))
-        os.lseek(self._file, self._commit % 2 * _SLOT_BYTES, os.SEEK_SET)
-        if os.write(self._file, slot) != _SLOT_BYTES:
-            raise OSError(f"{self._path} was written in part only")
-        _flush(self._file)
+        self._system.write(self._file, self._commit % 2 * _SLOT_BYTES, slot)
+        self._system.flush(self._file)
 
     def _changed(self, table: str, columns: str, *values: object) -> None:
         """A row has its old values no more, and its new ones from now on; of none, all are None."""
@@ -178,23 +178,23 @@ class Journal:
             self._new_next_rows[name] = None if new[0] is None else next_row
 
 
-def require_nothing_confirmed(database: Path) -> None:
+def require_nothing_confirmed(database: Path, system: System) -> None:
     """Refuse a database without a count of commits, if its journal has one.
 
     Raises:
         StoreUnusableError: the journal has a count, or is damaged.
     """
     path = database.with_name(JOURNAL_NAME)
-    last, _ = _last_record(database)
+    last, _ = _last_record(database, system)
     if last is not None and last.commit > 0:
         rows = "".join(f", {rows} rows of channel {name!r}" for name, rows in last.next_rows.items())
         what = f"its journal, {path}, knows of {last.commit} commits that were confirmed{rows}, and it has none of them"
         raise _unusable(database, f"{what}: it was lost, or is an older copy")
-    if last is None and path.exists():
+    if last is None and system.size_bytes(path) is not None:
         raise _unusable(database, f"it is new, or an older copy, and {path}, a journal of a store, is damaged")
 
 
-def begin_counting(connection: sqlite3.Connection, database: Path) -> None:
+def begin_counting(connection: sqlite3.Connection, database: Path, system: System) -> None:
     """Begin a journal, in the transaction that makes the tables, so that no store of this version is without one."""
     store, digest = uuid4().hex, _digest_of(connection, [*_facts(connection)])
     connection.execute("DELETE FROM commits")
@@ -202,20 +202,19 @@ def begin_counting(connection: sqlite3.Connection, database: Path) -> None:
     path = database.with_name(JOURNAL_NAME)
     new = path.with_name(f"{path.name}.new")
     slot = _encoded(_Record(store, 0, digest, {}))
-    with new.open("wb") as file:
-        file.write(slot + slot)
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    _flush_folder(path.parent)
-
-
-def _last_record(database: Path) -> tuple[_Record | None, bool]:
-    """The newest record that is readable; is the other one what was written before it?"""
+    file = system.open(new, is_new=True)
     try:
-        content = database.with_name(JOURNAL_NAME).read_bytes()
-    except FileNotFoundError:
-        return None, False
+        system.write(file, 0, slot + slot)
+        system.flush(file)
+    finally:
+        system.close(file)
+    system.replace(new, path)
+    system.flush_folder(path.parent)
+
+
+def _last_record(database: Path, system: System) -> tuple[_Record | None, bool]:
+    """The newest record that is readable; is the other one what was written before it?"""
+    content = system.read(database.with_name(JOURNAL_NAME)) or b""
     slots = (content[:_SLOT_BYTES], content[_SLOT_BYTES : 2 * _SLOT_BYTES])
     found = sorted((_decoded(slot) for slot in slots if _is_intact(slot)), key=lambda record: record.commit)
     if not found:
@@ -239,20 +238,6 @@ def _is_intact(slot: bytes) -> bool:
 
 def _decoded(slot: bytes) -> _Record:
     return _Record(*json.loads(slot[_CHECKSUM_BYTES:]))
-
-
-def _flush(file: int) -> None:
-    getattr(os, "fdatasync", os.fsync)(file)  # the size does not change
-
-
-def _flush_folder(folder: Path) -> None:
-    """Let a new name survive, where a folder can be opened."""
-    if hasattr(os, "O_DIRECTORY"):
-        file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(file)
-        finally:
-            os.close(file)
 
 
 def _facts(connection: sqlite3.Connection) -> Iterator[tuple[str, str]]:
@@ -289,9 +274,9 @@ def _triggers(table: str, columns: str) -> Iterator[str]:
         """
 
 
-def log_of(database: Path) -> Path:
+def log_of(database: Path, system: System) -> Path:
     """The write-ahead log, beside the database itself, which may lie behind a link."""
-    return Path(f"{database.resolve()}-wal")
+    return Path(f"{system.resolved(database)}-wal")
 
 
 def _unusable(database: Path, reason: str) -> StoreUnusableError:
