@@ -15,7 +15,7 @@ from types import CodeType, FrameType
 import pytest
 
 from permitflow import GateParameters
-from permitflow_model import conflate, grpc_call, mute, mute_scheduler, port_machine
+from permitflow_model import conflate, grpc_call, lossy_channel, mute, mute_scheduler, port_machine
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
@@ -25,6 +25,7 @@ from tests.conformance import (
     test_flows_follow_models,
     test_gate_follows_model,
     test_grpc_call,
+    test_lossy_channel,
     test_mute_graph,
     test_mute_scheduler,
     test_port_machine,
@@ -33,7 +34,7 @@ from tests.conformance import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-CORES = ("flows", "stream", "exchange/books", "mute", "stages/core")
+CORES = ("flows", "stream", "exchange/books", "mute", "stages/core", "carriers/datagrams/link.py")
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,11 @@ def led_receiver() -> object:
     return walk(grpc_call.SYSTEM, test_grpc_call.Receiver(reading), reading, never=test_grpc_call.NOT_LED)
 
 
+def led_link() -> object:
+    few = test_lossy_channel.ONE_COPY
+    return walk(lossy_channel.SYSTEM, test_lossy_channel.DrivenLink(few), few)
+
+
 LED = [
     led(
         "permit_channel",
@@ -139,6 +145,11 @@ LED = [
     ),
     led("conflate", led_stage, "stages/core/rates.py Batch", "stages/core/ports.py HoldingStage"),
     led("grpc_call", led_receiver, "stages/core/boundary.py InputBoundary"),
+    led(
+        "lossy_channel",
+        led_link,
+        *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
+    ),
     led(
         "drop_queue",
         lambda: test_drop_queue.test_the_same_jobs_are_served_after_the_same_time("oldest", 2),
@@ -188,7 +199,6 @@ MODELS_ALONE: Mapping[str, str] = {
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,
     "feedback_loop": _SHAPE,
-    "lossy_channel": "no carrier loses what it carries; it is the specification of one that does",
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
     "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",
@@ -212,7 +222,8 @@ def core_classes() -> frozenset[str]:
     found = set[str]()
     package = ROOT / "impl/permitflow"
     for core in CORES:
-        for path in (package / core).rglob("*.py"):
+        place = package / core
+        for path in place.rglob("*.py") if place.is_dir() else (place,):
             nodes = ast.parse(path.read_text(encoding="utf-8")).body
             names = [node.name for node in nodes if isinstance(node, ast.ClassDef) and is_state(node)]
             found.update(f"{path.relative_to(package)} {name}" for name in names)

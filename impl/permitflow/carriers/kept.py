@@ -5,16 +5,11 @@ and a peer at position 5 has the first five.
 """
 
 from collections.abc import Iterator
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 from permitflow.errors import FalsePositionError
 
 T = TypeVar("T")
-
-
-class _Entry(NamedTuple, Generic[T]):
-    message: T
-    size_bytes: int
 
 
 class Kept(Generic[T]):
@@ -27,7 +22,7 @@ class Kept(Generic[T]):
 
     def __init__(self) -> None:
         """Nothing was sent yet."""
-        self._entries: dict[int, _Entry[T]] = {}
+        self._entries: dict[int, tuple[T, int]] = {}
         self._start = self._end = self._size_bytes = 0
 
     @property
@@ -52,7 +47,7 @@ class Kept(Generic[T]):
     def keep(self, message: T, size_bytes: int = 0) -> int:
         """Keep the next message of the stream; return its position."""
         position = self._end
-        self._entries[position] = _Entry(message, size_bytes)
+        self._entries[position] = message, size_bytes
         self._end = position + 1
         self._size_bytes += size_bytes
         return position
@@ -63,7 +58,7 @@ class Kept(Generic[T]):
         Raises:
             KeyError: it is not kept: it was acknowledged, or never sent.
         """
-        return self._entries[position].message
+        return self._entries[position][0]
 
     def acknowledge(self, position: int) -> int:
         """Forget all messages below the peer's position; return how many they are, none if it comes late or twice.
@@ -75,7 +70,7 @@ class Kept(Generic[T]):
             raise FalsePositionError(position=position, first=self._start, end=self._end)
         forgotten = range(self._start, position)
         for old in forgotten:
-            self._size_bytes -= self._entries.pop(old).size_bytes
+            self._size_bytes -= self._entries.pop(old)[1]
         self._start = max(self._start, position)
         return len(forgotten)
 
@@ -88,4 +83,4 @@ class Kept(Generic[T]):
         """
         if not self._start <= position <= self._end:
             raise FalsePositionError(position=position, first=self._start, end=self._end)
-        return (self._entries[number].message for number in range(position, self._end))
+        return (self._entries[number][0] for number in range(position, self._end))

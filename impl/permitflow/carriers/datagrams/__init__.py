@@ -1,0 +1,1 @@
+"""An ordered stream of messages without loss, over a network that loses, doubles and reorders datagrams."""

@@ -1,0 +1,234 @@
+"""A link over datagrams takes every step of the model; what it keeps behind a gap is in the network there."""
+
+import pickle
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+import pytest
+
+from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
+from permitflow_model import lossy_channel
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.lossy_channel import SYSTEM, Parameters, State
+from permitflow_testing.moves import REFUSALS, ActionRefused, Divergence, Move, compare, moves_of, walk
+
+NOW = 0.0
+"""Time stands still: the model says what may be sent again, and not when."""
+
+
+T = TypeVar("T")
+
+
+def require(condition: bool) -> None:
+    if not condition:
+        raise ActionRefused
+
+
+def head(queue: deque[T]) -> T:
+    require(bool(queue))
+    return queue.popleft()
+
+
+class DrivenLink:
+    """Both ends of a link, and a network that does what it is told."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self.sender: LinkSender[int] = LinkSender(epoch=0, window=parameters.window)
+        self.receiver: LinkReceiver[int] = LinkReceiver(epoch=0, window=parameters.window, now=NOW, remind_seconds=1)
+        self.data: deque[int] = deque()
+        self.feedback: deque[Feedback] = deque()
+
+    # The network.
+
+    def done(self) -> None:
+        require(self.receiver.consumed == self.sender.acknowledged == self.parameters.total)
+        require(not (self.data or self.feedback or self.receiver.owes))
+
+    def lose_data(self) -> None:
+        require(self.parameters.losses)
+        head(self.data)
+
+    def lose_feedback(self) -> None:
+        require(self.parameters.losses)
+        head(self.feedback)
+
+    def duplicate_data(self) -> None:
+        require(self.parameters.duplicates and 0 < len(self.data) < self.parameters.copies)
+        self.data.append(self.data[0])
+
+    def duplicate_feedback(self) -> None:
+        require(self.parameters.duplicates and 0 < len(self.feedback) < self.parameters.copies)
+        self.feedback.append(self.feedback[0])
+
+    def reorder_data(self) -> None:
+        require(self.parameters.reorders and len(self.data) > 1)
+        self.data.rotate(-1)
+
+    def reorder_feedback(self) -> None:
+        require(self.parameters.reorders and len(self.feedback) > 1)
+        self.feedback.rotate(-1)
+
+    # The ends.
+
+    def send(self) -> None:
+        require(self.sender.sent < self.parameters.total and len(self.data) < self.parameters.copies)
+        self.data.append(self.sender.send(self.sender.sent, 1, NOW))
+
+    def retransmit(self, behind: int) -> None:
+        require(self.parameters.retransmits and len(self.data) < self.parameters.copies)
+        self.data.append(self.sender.retransmit(self.sender.acknowledged + behind, NOW))
+
+    def deliver(self) -> None:
+        require(bool(self.data) and self.data[0] == self.receiver.received)
+        assert self.arrive()
+
+    def refuse(self) -> None:
+        require(bool(self.data) and self.data[0] != self.receiver.received)
+        assert not self.arrive()
+
+    def arrive(self) -> bool:
+        number = head(self.data)
+        return self.receiver.arrive(0, number, number, NOW)
+
+    def consume(self) -> None:
+        consumed = self.receiver.consumed
+        assert self.receiver.take(NOW) == consumed
+
+    def acknowledge(self) -> None:
+        require(self.receiver.owes and len(self.feedback) < self.parameters.copies)
+        self.feedback.append(self.receiver.feedback(NOW))
+
+    def remind(self) -> None:
+        require(self.parameters.reminds and not self.receiver.owes)
+        self.receiver.remind(NOW)
+
+    def hear(self) -> None:
+        require(self.is_news())
+        self.sender.hear(head(self.feedback), NOW)
+
+    def ignore(self) -> None:
+        require(not self.is_news())
+        self.sender.hear(head(self.feedback), NOW)
+
+    def is_news(self) -> bool:
+        """Would the sender say so?"""
+        require(bool(self.feedback))
+        twin: LinkSender[int] = pickle.loads(pickle.dumps(self.sender))
+        return twin.hear(self.feedback[0], NOW)
+
+    # What can be seen.
+
+    def observe(self) -> State:
+        return State(
+            sent=self.sender.sent,
+            acked=self.sender.acknowledged,
+            limit=self.sender.limit,
+            data=Fifo((*self.data, *sorted(self.receiver.early))),
+            feedback=Fifo(lossy_channel.Feedback(told.acknowledged, told.limit) for told in self.feedback),
+            received=self.receiver.received,
+            inbox=Fifo(self.receiver.inbox),
+            consumed=self.receiver.consumed,
+            unreturned=0,
+            due=self.receiver.owes,
+        )
+
+
+# Where nothing comes behind a gap, both have the same states and steps.
+
+ONE = Parameters(window=1, total=2, copies=2)
+ONE_COPY = replace(ONE, copies=1)
+
+
+@pytest.mark.parametrize("parameters", [ONE, replace(ONE_COPY, reminds=False)], ids=["two copies", "no reminders"])
+def test_the_link_takes_every_step_of_the_model_and_no_other(parameters: Parameters) -> None:
+    done = walk(SYSTEM, DrivenLink(parameters), parameters)
+    assert min(done.states, done.edges, done.refusals) > 30
+
+
+class ForgetfulLink(DrivenLink):
+    """Permits that are added: the sender forgets what it has heard before."""
+
+    def hear(self) -> None:
+        told = self.feedback[0] if self.feedback else None
+        super().hear()
+        if told is not None:
+            self.sender._limit += 1
+
+
+def test_a_link_that_adds_permits_is_found() -> None:
+    with pytest.raises(Divergence, match="limit"):
+        walk(SYSTEM, ForgetfulLink(ONE), ONE)
+
+
+# What comes behind a gap is kept by the link.  For the model it is doubled: one copy is refused, and acknowledged
+# again; the other one stays in the network until it is due.
+
+
+def steps_of_the_model(move: Move, before: State, after: State, link: DrivenLink) -> Iterator[tuple[str, int]]:
+    """What the model does in the place of a step of the link: actions, and the copy that is to be their head."""
+    copy = link.data[0] if link.data else 0
+    match move.action:
+        case "Deliver":
+            yield from (("Deliver", number) for number in range(before.received, after.received))
+        case "Refuse" if copy > before.received and copy not in link.receiver.early:
+            yield "DuplicateData", copy
+            yield "Refuse", copy
+        case "ReorderData":
+            pass  # copies have no order
+        case action:
+            yield action, copy
+
+
+def led_to_the_head(state: State, parameters: Parameters, copy: int) -> State:
+    """Other copies are overtaken by this one, if it is there."""
+    while copy in state.data and state.data.head() != copy:
+        state = SYSTEM.perform("ReorderData", state, parameters)
+    return state
+
+
+def without_order(state: State) -> State:
+    return state._replace(data=Fifo(sorted(state.data)))
+
+
+def walk_behind_gaps(parameters: Parameters) -> tuple[int, int]:
+    """Visit every state of a link; return how many there are, and in how many a number is kept behind a gap."""
+    spacious = replace(parameters, copies=9, losses=True, duplicates=True, reorders=True)
+    todo = [DrivenLink(parameters)]
+    seen, gaps = set[object](), 0
+    while todo:
+        link = todo.pop()
+        gaps += any(True for _ in link.receiver.early)
+        copy = pickle.dumps(link)
+        before = link.observe()
+        for move in moves_of(SYSTEM, parameters):
+            adapter: DrivenLink = pickle.loads(copy)
+            try:
+                getattr(adapter, move.method)(*move.arguments)
+            except REFUSALS:
+                compare(adapter.observe(), before, f"after the refusal of {move!r}")
+                continue
+            after = adapter.observe()
+            expected = before
+            for action, number in steps_of_the_model(move, before, after, link):
+                expected = led_to_the_head(expected, spacious, number)
+                expected = SYSTEM.perform(action, expected, spacious, *move.arguments)
+            compare(without_order(after), without_order(expected), f"after {move!r} in {before}")
+            assert SYSTEM.broken_invariants(after, spacious) == []
+            key = (after, tuple(adapter.data))
+            if key not in seen:
+                seen.add(key)
+                todo.append(adapter)
+    return len(seen), gaps
+
+
+TWO = Parameters(window=2, total=3, copies=1, duplicates=False, reorders=False)
+
+
+@pytest.mark.parametrize("parameters", [TWO, pytest.param(replace(TWO, copies=2), marks=pytest.mark.long)])
+def test_what_is_kept_behind_a_gap_is_still_in_the_network(parameters: Parameters) -> None:
+    states, gaps = walk_behind_gaps(parameters)
+    assert states > 100 * parameters.copies
+    assert gaps > 10
