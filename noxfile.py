@@ -31,7 +31,7 @@ COMMANDS = {
         ["tools/spec_mutants.py", "-m tools.model_mutants --anew", "tools/mutants.py"],
     ),
     "faults": (
-        "240 seeded schedules of cuts, silence, flipped bits, stops and kills: nothing is lost in silence (10 minutes)",
+        "240 schedules of cut lines, flipped bits, stops, kills, set clocks, full disks: no silent loss (10 minutes)",
         ["-m tests.faults"],
     ),
     "graphs": (

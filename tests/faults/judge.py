@@ -107,7 +107,7 @@ def fails_by_name(evidence: Evidence) -> Iterator[str]:
         if "Traceback" in text:
             yield f"the {name} has a traceback on its error output, ending with {text.strip().splitlines()[-1]!r}"
     for life in evidence.lives:
-        allowed = {0, -SIGKILL} if life.was_killed or life.hung else {0}
+        allowed = {0, -SIGKILL} if life.was_killed or life.hung else {0, 1} if life.had_full_disk else {0}
         if life.status not in allowed:
             yield f"the {life.party} (process {life.pid}) ended with status {life.status}"
 
@@ -182,7 +182,7 @@ def no_word_is_counted_twice(evidence: Evidence) -> Iterator[str]:
 def what_can_go_on_does(evidence: Evidence) -> Iterator[str]:
     """Calls are made again, and channels that keep rows outlive all but flipped bits; others, if nothing breaks."""
     schedule = evidence.schedule
-    breaking = {number for number in evidence.fired if not schedule.faults[number].kind.is_slowness}
+    breaking = {number for number in evidence.fired if not schedule.faults[number].kind.is_harmless}
     if breaking and not schedule.can_go_on:
         return
     for party in schedule.cast.ends:

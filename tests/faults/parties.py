@@ -39,6 +39,8 @@ from tests.faults.schedules import Carrier, Client, Party, Pipeline, Retention, 
 if TYPE_CHECKING:
     from permitflow import ChannelStatistics
 
+DISK = "disk"
+"""The folder of what must outlive its process."""
 STREAM = "rows"
 CHANNELS = ("rows/0", "rows/1")
 """A worker streams from the first into the second."""
@@ -459,7 +461,7 @@ def serve(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: obj
     if schedule.is_gate:
         numbers = (f"exclusive={schedule.exclusive}", f"floating={schedule.row_permits - schedule.exclusive}")
         flow = ("--flow", "gate", *chain.from_iterable(("--parameter", number) for number in numbers))
-    replay = ("--retention", "replay", "--store", str(folder / "store"))
+    replay = ("--retention", "replay", "--store", str(folder / DISK / "store"))
     sys.argv = [
         *("permitflow", "serve", "--stream", f"{STREAM}:{2 if schedule.pipeline else 1}", "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),

@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any
 
 from tests.faults.calls import CallingClient, serve_calls
-from tests.faults.parties import Consumer, Producer, Worker, play, serve
+from tests.faults.machine import (
+    SmallDisk,
+    clock_environment,
+    enter,
+    environment,
+    has_clocks,
+    has_small_disks,
+    obey_clock,
+    set_clock,
+)
+from tests.faults.parties import DISK, Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
 from tests.faults.schedules import ADDRESSES, Kind, Party, Retention, Schedule
 from tests.faults.words import Reader, Sender, serve_worker
@@ -52,8 +62,16 @@ PLAYS: Mapping[Party, Callable[..., None]] = {
 }
 
 
-def live(party: Party, folder: Path, arguments: tuple[Any, ...]) -> None:
-    """The process of a party: its output and its errors go into files."""
+def clock_of(party: Party, folder: Path) -> Path:
+    """The file that its wall clock follows."""
+    return folder / f"{party}.clock"
+
+
+def live(party: Party, folder: Path, disks_of: int | None, arguments: tuple[Any, ...]) -> None:
+    """The process of a party: its output and its errors go into files; it sees the disks of this process."""
+    obey_clock(clock_of(party, folder))
+    if disks_of is not None:
+        enter(disks_of)
     for descriptor, path in ((0, os.devnull), (1, folder / f"{party}.output"), (2, folder / f"{party}.errors")):
         os.dup2(os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600), descriptor)
     sys.stdout, sys.stderr = os.fdopen(1, "w", closefd=False), os.fdopen(2, "w", closefd=False)
@@ -75,6 +93,8 @@ class Life:
     """By the schedule."""
     hung: bool = False
     """It had to be killed: its time was over."""
+    had_full_disk: bool = False
+    """At its end."""
     ended: asyncio.Event = field(default_factory=asyncio.Event, repr=False)
 
     async def end(self, within_seconds: float) -> bool:
@@ -117,6 +137,16 @@ async def run_schedule(schedule: Schedule, folder: Path) -> Evidence:
     return run.evidence()
 
 
+def is_possible(kind: Kind) -> bool:
+    """Does this machine allow such a fault?"""
+    match kind:
+        case Kind.CLOCK_JUMP:
+            return has_clocks()
+        case Kind.FULL_DISK:
+            return has_small_disks()
+    return True
+
+
 def _listening(output: Path, begin: int) -> dict[str, str] | None:
     """What a server has said, behind this byte, of where it listens."""
     for line in output.read_bytes()[begin:].splitlines(keepends=True) if output.exists() else ():
@@ -137,6 +167,10 @@ class _Run:
         self.proxy = Proxy(schedule, self.suffer)
         self.coming: set[asyncio.Task[None]] = set()
         """Parties that are to be started or continued."""
+        (disk := folder / DISK).mkdir()
+        self.disk = SmallDisk(disk) if Kind.FULL_DISK in schedule.kinds else None
+        self.has_room = asyncio.Event()
+        self.has_room.set()
 
     def life_of(self, party: Party) -> Life:
         return next(life for life in reversed(self.lives) if life.party is party)
@@ -155,23 +189,32 @@ class _Run:
             self.start_end(party)
 
     async def start_server(self, party: Party) -> None:
-        """At its addresses, if it has been there before."""
+        """At its addresses, if it has been there before; again, if its disk was full."""
+        while (life := await self.try_server(party)).status is not None and life.had_full_disk:
+            await self.has_room.wait()
+
+    async def try_server(self, party: Party) -> Life:
+        """Start it, and wait until it listens or has ended."""
         said = self.folder / f"{party}.output"
         begin = said.stat().st_size if said.exists() else 0
         life = self.start(party, self.schedule, self.addresses.get(party, {}), self.folder, self.proxy.ports)
         async with asyncio.timeout(SECONDS_TO_LISTEN):
             while (heard := _listening(said, begin)) is None:
                 if life.status is not None:
-                    return  # the judge says what that means
+                    return life  # the judge says what that means
                 await asyncio.sleep(POLL_SECONDS)
         self.addresses[party] = heard
+        return life
 
     def start_end(self, party: Party) -> None:
         self.start(party, self.schedule, self.proxy.ports[party], self.folder)
 
     def start(self, party: Party, *arguments: object) -> Life:
-        process = FORKING.Process(target=live, args=(party, self.folder, arguments), daemon=True)
-        process.start()
+        disks_of = self.disk.pid if self.disk and party is self.schedule.cast.keeper else None
+        process = FORKING.Process(target=live, args=(party, self.folder, disks_of, arguments), daemon=True)
+        # The process that forks is started with the first one.
+        with environment(clock_environment()):
+            process.start()
         assert process.pid is not None, "it was started"
         life = Life(party, process.pid)
         self.lives.append(life)
@@ -181,7 +224,7 @@ class _Run:
     def note_end(self, life: Life, process: BaseProcess) -> None:
         self.loop.remove_reader(process.sentinel)
         process.join()
-        life.status = process.exitcode
+        life.status, life.had_full_disk = process.exitcode, not self.has_room.is_set()
         life.ended.set()
 
     def suffer(self, number: int) -> None:
@@ -191,20 +234,47 @@ class _Run:
             return  # workers that greet each other are ahead of the ends
         self.fired.add(number)
         self.last_event = self.loop.time() + (fault.seconds if fault.kind is Kind.BLACK_HOLE else 0.0)
-        if fault.victim is None or (life := self.life_of(fault.victim)).status is not None:
-            return
-        is_stop = fault.kind is Kind.STOP
-        life.signal(signal.SIGSTOP if is_stop else signal.SIGKILL)
-        life.was_killed |= not is_stop
-        self.coming.add(asyncio.create_task(self.come_back(life, fault.seconds, is_stop=is_stop)))
+        match fault.kind:
+            case Kind.SLEEP:
+                stopped = [life for life in self.lives if life.status is None]
+                for life in stopped:
+                    life.signal(signal.SIGSTOP)
+                self.later(self.go_on(stopped, fault.seconds))
+            case Kind.CLOCK_JUMP if fault.victim is not None:
+                set_clock(clock_of(fault.victim, self.folder), round(fault.seconds))
+            case Kind.FULL_DISK if self.disk is not None:
+                self.has_room.clear()
+                self.disk.fill()
+                self.later(self.make_room(self.disk, fault.seconds))
+            case _ if fault.victim is not None and (life := self.life_of(fault.victim)).status is None:
+                if fault.kind is Kind.STOP:
+                    life.signal(signal.SIGSTOP)
+                    self.later(self.go_on([life], fault.seconds))
+                else:
+                    life.signal(signal.SIGKILL)
+                    life.was_killed = True
+                    self.later(self.come_back(life, fault.seconds))
 
-    async def come_back(self, life: Life, seconds: float, *, is_stop: bool) -> None:
+    def later(self, coming: Coroutine[Any, Any, None]) -> None:
+        self.coming.add(asyncio.create_task(coming))
+
+    async def go_on(self, stopped: Sequence[Life], seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        for life in stopped:
+            life.signal(signal.SIGCONT)
+        self.last_event = self.loop.time()
+
+    async def make_room(self, disk: SmallDisk, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+        disk.free()
+        self.has_room.set()
+        self.last_event = self.loop.time()
+
+    async def come_back(self, life: Life, seconds: float) -> None:
         """Of a bridged channel no producer may come again; a consumer may, for what the first has not taken."""
         await asyncio.sleep(seconds)
         keeps = self.schedule.retention is Retention.REPLAY
-        if is_stop:
-            life.signal(signal.SIGCONT)
-        elif not await life.end(SECONDS_TO_STOP):
+        if not await life.end(SECONDS_TO_STOP):
             pass  # the judge says so
         elif life.party in self.schedule.cast.servers:
             if self.schedule.servers_return:
@@ -253,6 +323,8 @@ class _Run:
             life.signal(signal.SIGKILL)
             await life.end(SECONDS_TO_STOP)
         await self.proxy.close()
+        if self.disk is not None:
+            self.disk.close()
 
     def evidence(self) -> Evidence:
         def text(name: str) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
+from math import ceil
 from random import Random
 
 from tests.support.cutting_proxy import Direction
@@ -66,6 +67,13 @@ class Kind(StrEnum):
     BLACK_HOLE = "black hole"
     BIT_FLIP = "bit flip"
     STOP = "stop"
+    """Of one process, by SIGSTOP; SIGCONT later."""
+    SLEEP = "sleep"
+    """Of all processes at once, as those of a machine that sleeps."""
+    CLOCK_JUMP = "clock jump"
+    """Of the wall clock of one process, as a time server or a person sets it."""
+    FULL_DISK = "full disk"
+    """Of the one who keeps something."""
     KILL_PRODUCER = "kill producer"
     KILL_CONSUMER = "kill consumer"
     KILL_EXCHANGE = "kill exchange"
@@ -83,6 +91,16 @@ class Kind(StrEnum):
         """Nothing breaks, it only takes longer."""
         return self in (Kind.DELAY, Kind.THROTTLE)
 
+    @property
+    def is_harmless(self) -> bool:
+        """Everything must go well all the same."""
+        return self.is_slowness or self in (Kind.SLEEP, Kind.CLOCK_JUMP)
+
+    @property
+    def has_turns(self) -> bool:
+        """Does it happen to one party after the other?"""
+        return self in (Kind.STOP, Kind.CLOCK_JUMP)
+
 
 class Method(StrEnum):
     """Of a service: who streams."""
@@ -94,6 +112,7 @@ class Method(StrEnum):
 
 _DAMAGE = (Kind.CUT, Kind.HALF_CLOSE, Kind.BLACK_HOLE, Kind.BIT_FLIP, Kind.STOP)
 _TWO_ENDS = (Kind.KILL_PRODUCER, Kind.KILL_CONSUMER, Kind.KILL_EXCHANGE)
+_MACHINES = (Kind.SLEEP, Kind.CLOCK_JUMP)
 BREAKING = (*_DAMAGE, *_TWO_ENDS)
 """What breaks an exchange's streams."""
 
@@ -108,7 +127,10 @@ class Cast:
     """Started before, in this order; each says where it listens, and is asked to end when all ends are over."""
     links: Mapping[Party, Party]
     """Who dials whom, through the proxy."""
-    breaking: tuple[Kind, ...]
+    kinds: tuple[Kind, ...]
+    """What may happen, in turn; beside slowness."""
+    keeper: Party | None
+    """Whose disk may be full."""
     shares: int
     """Of all schedules of a run, so many of ``SHARES``."""
 
@@ -127,14 +149,16 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.PRODUCER, Party.CONSUMER),
         servers=(Party.EXCHANGE,),
         links={Party.PRODUCER: Party.EXCHANGE, Party.CONSUMER: Party.EXCHANGE},
-        breaking=BREAKING,
+        kinds=(*BREAKING, *_MACHINES, Kind.FULL_DISK),
+        keeper=Party.EXCHANGE,
         shares=16,
     ),
     Subject.STAGES: Cast(
         ends=(Party.PRODUCER, Party.WORKER, Party.CONSUMER),
         servers=(Party.EXCHANGE,),
         links=dict.fromkeys((Party.PRODUCER, Party.WORKER, Party.CONSUMER), Party.EXCHANGE),
-        breaking=(*BREAKING, Kind.KILL_WORKER),
+        kinds=(*BREAKING, Kind.KILL_WORKER, *_MACHINES, Kind.FULL_DISK),
+        keeper=Party.EXCHANGE,
         shares=9,
     ),
     # gRPC itself has no checksums: bits are flipped where there is TLS.
@@ -142,7 +166,8 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.CLIENT,),
         servers=(Party.SERVER,),
         links={Party.CLIENT: Party.SERVER},
-        breaking=(*_DAMAGE, Kind.KILL_CLIENT, Kind.KILL_SERVER),
+        kinds=(*_DAMAGE, Kind.KILL_CLIENT, Kind.KILL_SERVER, *_MACHINES),
+        keeper=None,
         shares=7,
     ),
     # Plain TCP: nobody finds a flipped bit, and a peer that swallows everything is one that stands still.
@@ -150,7 +175,11 @@ CASTS: Mapping[Subject, Cast] = {
         ends=(Party.SENDER, Party.READER),
         servers=(Party.BACK, Party.FRONT),
         links={Party.SENDER: Party.FRONT, Party.FRONT: Party.BACK, Party.READER: Party.BACK},
-        breaking=(Kind.CUT, Kind.HALF_CLOSE, Kind.STOP, Kind.KILL_FRONT, Kind.KILL_BACK, Kind.KILL_READER),
+        kinds=(
+            *(Kind.CUT, Kind.HALF_CLOSE, Kind.STOP, Kind.KILL_FRONT, Kind.KILL_BACK, Kind.KILL_READER),
+            *(*_MACHINES, Kind.FULL_DISK),
+        ),
+        keeper=Party.BACK,
         shares=8,
     ),
 }
@@ -165,11 +194,15 @@ LEAVES = 0.75
 """The share of calls whose elements are all wanted."""
 BREAKS = 0.3
 """The share of calls whose client's source fails at first, if it has one."""
+JUMPS_SECONDS = (-86_400, -3_600, -5, 5, 3_600, 34_560_000)
+"""Of wall clocks: up to 400 days."""
 GATES = 0.4
 """The share of bridged channels that lead to a gate."""
 BARRIERS = 16
 """Of a gate, about."""
-CYCLE = 2 * len(BREAKING) + len(BREAKING)
+_BRIDGED = tuple(kind for kind in CASTS[Subject.EXCHANGE].kinds if kind is not Kind.FULL_DISK)
+_KEPT = CASTS[Subject.EXCHANGE].kinds
+CYCLE = 2 * len(_BRIDGED) + 2 * ceil(len(_KEPT) / 2)
 """So many schedules have every kind of fault on both carriers and with both retentions: one kind for each bridged
 channel, which does not outlive it, and two for each channel that keeps its rows."""
 
@@ -185,10 +218,11 @@ class Fault:
     after_bytes: int
     """Of this direction of the link, over all of its connections; a bit is flipped in the byte that comes next."""
     victim: Party | None = None
-    """Who is stopped or killed."""
+    """Who is stopped or killed, whose clock jumps, or whose disk is full."""
     seconds: float = 0.0
     """Of a delay: each piece takes so much longer.  Of a black hole: until new connections are served, the old ones
-    never are again.  Of a stop: until SIGCONT.  Of a kill: until the victim is started again."""
+    never are again.  Of a stop or a sleep: until SIGCONT.  Of a kill: until the victim is started again.  Of a clock:
+    how far it jumps.  Of a full disk: until there is room."""
     bytes_per_second: float = 0.0
     """Of a throttle."""
     bit: int = 0
@@ -200,9 +234,13 @@ class Fault:
         """The bits of the next byte that change."""
         return 1 << self.bit if self.kind is Kind.BIT_FLIP else 0
 
+    @property
+    def what(self) -> str:
+        """Of the table of results."""
+        return f"{self.kind} {self.victim}" if self.kind.has_turns else self.kind
+
     def __str__(self) -> str:
-        who = f" {self.victim}" if self.kind is Kind.STOP else ""
-        return f"{self.kind}{who} after {self.after_bytes:,} bytes {self.direction} the {self.link}'s link"
+        return f"{self.what} after {self.after_bytes:,} bytes {self.direction} the {self.link}'s link"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -298,6 +336,10 @@ class Schedule:
         return self.retention is Retention.REPLAY and not self.has_flips
 
     @property
+    def kinds(self) -> set[Kind]:
+        return {fault.kind for fault in self.faults}
+
+    @property
     def kills(self) -> bool:
         return any(fault.kind in _VICTIMS for fault in self.faults)
 
@@ -362,17 +404,19 @@ def _draw_exchange(seed: int, number: int) -> Schedule:
         producer=replace(producer, client=Client.ASYNCIO) if is_gate else producer,
         consumer=replace(consumer, client=Client.ASYNCIO) if is_gate else consumer,
         is_gate=is_gate,
-        faults=_draw_faults(Subject.EXCHANGE, kinds, dice, rows, row_permits),
+        faults=_draw_faults(Subject.EXCHANGE, kinds, dice, rows, row_permits, turn=number // CYCLE * 2 + number % 2),
     )
 
 
 def _draw_stages(seed: int, number: int) -> Schedule:
     """Kinds in turn; carriers and retentions in turn from kind to kind and from cycle to cycle."""
     dice = _dice(Subject.STAGES, seed, number, "schedule")
-    kinds = CASTS[Subject.STAGES].breaking
+    kinds = CASTS[Subject.STAGES].kinds
     cycle, place = divmod(number, len(kinds))
     carrier, retention = list(Carrier)[(place + cycle) % 2], list(Retention)[(place // 2 + cycle // 2) % 2]
     kind = kinds[place]
+    if kind is Kind.FULL_DISK:
+        retention = Retention.REPLAY
     # A channel that keeps rows has room for those that a worker gathers.
     row_permits = dice.choice((16, 64, 256, 1024) if retention is Retention.ONCE else (256, 1024))
     largest = dice.choice((1, 8) if kind is Kind.BIT_FLIP else (1, 8, 64))
@@ -392,14 +436,14 @@ def _draw_stages(seed: int, number: int) -> Schedule:
         producer=replace(producer, client=Client.ASYNCIO),
         consumer=replace(consumer, client=Client.ASYNCIO, largest_chunk_rows=row_permits // 8),
         pipeline=pipeline,
-        faults=_draw_faults(Subject.STAGES, [*slow, kind], dice, rows, row_permits),
+        faults=_draw_faults(Subject.STAGES, [*slow, kind], dice, rows, row_permits, turn=cycle + cycle // 4),
     )
 
 
 def _draw_calls(seed: int, number: int) -> Schedule:
     """Each kind with each method in turn."""
     dice = _dice(Subject.CALLS, seed, number, "schedule")
-    kinds = CASTS[Subject.CALLS].breaking
+    kinds = CASTS[Subject.CALLS].kinds
     method, kind = list(Method)[number % len(Method)], kinds[number // len(Method) % len(kinds)]
     slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
     chunk_rows = dice.choice((1, 8, 64))
@@ -426,14 +470,14 @@ def _draw_calls(seed: int, number: int) -> Schedule:
             keeps_connection=dice.random() < 0.5,
             breaks_at_row=breaks_at_row,
         ),
-        faults=_draw_faults(Subject.CALLS, [*slow, kind], dice, takes_rows, takes_rows, method),
+        faults=_draw_faults(Subject.CALLS, [*slow, kind], dice, takes_rows, takes_rows, turn=number, method=method),
     )
 
 
 def _draw_mute(seed: int, number: int) -> Schedule:
     """Kinds in turn."""
     dice = _dice(Subject.MUTE, seed, number, "schedule")
-    kinds = CASTS[Subject.MUTE].breaking
+    kinds = CASTS[Subject.MUTE].kinds
     kind = kinds[number % len(kinds)]
     slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
     rows = dice.randrange(1_000, 4_000) if Kind.DELAY in slow else dice.randrange(10_000, 60_000)
@@ -446,7 +490,7 @@ def _draw_mute(seed: int, number: int) -> Schedule:
         rows=rows,
         producer=_draw_end(dice, 1, rows, idle_seconds=0.0),
         consumer=_draw_end(dice, 1, rows, idle_seconds=idle_seconds),
-        faults=_draw_faults(Subject.MUTE, [*slow, kind], dice, rows, rows),
+        faults=_draw_faults(Subject.MUTE, [*slow, kind], dice, rows, rows, turn=number // len(kinds)),
     )
 
 
@@ -459,16 +503,16 @@ _DRAWS = {
 
 
 def _cell(seed: int, number: int) -> tuple[Carrier, Retention, Sequence[Kind]]:
-    """Of each cycle the first two thirds are bridged channels, the rest keep their rows; some are slow as well."""
+    """Of each cycle the first schedules are of bridged channels, the rest keep their rows; some are slow as well."""
     cycle, place = divmod(number, CYCLE)
     carrier = list(Carrier)[place % 2]
     place //= 2
     slow = {1: [Kind.DELAY], 3: [Kind.THROTTLE]}.get(place % 4, [])
-    if place < len(BREAKING):
-        return carrier, Retention.ONCE, [*slow, BREAKING[place]]
-    kinds = list(BREAKING)
+    if place < len(_BRIDGED):
+        return carrier, Retention.ONCE, [*slow, _BRIDGED[place]]
+    kinds = list(_KEPT)
     Random(f"{seed}/{cycle}/pairs").shuffle(kinds)
-    first = 2 * (place - len(BREAKING))
+    first = 2 * (place - len(_BRIDGED))
     return carrier, Retention.REPLAY, [*slow, *kinds[first : first + 2]]
 
 
@@ -489,17 +533,19 @@ def _draw_faults(
     dice: Random,
     rows: int,
     row_permits: int,
+    *,
+    turn: int,
     method: Method | None = None,
 ) -> tuple[Fault, ...]:
     return tuple(
-        _draw_fault(subject, kind, dice, rows, row_permits, method)
+        _draw_fault(subject, kind, dice, rows, row_permits, turn, method)
         for kind in kinds
         for _ in range(dice.randrange(1, 5) if kind is Kind.BIT_FLIP else 1)
     )
 
 
 def _draw_fault(
-    subject: Subject, kind: Kind, dice: Random, rows: int, row_permits: int, method: Method | None
+    subject: Subject, kind: Kind, dice: Random, rows: int, row_permits: int, turn: int, method: Method | None
 ) -> Fault:
     cast = CASTS[subject]
     # Half of a sender's connection is its end.
@@ -513,11 +559,16 @@ def _draw_fault(
     way = data[0] if len(data) == 1 else dice.choice(data)
     direction = way if is_data or len(data) > 1 else _OPPOSITE[way]
     after_bytes = dice.randrange(100) if kind.is_slowness else _draw_place(dice, is_data, rows, row_permits)
-    victim = dice.choice(cast.parties) if kind is Kind.STOP else _VICTIMS.get(kind)
+    victim = cast.parties[turn % len(cast.parties)] if kind.has_turns else _VICTIMS.get(kind)
+    if kind is Kind.FULL_DISK:
+        victim = cast.keeper
     seconds = {
         Kind.DELAY: dice.uniform(0.002, 0.03),
         Kind.BLACK_HOLE: dice.uniform(0.5, 6.0),
         Kind.STOP: dice.choice((1.0, 12.0)),
+        Kind.SLEEP: dice.choice((1.0, 12.0)),
+        Kind.CLOCK_JUMP: dice.choice(JUMPS_SECONDS),
+        Kind.FULL_DISK: dice.uniform(0.3, 3.0),
     }.get(kind, dice.uniform(0.05, 0.5))
     return Fault(
         kind=kind,

@@ -11,7 +11,7 @@ import pytest
 
 from tests.faults.__main__ import main, run_all
 from tests.faults.judge import LAWS, Verdict, judged
-from tests.faults.running import Evidence, Life, run_schedule
+from tests.faults.running import Evidence, Life, is_possible, run_schedule
 from tests.faults.schedules import (
     CASTS,
     CYCLE,
@@ -40,20 +40,21 @@ Results = Mapping[str, tuple[Evidence, Verdict]]
 def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Results:
     """Of the schedules that the selected tests name, run at once: most of the time they wait."""
     parameters = [item.callspec.params for item in request.session.items if hasattr(item, "callspec")]
-    schedules = {each["schedule"].name: each["schedule"] for each in parameters if "schedule" in each}
+    drawn = [each["schedule"] for each in parameters if "schedule" in each]
+    schedules = {each.name: each for each in drawn if all(map(is_possible, each.kinds))}
     found = asyncio.run(run_all([*schedules.values()], JOBS, tmp_path_factory.mktemp("faults")))
     return {evidence.schedule.name: (evidence, verdict) for evidence, verdict in found}
 
 
-CYCLES = {Subject.EXCHANGE: CYCLE, Subject.STAGES: 36, Subject.CALLS: 21, Subject.MUTE: 24}
+CYCLES = {Subject.EXCHANGE: CYCLE, Subject.STAGES: 48, Subject.CALLS: 27, Subject.MUTE: 27}
 """So many schedules have each kind of fault with each carrier and retention, or with each method."""
 # Of an exchange, two that follow each other have the same faults, over gRPC and over TCP.  make test has the faults of
-# those with a store, which are of every kind, and as many schedules without one.
+# those with a store, which are of every kind, and half as many schedules without one.
 SAMPLES = {
-    Subject.EXCHANGE: {0, 3, 12, 15, 16, 19, 20, 23},
+    Subject.EXCHANGE: {0, 3, 12, 20, 23, 24, 27, 28, 31},
     Subject.STAGES: {0, 8},
     Subject.CALLS: {1, 10, 20},
-    Subject.MUTE: {1, 4, 5},
+    Subject.MUTE: {1, 4, 17},
 }
 SCHEDULES = [
     pytest.param(drawn, marks=() if number in SAMPLES[subject] else pytest.mark.long, id=drawn.name)
@@ -65,6 +66,8 @@ SCHEDULES = [
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_no_law_is_broken(results: Results, schedule: Schedule) -> None:
+    if schedule.name not in results:
+        pytest.skip("this machine has no such fault")
     evidence, verdict = results[schedule.name]
     assert verdict.broken == [], verdict.outcomes
     assert evidence.fired, "no fault has come"
@@ -81,11 +84,21 @@ def test_a_cycle_has_every_kind_of_fault_in_every_way(seed: int, cycle: int, sub
         (fault.kind, each.call.method if each.call else (each.carrier, each.retention))
         for each in schedules
         for fault in each.faults
-        if fault.kind in CASTS[subject].breaking
+        if not fault.kind.is_slowness
     }
     of_few: dict[Subject, Iterable[object]] = {Subject.CALLS: Method, Subject.MUTE: [(Carrier.TCP, Retention.ONCE)]}
-    assert found == set(product(CASTS[subject].breaking, of_few.get(subject, product(Carrier, Retention))))
+    wanted = set(product(CASTS[subject].kinds, of_few.get(subject, product(Carrier, Retention))))
+    if subject is not Subject.MUTE:  # nothing of a bridged channel is on a disk
+        wanted -= {(Kind.FULL_DISK, (carrier, Retention.ONCE)) for carrier in Carrier}
+    assert found == wanted
     assert {Kind.DELAY, Kind.THROTTLE} < {fault.kind for each in schedules for fault in each.faults}
+
+
+@pytest.mark.parametrize("kind", [Kind.STOP, Kind.CLOCK_JUMP])
+@pytest.mark.parametrize("subject", Subject)
+def test_each_process_has_its_turn(subject: Subject, kind: Kind) -> None:
+    faults = [fault for number in range(6 * CYCLES[subject]) for fault in draw(subject, SEED, number).faults]
+    assert {fault.victim for fault in faults if fault.kind is kind} == set(CASTS[subject].parties)
 
 
 def test_a_run_without_any_schedule_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from examples.wordcount.outside import CountReader, WordSender
 from examples.wordcount.worker import main as work
 from permitflow.mute import Buffers
-from tests.faults.parties import Journal
+from tests.faults.parties import DISK, Journal
 from tests.faults.schedules import Party, Schedule
 
 BUFFERS = Buffers(receive_bytes=32_768, send_bytes=32_768)
@@ -115,7 +115,7 @@ def serve_worker(
         Party.BACK: {
             "inlet": addresses.get("inlet", ANYWHERE),
             "listening_sinks": [addresses.get("out0", ANYWHERE)],
-            "saved": str(folder / "counts.json"),
+            "saved": str(folder / DISK / "counts.json"),
         },
     }
     common = {"receive_bytes": BUFFERS.receive_bytes, "send_bytes": BUFFERS.send_bytes, "read_bytes": 4_096}
