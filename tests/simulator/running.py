@@ -1,0 +1,94 @@
+"""Many schedules, in several processes, and what is reported of them."""
+
+import gc
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+
+from tests.simulator.schedule import draw
+from tests.simulator.streams import Outcome, StreamsRun
+from tests.simulator.world import quiet
+
+_AT_ONCE = 200
+_BETWEEN_COLLECTIONS = 25
+_SHOWN = 20
+
+
+@dataclass
+class Report:
+    """What came of many schedules."""
+
+    schedules: int = 0
+    seconds: float = 0.0
+    """That were simulated."""
+    broken: dict[int, list[str]] = field(default_factory=dict)
+    """By seed: the laws that do not hold."""
+    seen: Counter[str] = field(default_factory=Counter)
+    """How often what was sometimes to happen has happened."""
+    steps: Counter[str] = field(default_factory=Counter)
+    """Of the model."""
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one more."""
+        self.schedules += 1
+        self.seconds += outcome.seconds
+        self.seen += outcome.seen
+        self.steps += outcome.steps
+        if outcome.broken:
+            self.broken[outcome.schedule.seed] = outcome.broken
+
+    def merge(self, other: "Report") -> None:
+        """Add those of another process."""
+        self.schedules += other.schedules
+        self.seconds += other.seconds
+        self.seen += other.seen
+        self.steps += other.steps
+        self.broken |= other.broken
+
+    def in_words(self) -> Iterator[str]:
+        """Line by line."""
+        for seed, laws in sorted(self.broken.items())[:_SHOWN]:
+            yield f"broken: python -m tests.simulator --seed {seed}"
+            yield from (f"    {law}" for law in laws[:4])
+        if len(self.broken) > _SHOWN:
+            yield f"… and {len(self.broken) - _SHOWN} more"
+        for name, count in sorted(self.seen.items()):
+            yield f"{count:10,}  {name}"
+        yield f"{self.steps.total():10,}  steps of the model, {self.seconds:,.0f} simulated seconds"
+
+
+def run_some(seeds: Sequence[int]) -> Report:
+    """In this process, one after the other."""
+    report = Report()
+    gc.disable()
+    try:
+        for number, seed in enumerate(seeds, start=1):
+            report.add(StreamsRun(draw(seed)).run())
+            if number % _BETWEEN_COLLECTIONS == 0:
+                collect()
+    finally:
+        collect()
+        gc.enable()
+    return report
+
+
+def collect() -> None:
+    """Free what crashed processes have left; never in the middle of a run, which would depend on when."""
+    with quiet():
+        gc.collect()
+
+
+def run_seeds(seeds: Sequence[int], jobs: int) -> Report:
+    """In so many processes at once."""
+    parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
+    report = Report()
+    if jobs == 1:
+        for part in parts:
+            report.merge(run_some(part))
+        return report
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for each in pool.map(run_some, parts):
+            report.merge(each)
+    return report

@@ -1,0 +1,143 @@
+"""A schedule as data: who sends what to whom under which conditions, and what goes wrong when; drawn from a seed.
+
+Each seed draws first *which* kinds of trouble there are (a swarm: most schedules lack most of them), and then how much.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+
+from permitflow import ChannelParameters
+from tests.simulator.sockets import Conditions
+
+CONSUMER, EXCHANGE = "consumer", "exchange"
+BARRIER, WATERMARK = 0, -1
+
+
+class Fault(StrEnum):
+    """What may go wrong."""
+
+    CUT = "cut"
+    HALF_CLOSE = "half-close"
+    """One direction of a connection ends, and nobody has ended it."""
+    SILENCE = "silence"
+    """One direction of a connection carries nothing any more."""
+    FLIP = "flip"
+    """A bit."""
+    PART = "part"
+    """Two hosts do not reach each other for a while."""
+    PAUSE = "pause"
+    """A process is stopped, and goes on after a while."""
+    CRASH = "crash"
+    """A process ends; its kernel closes its connections."""
+    POWER = "power"
+    """A host ends, with all that its kernel would have said."""
+
+    @property
+    def is_slowness(self) -> bool:
+        """Nothing breaks if it lasts less than the deadline for silence."""
+        return self in (Fault.PART, Fault.PAUSE)
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """A fault after so many turns of the hosts."""
+
+    turn: int
+    fault: Fault
+    host: str
+    """Where it happens; of a connection: its dialler."""
+    seconds: float = 0.0
+    """How long it lasts, or how late it is noticed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schedule:
+    """All that is drawn before a run; the run itself draws latencies and turns."""
+
+    seed: int
+    parameters: ChannelParameters
+    conditions: Conditions
+    chunks: tuple[tuple[int, ...], ...]
+    """For each producer: the rows of its chunks; or ``BARRIER``, ``WATERMARK``."""
+    troubles: tuple[Trouble, ...]
+    turn_seconds: float
+    most_in_turn: int
+    pause_seconds: dict[str, float]
+    """Of each client, before each message."""
+    late_seconds: dict[str, float]
+    """How late each client begins."""
+    silence_seconds: float
+    joins: bool
+    """Does the consumer take small chunks joined?"""
+
+    @property
+    def producers(self) -> tuple[str, ...]:
+        return tuple(f"producer{number}" for number in range(len(self.chunks)))
+
+    @property
+    def clients(self) -> tuple[str, ...]:
+        return (*self.producers, CONSUMER)
+
+
+_SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
+_PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
+_LATE = (0.0, 0.0, 1e-3, 0.3, 8.0)
+_TURNS = (40, 150, 600)
+
+
+def draw(seed: int) -> Schedule:
+    """The schedule of this seed."""
+    random = Random(seed)
+    producers = 2 if random.random() < 0.2 else 1
+    row_permits = random.choice((2, 3, 4, 6, 8, 12, 100))
+    batch = random.randrange(1, row_permits)
+    most = row_permits - batch + 1
+    parameters = ChannelParameters(
+        row_permits=row_permits,
+        permit_batch=batch,
+        max_chunk_cost=random.randrange(1, most + 1),
+        barrier_permits=random.choice((1, 2, 10)),
+        initial_permits=random.choice((-1, -1, -1, 0, random.randrange(row_permits + 1))),
+    )
+    chunks = tuple(_chunks(random, row_permits) for _ in range(producers))
+    clients = (*(f"producer{number}" for number in range(producers)), CONSUMER)
+    return Schedule(
+        seed=seed,
+        parameters=parameters,
+        conditions=Conditions(
+            least_latency_seconds=1e-5,
+            most_latency_seconds=random.choice((1e-4, 1e-3, 1e-3, 0.03)),
+            capacity_bytes=random.choice((64, 300, 2000, 1 << 16, 1 << 16)),
+            short_share=random.choice((0.0, 0.0, 0.02, 0.3)),
+        ),
+        chunks=chunks,
+        troubles=_troubles(random, clients),
+        turn_seconds=random.choice((0.0, 1e-6, 2e-5, 2e-4)),
+        most_in_turn=random.choice((1, 2, 8, 64)),
+        pause_seconds={client: random.choice(_PAUSES) for client in clients},
+        late_seconds={client: random.choice(_LATE) for client in clients},
+        silence_seconds=random.choice((3.0, 5.0, 20.0)),
+        joins=random.random() < 0.3,
+    )
+
+
+def _chunks(random: Random, row_permits: int) -> tuple[int, ...]:
+    sizes = [1, 1, 2, 3, row_permits, *random.choices((BARRIER, WATERMARK, 2 * row_permits + 1), k=2)]
+    return tuple(random.choice(sizes) for _ in range(random.choice((0, 1, 3, 6, 10, 16))))
+
+
+def _troubles(random: Random, clients: tuple[str, ...]) -> tuple[Trouble, ...]:
+    if random.random() < 0.2:
+        return ()
+    kinds = random.sample(list(Fault), k=random.choice((1, 1, 2, 3)))
+    hosts = random.choice(((*clients, EXCHANGE), clients, (EXCHANGE,), (CONSUMER,)))
+    turns = random.choice(_TURNS)
+    found = []
+    for _ in range(random.choice((1, 1, 2, 4))):
+        fault = random.choice(kinds)
+        host = random.choice(hosts)
+        if host == EXCHANGE and fault not in (Fault.PAUSE, Fault.CRASH, Fault.POWER):
+            host = random.choice(clients)
+        found.append(Trouble(random.randrange(turns), fault, host, random.choice(_SECONDS)))
+    return tuple(sorted(found, key=lambda trouble: trouble.turn))

@@ -1,0 +1,369 @@
+"""Producers, an exchange and a consumer in a simulated world, and what must hold of them however it goes."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from permitflow import Kind, Message
+from permitflow.carriers.same_host import SameHost
+from permitflow.client import RemoteSender, get, put
+from permitflow.errors import EndOfStream, PermitflowError
+from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.stream.frames import EndOutcome
+from permitflow.wire.joined import JoinedChunks
+from tests.simulator.oracle import Oracle
+from tests.simulator.schedule import BARRIER, CONSUMER, EXCHANGE, WATERMARK, Fault, Schedule, Trouble
+from tests.simulator.sockets import Network
+from tests.simulator.surroundings import simulated
+from tests.simulator.world import Host, WaitsForEver, World
+
+SCHEMA = pa.schema([("n", pa.int64())])
+CHANNEL = "c"
+ADDRESS = "tcp://exchange:5600"
+PATIENCE_SECONDS = 400.0
+"""After the last trouble, everybody must have come to an end in so long: silence, handshakes, and connecting."""
+_OPERATOR_SECONDS, _RESTART_SECONDS = 1.0, 3.0
+PRODUCER_SHIFT = 1 << 20
+"""A row says whose it is: its number plus this for each producer before."""
+
+
+@dataclass
+class Outcome:
+    """What came of a schedule."""
+
+    schedule: Schedule
+    broken: list[str] = field(default_factory=list)
+    """The laws that do not hold; empty: all is well."""
+    digest: str = ""
+    seconds: float = 0.0
+    steps: Counter[str] = field(default_factory=Counter)
+    seen: Counter[str] = field(default_factory=Counter)
+    """What was sometimes to happen, and has."""
+    story: list[tuple[float, str, str]] = field(default_factory=list)
+
+
+@dataclass
+class _Client:
+    """What a client has seen."""
+
+    host: Host
+    task: "asyncio.Task[None] | None" = None
+    error: BaseException | None = None
+    is_over: bool = False
+    is_ended: bool = False
+    """Of a producer: was it told that its rows were taken?  Of the consumer: has it seen the end?"""
+    outcome: EndOutcome | None = None
+    messages: list[int] = field(default_factory=list)
+    """Of a producer: those it wanted to send; of the consumer: those it has consumed; see ``_number``."""
+    watermarks: list[int] = field(default_factory=list)
+
+
+class StreamsRun:
+    """One run."""
+
+    def __init__(self, schedule: Schedule, *, tells: bool = False) -> None:
+        """``tells``: keep the story."""
+        self.schedule = schedule
+        self.world = World(schedule.seed, turn_seconds=schedule.turn_seconds, most_in_turn=schedule.most_in_turn)
+        if tells:
+            self.world.story = []
+        self.network = Network(self.world, schedule.conditions)
+        self.oracle = Oracle(on_step=self._on_step if tells else None)
+        self.clients: dict[str, _Client] = {}
+        self.exchanges: list[Host] = []
+        self.seen: Counter[str] = Counter()
+        self._is_stopping = False
+        self._exchange_is_over = False
+        self._last_trouble_at = 0.0
+        self._open_producers = len(schedule.chunks)
+
+    def run(self) -> Outcome:
+        """Run it to its end, and judge it."""
+        outcome = Outcome(self.schedule, seen=self.seen)
+        world = self.world
+        with simulated(world):
+            try:
+                outcome.broken += self._run()
+                outcome.broken += self.oracle.broken
+                outcome.broken += [problem for host in world.hosts for problem in host.problems]
+            finally:
+                world.close()
+        outcome.digest, outcome.seconds, outcome.steps = world.digest, world.now, self.oracle.steps
+        outcome.story = world.story or []
+        return outcome
+
+    def _run(self) -> list[str]:
+        schedule, world = self.schedule, self.world
+        self._start_exchange()
+        for number, name in enumerate(schedule.producers):
+            self._start(name, partial(self._produce, number))
+        self._start(CONSUMER, self._consume)
+        for trouble in schedule.troubles:
+            world.at_turn(trouble.turn, self._bring, trouble)
+        try:
+            world.run(until=self._deadline())
+            self._is_stopping = True
+            if not self._exchange_is_over:
+                world.run(until=world.now + PATIENCE_SECONDS)
+        except WaitsForEver as error:
+            return [f"{error}: {self._who_waits()}"]
+        return self._judged()
+
+    def _deadline(self) -> float:
+        return PATIENCE_SECONDS + sum(trouble.seconds for trouble in self.schedule.troubles)
+
+    def _who_waits(self) -> str:
+        waiting = [name for name, client in self.clients.items() if not client.is_over]
+        tasks = [
+            f"{host.name}: {task.get_name()}"
+            for host in self.world.hosts
+            if host.is_running_now
+            for task in host.unfinished()
+        ]
+        return f"{', '.join(waiting) or EXCHANGE} waits; tasks: {'; '.join(tasks)}"
+
+    # The parties.
+
+    def _start_exchange(self) -> None:
+        if self._is_stopping:
+            return
+        host = self.world.new_host(EXCHANGE)
+        self.exchanges.append(host)
+        self._exchange_is_over = False
+        _begin(host, self._serve())
+
+    async def _serve(self) -> None:
+        schedule = self.schedule
+        exchange = Exchange(parameters=schedule.parameters, record=self.oracle.recorder, same_host=SameHost.NEVER)
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        async with ExchangeServer(exchange, ADDRESS, silence_seconds=schedule.silence_seconds):
+            while not self._is_stopping:  # noqa: ASYNC110  # it is set from outside of the host
+                await asyncio.sleep(0.05)
+        self._exchange_is_over = True
+        self.world.stop()
+
+    def _start(self, name: str, act: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
+        client = self.clients[name] = _Client(self.world.new_host(name))
+        _begin(client.host, self._play(client, act))
+
+    def _note_over(self, client: _Client) -> None:
+        """Somebody is over; those who wait for it get another one, as from an operator."""
+        client.is_over = True
+        if all(each.is_over for each in self.clients.values()):
+            self.world.stop()
+        else:
+            self.world.after(_OPERATOR_SECONDS * len(self.clients), self._operate)
+
+    def _operate(self) -> None:
+        consumers = self._consumers()
+        producers = [client for name, client in self.clients.items() if not name.startswith(CONSUMER)]
+        number = len(self.clients)
+        if not all(each.is_over for each in producers) and all(each.is_over for each in consumers):
+            self._start(f"{CONSUMER}{number}", self._consume)
+        elif all(each.is_over for each in producers) and not all(each.is_over for each in consumers):
+            self._start(f"closer{number}", self._close)
+
+    async def _close(self, client: _Client) -> None:
+        """Close the channel: no producer is left to do so."""
+        async with self._put() as sender:
+            await sender.end()
+            client.is_ended = True
+
+    async def _play(self, client: _Client, act: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
+        try:
+            await asyncio.sleep(self.schedule.late_seconds.get(client.host.name, 0.0))
+            await act(client)
+        except Exception as error:
+            client.error = error
+            self.world.tell(client.host.name, f"fails: {type(error).__name__}: {error}")
+        self._note_over(client)
+
+    def _put(self) -> AbstractAsyncContextManager[RemoteSender]:
+        return put(
+            ADDRESS,
+            CHANNEL,
+            SCHEMA,
+            silence_seconds=self.schedule.silence_seconds,
+            record=self.oracle.recorder,
+            same_host=SameHost.NEVER,
+        )
+
+    async def _produce(self, number: int, client: _Client) -> None:
+        schedule = self.schedule
+        pause = schedule.pause_seconds.get(client.host.name, 0.0)
+        row = PRODUCER_SHIFT * number
+        async with self._put() as sender:
+            for place, rows in enumerate(schedule.chunks[number], start=PRODUCER_SHIFT * number):
+                if pause:
+                    await asyncio.sleep(pause)
+                if rows == WATERMARK:
+                    client.watermarks.append(place)
+                    sender.send_watermark(place)
+                elif rows == BARRIER:
+                    client.messages.append(-place - 1)
+                    await sender.send_barrier(place)
+                else:
+                    client.messages += range(row, row + rows)
+                    await sender.send(pa.record_batch([pa.array(range(row, row + rows), pa.int64())], schema=SCHEMA))
+                    row += rows
+            self._open_producers -= 1
+            is_last = not self._open_producers
+            others = [self.clients[name] for name in schedule.producers if name != client.host.name]
+            while is_last and not all(other.is_over for other in others):  # noqa: ASYNC110  # they are other hosts
+                await asyncio.sleep(0.01)
+            client.outcome = await sender.end(closes_channel=is_last)
+            client.is_ended = True
+            self.world.tell(client.host.name, f"hears that its messages were {client.outcome.value}")
+            if client.outcome is EndOutcome.CONSUMED:
+                self._require_consumed(client)
+
+    def _consumers(self) -> list[_Client]:
+        return [client for name, client in self.clients.items() if name.startswith(CONSUMER)]
+
+    def _require_consumed(self, producer: _Client) -> None:
+        there = {message for client in self._consumers() for message in client.messages}
+        if missing := [message for message in producer.messages if message not in there]:
+            self.oracle.broken.append(
+                f"{producer.host.name} was told that all was consumed, and {len(missing)} messages were not"
+            )
+
+    async def _consume(self, client: _Client) -> None:
+        schedule = self.schedule
+        pause = schedule.pause_seconds[CONSUMER]
+        async with get(
+            ADDRESS,
+            CHANNEL,
+            silence_seconds=schedule.silence_seconds,
+            record=self.oracle.recorder,
+            same_host=SameHost.NEVER,
+        ) as receiver:
+            if schedule.joins:
+                while True:
+                    try:
+                        _note(client, await receiver.receive_joined())
+                    except EndOfStream:
+                        break
+                    if pause:
+                        await asyncio.sleep(pause)
+            else:
+                async for message in receiver:
+                    _note(client, message)
+                    if pause:
+                        await asyncio.sleep(pause)
+            client.is_ended = True
+            self.world.tell(client.host.name, f"sees the end after {len(client.messages)} rows and barriers")
+
+    # Trouble.
+
+    def _bring(self, trouble: Trouble) -> None:
+        world, network, random = self.world, self.network, self.world.random
+        host = self.exchanges[-1] if trouble.host == EXCHANGE else self.clients[trouble.host].host
+        if not host.is_running_now:
+            return
+        open_ = [ends for ends in network.open_connections() if ends[0].host is host]
+        match trouble.fault:
+            case Fault.PART:
+                network.part(host.name, EXCHANGE, trouble.seconds)
+            case Fault.PAUSE:
+                world.tell(host.name, f"is stopped for {trouble.seconds:g} s")
+                host.pause()
+                world.after(trouble.seconds, host.go_on)
+            case Fault.CRASH | Fault.POWER:
+                world.tell(host.name, "crashes" if trouble.fault is Fault.CRASH else "loses its power")
+                network.crash(host, is_power=trouble.fault is Fault.POWER)
+                self._note_crash(host)
+            case _ if not open_:
+                return
+            case Fault.CUT:
+                late = trouble.seconds
+                network.cut(
+                    open_[-1], random.choice(((0.0, late), (late, 0.0), (None, late), (late, None), (0.0, 0.0)))
+                )
+            case Fault.HALF_CLOSE | Fault.SILENCE | Fault.FLIP:
+                pipe = random.choice(open_[-1]).outgoing
+                assert pipe is not None, "it is connected"
+                world.tell(pipe.writer.name, f"{trouble.fault.value} towards {pipe.reader.name}")
+                if trouble.fault is Fault.FLIP:
+                    pipe.flips_next = True
+                elif trouble.fault is Fault.SILENCE:
+                    pipe.is_silent = True
+                else:
+                    pipe.end_early()
+        self.seen[trouble.fault.value] += 1
+
+    def _note_crash(self, host: Host) -> None:
+        if host.name == EXCHANGE:
+            self._exchange_is_over = True
+            if self._is_stopping:
+                self.world.stop()
+            else:
+                self.world.after(_RESTART_SECONDS, self._start_exchange)
+        elif not (client := self.clients[host.name]).is_over:
+            self._note_over(client)
+
+    # Laws.
+
+    def _judged(self) -> list[str]:
+        broken: list[str] = []
+        schedule = self.schedule
+        for name, client in self.clients.items():
+            if client.error is not None and not isinstance(client.error, PermitflowError):
+                broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
+            if client.error is not None and not self._may_fail(name):
+                broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
+            way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"
+            self.seen[f"{name.rstrip('0123456789')} {way}"] += 1
+        for number, name in enumerate(schedule.producers):
+            sent = self.clients[name].messages
+            for consumer in self._consumers():
+                got = [each for each in consumer.messages if _producer_of(each) == number]
+                if got != sent[: len(got)]:
+                    broken.append(f"of {name}'s {sent} the consumer got {got}: lost, doubled or in another order")
+                if consumer.is_ended and got != sent and self.clients[name].is_ended:
+                    broken.append(f"the consumer saw the end, and of {name}'s {sent} it got only {got}")
+                marks = [each for each in consumer.watermarks if each // PRODUCER_SHIFT == number]
+                if marks != sorted(marks):
+                    broken.append(f"{name}'s watermarks went back: {marks}")
+        for host in self.world.hosts:
+            if host.is_running_now and (left := [*host.unfinished()]):
+                broken.append(f"{host.name} leaves tasks behind: {', '.join(task.get_name() for task in left)}")
+        for each in self.network.sockets.values():
+            if not each.is_closed and each.host.is_running_now:
+                broken.append(f"{each.name} stays open")
+        return broken
+
+    def _may_fail(self, name: str) -> bool:
+        """Was there more than what everybody must bear?"""
+        return bool(self.schedule.troubles) or name not in self.schedule.clients
+
+    def _on_step(self, judge: Any, event: Any) -> None:
+        self.world.tell(event.end, f"{judge.name}: {judge.event_in_words(event)}")
+
+
+def _begin(host: Host, work: Coroutine[Any, Any, None]) -> None:
+    asyncio.events._set_running_loop(host)
+    try:
+        host.create_task(work, name=f"main of {host.name}")
+    finally:
+        asyncio.events._set_running_loop(None)
+
+
+def _producer_of(message: int) -> int:
+    return (message if message >= 0 else -message - 1) // PRODUCER_SHIFT
+
+
+def _note(client: _Client, message: Message[pa.RecordBatch] | JoinedChunks) -> None:
+    if isinstance(message, JoinedChunks):
+        client.messages += message.batch.column(0).to_pylist()
+    elif message.kind is Kind.CHUNK:
+        client.messages += message.payload.column(0).to_pylist()
+    elif message.kind is Kind.BARRIER:
+        client.messages.append(-message.payload - 1)
+    else:
+        client.watermarks.append(message.payload)

@@ -1,0 +1,111 @@
+"""What production code asks of its machine, replaced for a simulated world: clocks, sockets, chance and one thread."""
+
+import random
+import secrets
+import sys
+import time
+import uuid
+from asyncio import get_running_loop
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+from permitflow.carriers import dialling, heartbeat
+from permitflow.exchange import server
+from tests.simulator.sockets import SimulatedSocket
+from tests.simulator.world import Host, World
+
+_PING_SECONDS = 1.0
+_WHEREVER_FOUND: dict[str, object] = {"monotonic": time.monotonic, "uuid4": uuid.uuid4}
+"""By the name under which modules import them."""
+
+
+class _Pinger:
+    """The thread that gives signs of life: it goes on while its process's event loop is busy."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+        self._pings: dict[Callable[[], None], None] = {}
+        self._is_due = False
+
+    def add(self, ping: Callable[[], None]) -> None:
+        """See ``heartbeat``."""
+        self._pings[ping] = None
+        self._go_on()
+
+    def remove(self, ping: Callable[[], None]) -> None:
+        """See ``heartbeat``."""
+        self._pings.pop(ping, None)
+
+    def _go_on(self) -> None:
+        if not self._is_due and self._pings and self._host.is_running_now:
+            self._is_due = True
+            self._host.world.after(_PING_SECONDS, self._ping)
+
+    def _ping(self) -> None:
+        self._is_due = False
+        if self._host.is_running_now and not self._host.is_paused:
+            for ping in tuple(self._pings):
+                ping()
+        self._go_on()
+
+
+def _create_server(address: tuple[str, int], **_: object) -> SimulatedSocket:
+    loop = get_running_loop()
+    assert isinstance(loop, Host), "only simulated hosts listen"
+    return loop.world.network.listen(address)
+
+
+@contextmanager
+def simulated(world: World) -> Iterator[None]:
+    """Let production code see this world and nothing else."""
+    pingers: dict[Host, _Pinger] = {}
+    drawn = world.random
+    ids = random.Random(drawn.getrandbits(64))
+
+    def pinger() -> _Pinger:
+        host = get_running_loop()
+        assert isinstance(host, Host), "only simulated hosts have a heartbeat"
+        return pingers.setdefault(host, _Pinger(host))
+
+    instead: dict[str, object] = {
+        "monotonic": lambda: world.now,
+        "uuid4": lambda: uuid.UUID(int=ids.getrandbits(128), version=4),
+    }
+    sockets = SimpleNamespace(create_server=_create_server, AF_INET=2, AF_INET6=10, socket=SimulatedSocket)
+    state = random.getstate()
+    random.seed(ids.getrandbits(64))
+    with ExitStack() as stack:
+        for module, name in _places():
+            stack.enter_context(patch.object(module, name, instead[name]))
+        stack.enter_context(patch.object(heartbeat, "_pinger", pinger))
+        stack.enter_context(patch.object(server, "socket", sockets))
+        stack.enter_context(patch.dict(_keywords(dialling.Dialling), new_socket=SimulatedSocket))
+        stack.enter_context(patch.object(secrets, "token_bytes", lambda size=32: ids.randbytes(size)))
+        stack.enter_context(patch.object(secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()))
+        try:
+            yield
+        finally:
+            random.setstate(state)
+
+
+def _keywords(owner: type) -> dict[str, Any]:
+    defaults: dict[str, Any] | None = owner.__init__.__kwdefaults__  # type: ignore[misc]
+    assert defaults is not None, "it has defaults"
+    return defaults
+
+
+_found: list[tuple[Any, str]] = []
+
+
+def _places() -> list[tuple[Any, str]]:
+    """Modules of the package that have imported one of these by name; looked for once."""
+    if not _found:
+        for name, module in sorted(sys.modules.items()):
+            if name.startswith("permitflow."):
+                for attribute, original in _WHEREVER_FOUND.items():
+                    if vars(module).get(attribute) is original:
+                        _found.append((module, attribute))
+    return _found
