@@ -9,8 +9,8 @@ def pasted(text: str, mark: str, content: str) -> str:
     Raises:
         ValueError: it does not have the mark once.
     """
-    place = re.compile(rf"(?<=<!-- {re.escape(mark)} -->\n).*?(?=<!-- end -->)", re.DOTALL)
-    text, count = place.subn(lambda _: content, text)
+    place = re.compile(rf"(<!-- {re.escape(mark)} -->\n).*?(<!-- end -->)", re.DOTALL)
+    text, count = place.subn(lambda found: f"{found[1]}{content}{found[2]}", text)
     if count != 1:
         raise ValueError(f"the document has {count} places marked <!-- {mark} -->: it must have one")
     return text

@@ -15,11 +15,13 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import date
 from pathlib import Path
 
-from tests.faults.judge import Verdict, events, judged
+from tests.faults.judge import LAWS, Verdict, events, judged
 from tests.faults.running import Evidence, is_possible, run_schedule
 from tests.faults.schedules import CASTS, SHARES, Kind, Schedule, Subject, draw
+from tools.reliability import Trial
 
 Result = tuple[Evidence, Verdict]
 
@@ -65,8 +67,11 @@ def _report(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
     yield from (f"    {party} was told: {outcome}" for party, outcome in verdict.outcomes.items())
 
 
-def table(results: Sequence[Result]) -> Iterator[str]:
-    """For each kind of fault, and for each subject."""
+COLUMNS = ("fault", "schedules", "came", "all well", "told", "broken")
+
+
+def rows_of(results: Sequence[Result]) -> Iterator[tuple[str, int, int, int, int, int]]:
+    """For each kind of fault, and for each subject: so many schedules, the fault came in, all went well, and so on."""
     runs: dict[tuple[int, str], list[Result]] = defaultdict(list)
     order = [*Kind, *Subject]
     for evidence, verdict in results:
@@ -74,12 +79,35 @@ def table(results: Sequence[Result]) -> Iterator[str]:
         subject = (order.index(schedule.subject), schedule.subject.value)
         for key in {subject, *((order.index(fault.kind), fault.what) for fault in schedule.faults)}:
             runs[key].append((evidence, verdict))
-    yield f"{'fault':<20} {'schedules':>9} {'came':>6} {'all well':>9} {'told':>6} {'broken':>7}"
     for (_, name), own in sorted(runs.items()):
         came = sum(any(name in (e.schedule.subject, e.schedule.faults[n].what) for n in e.fired) for e, _ in own)
         well = sum(_went_well(e) for e, _ in own)
         broken = sum(bool(verdict.broken) for _, verdict in own)
-        yield f"{name:<20} {len(own):>9} {came:>6} {well:>9} {len(own) - well:>6} {broken:>7}"
+        yield name, len(own), came, well, len(own) - well, broken
+
+
+def table(results: Sequence[Result]) -> Iterator[str]:
+    for name, *numbers in (COLUMNS, *rows_of(results)):
+        yield f"{name:<20}" + "".join(f"{number:>10}" for number in numbers)
+
+
+def trial(results: Sequence[Result], seconds: float, command: str) -> Trial:
+    """For docs/reliability.md."""
+    return Trial(
+        name="faults",
+        title="Real processes, real faults",
+        told="Processes that stream over gRPC and TCP through a proxy that cuts, swallows and flips; they are stopped, "
+        "killed, put to sleep, their clocks jump, their disks are full. Each schedule is drawn from a seed, and judged "
+        "by named laws. *Told*: an end heard of the fault by a typed error; *all well*: nobody needed to.",
+        command=command,
+        date=f"{date.today()}",
+        seconds=round(seconds),
+        tried=len(results),
+        broken=sum(bool(verdict.broken) for _, verdict in results),
+        columns=COLUMNS,
+        rows=[*rows_of(results)],
+        promises=[(law.__doc__ or "").strip().splitlines()[0].removesuffix(".") for law in LAWS],
+    )
 
 
 def _went_well(evidence: Evidence) -> bool:
@@ -124,7 +152,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # Of what was broken the logs stay.
         if not any(folder.iterdir()):
             folder.rmdir()
-    print("\n".join(summary(results, time.monotonic() - began)))
+    seconds = time.monotonic() - began
+    print("\n".join(summary(results, seconds)))
+    if options.keep:
+        asked = f" -- --seed {options.seed} --schedules {options.schedules}"
+        trial(results, seconds, f".venv/bin/nox -s faults{asked}").keep()
     return int(any(verdict.broken for _, verdict in results))
 
 
@@ -137,6 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--schedules", type=int, default=240, help="how many of all subjects (default: 240)")
     parser.add_argument("--kills", action="store_true", help="of these schedules only those that kill a process")
     parser.add_argument("--only", type=int, action="append", metavar="N", help="schedule N; may be repeated")
+    parser.add_argument("--keep", action="store_true", help="the results, for docs/reliability.md")
     parser.add_argument("--jobs", type=int, default=6, help="schedules at once: most of them wait (default: 6)")
     return parser
 

@@ -88,6 +88,7 @@ TYPES = {"CancelledError", *(name for name in dir(errors) if not name.startswith
 
 
 def ends_in_time(evidence: Evidence) -> Iterator[str]:
+    """Nobody waits for ever: after the last fault all are over within a minute."""
     for life in evidence.lives:
         if life.hung:
             yield f"the {life.party} (process {life.pid}) was still there after {SECONDS_TO_HEAR:.0f} s"
