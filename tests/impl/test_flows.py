@@ -55,6 +55,7 @@ FLOWS = {
 CARRIERS = {
     "gRPC": ("127.0.0.1:0", SameHost.NEVER),
     "TCP": ("tcp://127.0.0.1:0", SameHost.NEVER),
+    "UDP": ("udp://127.0.0.1:0", SameHost.NEVER),
     "same host": ("127.0.0.1:0", SameHost.REQUIRE),
 }
 

@@ -1,11 +1,20 @@
 """Addresses of an exchange, wherever one is given: to a server, a client, the command line, as an option of Spark."""
 
+from enum import StrEnum
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
 
-SCHEME = "tcp://"
-"""The prefix of an address that is used without gRPC."""
+
+class Scheme(StrEnum):
+    """What stands before host and port."""
+
+    GRPC = ""
+    TCP = "tcp://"
+    """Used without gRPC."""
+    UDP = "udp://"
+    """Used without gRPC; what the network loses is sent again."""
+
 
 _LAST_PORT = 65_535
 # Words that gRPC takes for a scheme, with something else than a port behind the colon.
@@ -13,15 +22,15 @@ _SCHEMES_OF_GRPC = {"unix", "unix-abstract", "vsock", "dns", "ipv4", "ipv6", "xd
 
 
 class Address(NamedTuple):
-    """A host and a port, over TCP or over gRPC."""
+    """A host and a port, and what carries the streams."""
 
-    is_tcp: bool
+    scheme: Scheme
     host: str
     port: int
 
 
 def parsed(address: str, *, least_port: int = 1) -> Address:
-    """The parts of ``host:port``, for gRPC, or ``tcp://host:port``; an IPv6 address stands in brackets.
+    """The parts of ``host:port``, for gRPC, ``tcp://host:port`` or ``udp://host:port``; an IPv6 address in brackets.
 
     Args:
         address: the text.
@@ -33,17 +42,20 @@ def parsed(address: str, *, least_port: int = 1) -> Address:
     rule = _broken_rule(address, least_port)
     if rule:
         raise InvalidParametersError(name="address", value=address, rule=rule)
-    host, _, port = address.removeprefix(SCHEME).rpartition(":")
-    return Address(address.startswith(SCHEME), host.removeprefix("[").removesuffix("]"), int(port))
+    scheme = scheme_of(address)
+    host, _, port = address.removeprefix(scheme).rpartition(":")
+    return Address(scheme, host.removeprefix("[").removesuffix("]"), int(port))
 
 
-def is_tcp(address: str) -> bool:
-    """Does this address name an exchange over TCP, not over gRPC?
+def scheme_of(text: str) -> Scheme:
+    """The scheme with which a text begins, whether or not an address follows."""
+    return next((each for each in Scheme if each and text.startswith(each)), Scheme.GRPC)
 
-    Raises:
-        InvalidParametersError: it is not an address that can be dialled.
-    """
-    return parsed(address).is_tcp
+
+def written(address: Address) -> str:
+    """An address as ``parsed`` reads it."""
+    host = f"[{address.host}]" if ":" in address.host else address.host
+    return f"{address.scheme}{host}:{address.port}"
 
 
 def _broken_rule(address: object, least_port: int) -> str:
@@ -53,10 +65,11 @@ def _broken_rule(address: object, least_port: int) -> str:
     if "," in address:  # gRPC would use any of them
         return "must be a single host:port, because an exchange is one process"
     scheme, separator, _ = address.rpartition("://")
-    if separator and scheme != "tcp":
-        return f"must be host:port, or {SCHEME}host:port, without {scheme}://"
-    host, colon, port = address.removeprefix(SCHEME).rpartition(":")
-    form = f"must be host:port, as in localhost:50051, or {SCHEME}host:port"
+    forms = " or ".join(f"{each}host:port" for each in Scheme if each)
+    if separator and not scheme_of(address):
+        return f"must be host:port, {forms}, without {scheme}://"
+    host, colon, port = address.removeprefix(scheme_of(address)).rpartition(":")
+    form = f"must be host:port, as in localhost:50051, {forms}"
     if not colon or not _is_host(host) or (not separator and host in _SCHEMES_OF_GRPC):
         return form
     # Python makes no number of thousands of digits.

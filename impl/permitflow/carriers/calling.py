@@ -9,8 +9,9 @@ from contextvars import ContextVar
 from typing import Protocol
 
 from permitflow.carriers import tcp
-from permitflow.carriers.addresses import is_tcp
+from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.carrier import Carrier
+from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
 
 
@@ -51,11 +52,15 @@ def calling(
     require_seconds(silence_seconds=silence_seconds)
     if (chosen := _chosen.get()) is not None:
         return chosen(address, method, who, timeout_seconds, silence_seconds)
-    if is_tcp(address):
-        return tcp.calling(address, method, who, timeout_seconds, silence_seconds)
-    from permitflow.carriers import grpc_calls  # tcp:// works without grpc
+    match parsed(address).scheme:
+        case Scheme.TCP:
+            return tcp.calling(address, method, who, timeout_seconds, silence_seconds)
+        case Scheme.UDP:
+            return udp.calling(address, method, who, timeout_seconds, silence_seconds)
+        case Scheme.GRPC:
+            from permitflow.carriers import grpc_calls  # the others work without grpc
 
-    return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds)
+            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds)
 
 
 @contextmanager

@@ -1,36 +1,41 @@
-"""Dials a host over TCP: each address of its name in turn, and all of them again after a pause."""
+"""Dials a host: each address of its name in turn, and all of them again after a pause."""
 
 import asyncio
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeAlias, TypeVar
+
+T = TypeVar("T")
+Name: TypeAlias = tuple[object, ...]
+"""An address of a host, with the port."""
 
 RETRY_SECONDS = 0.05
 NEXT_ADDRESS_SECONDS = 2.0
 """Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
 
 
-class Dialling:
+class Dialling(Generic[T]):
     """The attempts to reach one host, and why the last one at each address has failed."""
 
     def __init__(
         self,
         host: str,
         port: int,
+        connect: Callable[[int, Name], Awaitable[T]],
         *,
         answer_seconds: float | None = None,
-        new_socket: Callable[[int], socket.socket] = socket.socket,
     ) -> None:
         """Nothing is dialled yet.
 
         Args:
             host: a name or an address.
             port: of the host.
+            connect: makes a connection to an address of this family; raises OSError if nobody answers.
             answer_seconds: how long to wait for the name's last address in each attempt; None: as long as the kernel
                 does.
-            new_socket: makes a socket of a family, before it connects.
         """
         self._host, self._port = host, port
-        self._answer_seconds, self._new_socket = answer_seconds, new_socket
+        self._connect, self._answer_seconds = connect, answer_seconds
         self._failures: dict[object, OSError] = {}
 
     @property
@@ -38,7 +43,7 @@ class Dialling:
         """Why nobody has answered; empty before the first failure."""
         return "; ".join(dict.fromkeys(map(str, self._failures.values())))
 
-    async def connected(self, complain: Callable[[str], None] = lambda reason: None) -> socket.socket:
+    async def connected(self, complain: Callable[[str], None] = lambda reason: None) -> T:
         """Try until a connection is made; ``complain`` is told the reason after the first attempt in vain.
 
         Not asyncio's own ``create_connection``: its transport would read into a buffer of its own.
@@ -54,7 +59,7 @@ class Dialling:
                 # The peer may be about to start.
                 await asyncio.sleep(RETRY_SECONDS)
 
-    async def connected_at_once(self) -> socket.socket:
+    async def connected_at_once(self) -> T:
         """Try each address of the name once.
 
         Raises:
@@ -71,7 +76,7 @@ class Dialling:
             is_last = name == addresses[-1][-1]
             try:
                 async with asyncio.timeout(self._answer_seconds if is_last else NEXT_ADDRESS_SECONDS):
-                    return await _connected(self._new_socket(family), name)
+                    return await self._connect(family, name)
             except TimeoutError:
                 self._failures[name] = TimeoutError(f"{name[0]} does not answer")
             except OSError as error:
@@ -79,7 +84,15 @@ class Dialling:
         raise self._failures[addresses[-1][-1]]
 
 
-async def _connected(made: socket.socket, name: tuple[object, ...]) -> socket.socket:
+async def connected(
+    family: int, name: Name, new_socket: Callable[[int], socket.socket] = socket.socket
+) -> socket.socket:
+    """A socket that is connected to this address.
+
+    Raises:
+        OSError: nobody answers.
+    """
+    made = new_socket(family)
     try:
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, name)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
-from permitflow.carriers.dialling import Dialling
+from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
 from permitflow.carriers.pipe import SocketPipe
 from permitflow.errors import PeerGoneError, PeerTimeoutError
@@ -88,7 +88,7 @@ async def calling(
         PeerGoneError: no server has answered there, without retrying.
     """
     _, host, port = parsed(address)
-    dialling = Dialling(host, port)
+    dialling = Dialling(host, port, connected)
     advice = "is an exchange running there (permitflow serve)?"
     if timeout_seconds is None:
         try:

@@ -4,7 +4,7 @@ import grpc
 from google.protobuf.message import DecodeError
 from grpc_health.v1 import health_pb2
 
-from permitflow.carriers.addresses import is_tcp
+from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.connection import CLIENT_OPTIONS, HEALTH_CHECK, SERVICE
 from permitflow.errors import InvalidParametersError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.wire.wire_errors import SILENT, error_from_status
@@ -27,11 +27,11 @@ def is_serving(address: str, *, service: str = "", timeout_seconds: float = 5.0)
     Raises:
         PeerGoneError: no server answers.
         PeerTimeoutError: no server answers in time.
-        InvalidParametersError: the address is malformed, or one of TCP, which answers no health questions.
+        InvalidParametersError: the address is malformed, or one without gRPC, which answers no health questions.
         TransportError: the peer that answers is no exchange, or has no such service.
         UndecodableDataError: the answer is malformed.
     """
-    if is_tcp(address):
+    if parsed(address).scheme is not Scheme.GRPC:
         rule = "must be host:port, because an exchange answers health questions over gRPC only"
         raise InvalidParametersError(name="address", value=address, rule=rule)
     who = f"the exchange at {address}"

@@ -1,16 +1,20 @@
-"""The server of an exchange: over gRPC, or over TCP with the same handshake, frames and errors at a lower cost."""
+"""The server of an exchange: over gRPC, or over TCP or UDP with the same handshake, frames and errors."""
 
 import asyncio
 import logging
 import socket
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Self
 
 import grpc
 
 from permitflow.carriers.accepting import accepted
-from permitflow.carriers.addresses import SCHEME, parsed
+from permitflow.carriers.addresses import Address, Scheme, parsed, written
+from permitflow.carriers.byte_stream import ByteStream
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
+from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.carriers.tcp import TcpStream
@@ -109,41 +113,47 @@ class _GrpcListener:
             _log.info("a client could not be told: %s (%s)", error, lost)
 
 
-class _TcpListener:
-    """A listening socket, and a task for each connection."""
+class _StreamListener(ABC):
+    """Accepts connections that carry one stream each, and runs a task for each."""
 
     def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
         self._exchange = exchange
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
-        _, self._host, self._port = parsed(address, least_port=0)
+        self._address = parsed(address, least_port=0)
+        self._is_listening = False
         self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
-        self._listener: socket.socket | None = None
-        self._accepting: asyncio.Task[None] | None = None
         self._streams: set[asyncio.Task[None]] = set()
 
     @property
     def address(self) -> str:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        return f"{SCHEME}{host}:{self._port}"
+        return written(self._address)
 
     async def start(self) -> None:
-        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
         try:
-            self._listener = socket.create_server((self._host, self._port), family=family, backlog=_BACKLOG)
+            port = self._listen(self._address)
         except OSError as error:
             raise TransportError.of(what=f"cannot listen at {self.address}", cause=error) from error
-        self._listener.setblocking(False)
-        self._port = self._listener.getsockname()[1]
-        self._accepting = asyncio.create_task(self._accept(self._listener), name=f"accepting at {self.address}")
+        self._address = self._address._replace(port=port)
+        self._is_listening = True
+
+    @abstractmethod
+    def _listen(self, address: Address) -> int:
+        """Listen, and serve whoever comes; return the port."""
+
+    @abstractmethod
+    async def _refuse_all(self) -> None:
+        """Accept no more connections."""
+
+    @abstractmethod
+    async def _release(self) -> None:
+        """All streams are over: keep no socket."""
 
     async def stop(self, grace_seconds: float) -> None:
-        listener, self._listener = self._listener, None
-        if listener is None or self._accepting is None:
+        if not self._is_listening:
             return
-        self._accepting.cancel()
-        await asyncio.wait({self._accepting})
-        listener.close()
+        self._is_listening = False
+        await self._refuse_all()
         await self._until_over(grace_seconds)
         self._stopping.set()
         await self._until_over(_FAREWELL_SECONDS)
@@ -153,6 +163,7 @@ class _TcpListener:
             for stream in self._streams:
                 stream.cancel()
             await self._until_over(_BETWEEN_CANCELS_SECONDS)
+        await self._release()
         self._stopped.set()
 
     async def _until_over(self, timeout_seconds: float) -> None:
@@ -160,30 +171,23 @@ class _TcpListener:
             await asyncio.wait(self._streams, timeout=timeout_seconds)
 
     async def wait_until_stopped(self) -> None:
-        if self._listener is not None:
+        if self._is_listening:
             await self._stopped.wait()
 
-    async def _accept(self, listener: socket.socket) -> None:
-        def complain(reason: str) -> None:
-            _log.error("nobody can connect to %s now: %s", self.address, reason)
+    def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> None:
+        """Serve a new connection; ``name`` is the peer's address."""
+        peer = f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
+        stream = new_stream(
+            who=f"the client at {peer}",
+            is_acceptor=True,
+            handshake_seconds=self._handshake_seconds,
+            silence_seconds=self._silence_seconds,
+        )
+        serving = asyncio.create_task(self._serve(stream, peer))
+        self._streams.add(serving)
+        serving.add_done_callback(self._streams.discard)
 
-        async for connection, name in accepted(listener, complain, lambda: self._streams):
-            stream = asyncio.create_task(self._serve(connection, f"tcp:{name[0]}:{name[1]}"))
-            self._streams.add(stream)
-            stream.add_done_callback(self._streams.discard)
-
-    async def _serve(self, connection: socket.socket, peer: str) -> None:
-        try:
-            stream = TcpStream(
-                connection,
-                who=f"the client at {peer}",
-                is_acceptor=True,
-                handshake_seconds=self._handshake_seconds,
-                silence_seconds=self._silence_seconds,
-            )
-        except OSError:  # the client has gone already
-            connection.close()
-            return
+    async def _serve(self, stream: ByteStream, peer: str) -> None:
         try:
             method = await stream.method()
             await METHODS[method](self._exchange, stream, peer=peer, stopping=self._stopping)
@@ -196,6 +200,61 @@ class _TcpListener:
             await stream.finish(error)
         finally:
             stream.close()
+
+
+class _TcpListener(_StreamListener):
+    """A listening socket."""
+
+    _socket: socket.socket
+    _accepting: asyncio.Task[None]
+
+    def _listen(self, address: Address) -> int:
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        self._socket = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
+        self._socket.setblocking(False)
+        self._accepting = asyncio.create_task(self._accept(), name=f"accepting at {self.address}")
+        return int(self._socket.getsockname()[1])
+
+    async def _accept(self) -> None:
+        def complain(reason: str) -> None:
+            _log.error("nobody can connect to %s now: %s", self.address, reason)
+
+        async for connection, name in accepted(self._socket, complain, lambda: self._streams):
+            try:
+                self._begin(partial(TcpStream, connection), name)
+            except OSError:  # the client has gone already
+                connection.close()
+
+    async def _refuse_all(self) -> None:
+        self._accepting.cancel()
+        await asyncio.wait({self._accepting})
+        self._socket.close()  # from now on, the kernel refuses them
+
+    async def _release(self) -> None:
+        """Each stream has released its own."""
+
+
+class _UdpListener(_StreamListener):
+    """A socket for the datagrams of all clients."""
+
+    _acceptor: UdpAcceptor
+
+    def _listen(self, address: Address) -> int:
+        self._acceptor = UdpAcceptor(address, lambda pipe, name: self._begin(partial(UdpStream, pipe), name))
+        return self._acceptor.port
+
+    async def _refuse_all(self) -> None:
+        self._acceptor.refuse_all()
+
+    async def _release(self) -> None:
+        await self._acceptor.close()
+
+
+_LISTENERS: Mapping[Scheme, Callable[..., _GrpcListener | _StreamListener]] = {
+    Scheme.GRPC: _GrpcListener,
+    Scheme.TCP: _TcpListener,
+    Scheme.UDP: _UdpListener,
+}
 
 
 class ExchangeServer:
@@ -216,7 +275,7 @@ class ExchangeServer:
 
         Args:
             exchange: the exchange to serve; channels may be added at any time.
-            address: ``host:port`` for gRPC, ``tcp://host:port`` for TCP; port 0 chooses a free one.
+            address: ``host:port`` for gRPC, ``tcp://host:port``, ``udp://host:port``; port 0 chooses a free one.
             handshake_seconds: the deadline for a client to call a method and to name its channel; a gRPC connection
                 without any stream is closed after the same time.
             silence_seconds: a peer that sends no sign of life for longer is gone.
@@ -225,8 +284,7 @@ class ExchangeServer:
             InvalidParametersError: the address is not host and port, or a time is invalid.
         """
         require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
-        listener = _TcpListener if parsed(address, least_port=0).is_tcp else _GrpcListener
-        self._listener = listener(
+        self._listener: _GrpcListener | _StreamListener = _LISTENERS[parsed(address, least_port=0).scheme](
             exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
         )
 

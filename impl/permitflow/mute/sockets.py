@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from functools import partial
 
+from permitflow.carriers import dialling
 from permitflow.carriers.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 from permitflow.carriers.dialling import Dialling
 from permitflow.errors import InvalidParametersError
@@ -118,10 +119,10 @@ async def dialled(
         await asyncio.sleep(RECONNECT_SECONDS)  # it was lost, and may be lost at once again
 
 
-def _dialling(address: Address, buffers: Buffers, may_stand_still: bool) -> Dialling:
+def _dialling(address: Address, buffers: Buffers, may_stand_still: bool) -> Dialling[socket.socket]:
     new_socket = partial(buffers.socket, may_stand_still=may_stand_still)
     host, port, *_ = address
-    return Dialling(host, port, answer_seconds=CONNECT_SECONDS, new_socket=new_socket)
+    return Dialling(host, port, partial(dialling.connected, new_socket=new_socket), answer_seconds=CONNECT_SECONDS)
 
 
 class Listener:

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from permitflow.carriers.addresses import SCHEME, parsed
+from permitflow.carriers.addresses import parsed, scheme_of
 from permitflow.errors import InvalidParametersError
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT
@@ -111,9 +111,9 @@ def host_and_port(text: str) -> str:
 
 
 def http_address(text: str) -> str:
-    """Parse an address to listen at for HTTP, which has no ``tcp://``."""
-    if str(text).startswith(SCHEME):
-        raise typer.BadParameter(f"must be HOST:PORT without {SCHEME}, not {text!r}")
+    """Parse an address to listen at for HTTP, which has no scheme."""
+    if scheme := scheme_of(str(text)):
+        raise typer.BadParameter(f"must be HOST:PORT without {scheme}, not {text!r}")
     return host_and_port(text)
 
 

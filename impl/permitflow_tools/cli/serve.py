@@ -58,7 +58,7 @@ def serve(
         option(
             host_and_port,
             "HOST:PORT",
-            "Where to listen; port 0 takes a free one, tcp:// before it does without gRPC; may be repeated. "
+            "Where to listen; port 0 takes a free one, tcp:// or udp:// before it does without gRPC; may be repeated. "
             "Default: 127.0.0.1:50051.",
         ),
     ] = None,

@@ -26,7 +26,9 @@ def top(
     address: Annotated[
         str,
         typer.Argument(
-            parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT, or tcp://HOST:PORT without gRPC."
+            parser=host_and_port,
+            metavar="ADDRESS",
+            help="The exchange, as HOST:PORT; without gRPC, as tcp:// or udp://HOST:PORT.",
         ),
     ] = "127.0.0.1:50051",
     channel: Annotated[

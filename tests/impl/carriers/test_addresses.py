@@ -7,13 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from permitflow.carriers.addresses import Address, parsed
+from permitflow.carriers.addresses import Address, Scheme, parsed
 from permitflow.client import blocking, control, describe, get, put
 from permitflow.client.health import is_serving
 from permitflow.errors import InvalidParametersError
 
 SCHEMA = pa.schema([("n", pa.int64())])
-FORM = "must be host:port, as in localhost:50051, or tcp://host:port"
+FORM = "must be host:port, as in localhost:50051, tcp://host:port or udp://host:port"
 WRONG = {
     "localhost": FORM,
     "": FORM,
@@ -33,8 +33,8 @@ WRONG = {
     "127.0.0.1:\u0665": "with a port of 1 to 65535",
     "tcp://localhost": FORM,
     "tcp://a..b:50051": FORM,
-    "http://localhost:50051": "must be host:port, or tcp://host:port, without http://",
-    "grpc://localhost:50051": "must be host:port, or tcp://host:port, without grpc://",
+    "http://localhost:50051": "must be host:port, tcp://host:port or udp://host:port, without http://",
+    "grpc://localhost:50051": "must be host:port, tcp://host:port or udp://host:port, without grpc://",
     "a:1,b:2": "must be a single host:port, because an exchange is one process",
     5600: "must be text",
     None: "must be text",
@@ -51,12 +51,13 @@ def test_what_is_no_address_is_refused_with_the_form(address: Any, rule: str) ->
 @pytest.mark.parametrize(
     ("address", "parts"),
     [
-        ("localhost:50051", Address(False, "localhost", 50051)),
-        ("exchange_1.example:1", Address(False, "exchange_1.example", 1)),
-        ("tcp://10.0.0.1:65535", Address(True, "10.0.0.1", 65535)),
-        ("[::1]:50051", Address(False, "::1", 50051)),
-        ("tcp://[fe80::1%eth0]:50051", Address(True, "fe80::1%eth0", 50051)),
-        ("bücher.example:50051", Address(False, "bücher.example", 50051)),
+        ("localhost:50051", Address(Scheme.GRPC, "localhost", 50051)),
+        ("exchange_1.example:1", Address(Scheme.GRPC, "exchange_1.example", 1)),
+        ("tcp://10.0.0.1:65535", Address(Scheme.TCP, "10.0.0.1", 65535)),
+        ("[::1]:50051", Address(Scheme.GRPC, "::1", 50051)),
+        ("tcp://[fe80::1%eth0]:50051", Address(Scheme.TCP, "fe80::1%eth0", 50051)),
+        ("udp://[::1]:1", Address(Scheme.UDP, "::1", 1)),
+        ("bücher.example:50051", Address(Scheme.GRPC, "bücher.example", 50051)),
     ],
 )
 def test_an_address_is_cut_into_its_parts(address: str, parts: Address) -> None:

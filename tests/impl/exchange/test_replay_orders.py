@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from permitflow.carriers import grpc_calls, tcp
-from permitflow.carriers.addresses import SCHEME
+from permitflow.carriers.addresses import Scheme
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL
 from permitflow.client import AioControl, ChannelState, StagedPart, Staging, control, get
@@ -138,7 +138,7 @@ def one_channel() -> AbstractAsyncContextManager[tuple[Exchange, str]]:
 @asynccontextmanager
 async def dialling(address: str) -> AsyncIterator[Conversation]:
     """A Control stream without our client around it."""
-    calling = tcp.calling if address.startswith(SCHEME) else grpc_calls.calling
+    calling = tcp.calling if address.startswith(Scheme.TCP) else grpc_calls.calling
     async with calling(address, CONTROL, "the exchange", 5.0) as call:
         yield Conversation(call)
 

@@ -114,7 +114,7 @@ REFUSED = {
     "serve --stream a --stream a:2": "--stream: 'a' is given twice",
     "serve --stream 'or ders:2'": "must be a name without blanks, not 'or ders:2'",
     "serve --stream a --address localhost:99999": "a port of 0 to 65535",
-    "serve --stream a --address http://127.0.0.1:1": "or tcp://host:port, without http://",
+    "serve --stream a --address http://127.0.0.1:1": "tcp://host:port or udp://host:port, without http://",
     "serve --stream a --retention always": "must be once or replay, not 'always'",
     "serve --stream a --compression gzip": "must be auto, none, lz4 or zstd, not 'gzip'",
     "serve --stream a --same-host yes": "must be auto, never or require, not 'yes'",
