@@ -34,9 +34,12 @@ ARRIVALS = 2
 """After so many arrivals feedback leaves at once (RFC 9000, 13.2.2)."""
 
 OVERTAKEN = 3
-"""Something is lost when so many transmissions later another one has arrived (RFC 9002, 6.1.1)."""
+"""Something is lost when so many transmissions later another one has arrived (RFC 9002, 6.1.1).
 
-MOST_RANGES = 8
+Both it and the time after which something counts as lost grow when something arrives that was taken for lost.
+"""
+
+MOST_RANGES = 32
 """Of a feedback; the lowest, because delivery waits for the oldest gap."""
 
 FIRST_REMINDER_SECONDS = 0.025
@@ -94,8 +97,11 @@ class LinkSender(Generic[P]):
         self._lost: dict[int, None] = {}
         self._reached = 0
         """The order of the latest transmission that has arrived."""
+        self._tolerance = 1
         self._beyond: dict[int, int] = {}
         """The ranges that were heard last."""
+        self._horizon = 0
+        """Whether numbers from here on have arrived, the ranges do not tell."""
         self._since_seconds = 0.0
         """When the time-out began."""
         self.retransmitted = 0
@@ -194,6 +200,7 @@ class LinkSender(Generic[P]):
         for first, end in beyond:
             self._note_arrived(range(self._beyond.get(first, first), end), now)
         self._beyond = dict(beyond)
+        self._horizon = beyond[-1][1] if len(beyond) >= MOST_RANGES else self._kept.end
         self._find_lost(now)
         return is_news
 
@@ -213,30 +220,45 @@ class LinkSender(Generic[P]):
         """These have arrived: they count as lost no more, and those sent long before them do."""
         latest: _Transmission | None = None
         for number in numbers:
-            self._lost.pop(number, None)
-            arrived = self._under_way.pop(number, None)
-            if arrived is None:
-                continue
-            # Of a number that was sent again, the copy that has arrived may be an earlier one (RFC 8985, 6.2, step 2).
-            if arrived.is_first or now - arrived.at_seconds >= self.round_trip.least_seconds:
-                self._reached = max(self._reached, arrived.order)
-            if arrived.is_first:
-                latest = arrived
+            last = self._under_way.pop(number, None)
+            if last is None:
+                if number in self._lost:
+                    del self._lost[number]
+                    self._tolerate_more()
+            elif last.is_first:
+                self._reached = max(self._reached, last.order)
+                latest = last
+            elif 2 * (now - last.at_seconds) >= self.round_trip.least_seconds:
+                self._reached = max(self._reached, last.order)
+            else:
+                # Too soon for the copy that was sent last (RFC 8985, 6.2): an earlier one was late, and not lost.
+                self._tolerate_more()
         if latest is not None:
             self.round_trip.note(now - latest.at_seconds)
 
+    def _tolerate_more(self) -> None:
+        """Something has arrived that was taken for lost."""
+        self._tolerance = min(2 * self._tolerance, self._window)
+
     def _find_lost(self, now: float) -> None:
         """What later transmissions have overtaken, by their number or for too long, is lost."""
+        late_seconds = self.round_trip.late_seconds(self._tolerance)
         lost = list[int]()
-        for number, (order, at_seconds, _) in self._under_way.items():
-            if order >= self._reached:
-                break
-            if order + OVERTAKEN > self._reached and now < at_seconds + self.round_trip.overtaken_seconds:
+        for number, (order, at_seconds, _) in self._overtaken():
+            if order + OVERTAKEN * self._tolerance > self._reached and now < at_seconds + late_seconds:
                 break
             lost.append(number)
         for number in lost:
             del self._under_way[number]
             self._lost[number] = None
+
+    def _overtaken(self) -> Iterator[tuple[int, _Transmission]]:
+        """What a later transmission has overtaken, as far as feedback has ranges to tell; the oldest first."""
+        for number, last in self._under_way.items():
+            if last.order >= self._reached:
+                break
+            if number < self._horizon:
+                yield number, last
 
     def due(self, now: float) -> list[tuple[int, P]]:
         """The copies that have to leave now: of numbers that are lost, or else, after the time-out, of the oldest one.
@@ -263,10 +285,8 @@ class LinkSender(Generic[P]):
         timeout = self._since_seconds + self.round_trip.timeout_seconds
         if self._lost:
             return self._since_seconds
-        for order, at_seconds, _ in self._under_way.values():
-            if order < self._reached:
-                return min(timeout, at_seconds + self.round_trip.overtaken_seconds)
-            break
+        for _, oldest in self._overtaken():
+            return min(timeout, oldest.at_seconds + self.round_trip.late_seconds(self._tolerance))
         return timeout
 
 

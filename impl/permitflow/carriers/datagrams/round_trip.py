@@ -49,16 +49,22 @@ class RoundTrip:
             self._backed_off += 1
 
     @property
-    def timeout_seconds(self) -> float:
-        """After so long without an answer the oldest is sent again."""
+    def likely_seconds(self) -> float:
+        """An answer is unlikely to take longer (RFC 6298, 2.2 and 2.3)."""
         if self.smoothed_seconds is None:
-            seconds = FIRST_TIMEOUT_SECONDS
-        else:
-            seconds = self.smoothed_seconds + max(CLOCK_SECONDS, 4 * self.variation_seconds)
-            seconds = max(seconds, LEAST_TIMEOUT_SECONDS)
-        return min(seconds * (1 << self._backed_off), MOST_TIMEOUT_SECONDS)
+            return FIRST_TIMEOUT_SECONDS
+        return self.smoothed_seconds + max(CLOCK_SECONDS, 4 * self.variation_seconds)
 
     @property
-    def overtaken_seconds(self) -> float:
-        """So long after it was sent, something is lost that a later one has overtaken (RFC 9002, 6.1.2)."""
-        return max(CLOCK_SECONDS, 9 / 8 * (self.smoothed_seconds or FIRST_TIMEOUT_SECONDS))
+    def timeout_seconds(self) -> float:
+        """After so long without an answer the oldest is sent again."""
+        seconds = max(self.likely_seconds, LEAST_TIMEOUT_SECONDS)
+        return min(seconds * (1 << self._backed_off), MOST_TIMEOUT_SECONDS)
+
+    def late_seconds(self, tolerance: int) -> float:
+        """So long after it was sent, something is lost that a later one has overtaken.
+
+        At first that is a round trip and an eighth (RFC 9002, 6.1.2); a tolerance above 1 means as many eighths.
+        """
+        smoothed = self.smoothed_seconds or FIRST_TIMEOUT_SECONDS
+        return min(smoothed + max(CLOCK_SECONDS, smoothed / 8 * tolerance), self.likely_seconds)
