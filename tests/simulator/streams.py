@@ -79,6 +79,7 @@ class StreamsRun:
         self.exchanges: list[Host] = []
         self.seen: Counter[str] = Counter()
         self._is_stopping = False
+        self._stopping = asyncio.Event()
         self._exchange_is_over = False
         self._last_trouble_at = 0.0
         self._open_producers = len(schedule.chunks)
@@ -110,6 +111,7 @@ class StreamsRun:
             world.run(until=self._deadline())
             self._is_stopping = True
             if not self._exchange_is_over:
+                self.exchanges[-1].schedule(self._stopping.set)
                 world.run(until=world.now + PATIENCE_SECONDS)
         except WaitsForEver as error:
             return [f"{error}: {self._who_waits()}"]
@@ -143,8 +145,8 @@ class StreamsRun:
         exchange = Exchange(parameters=schedule.parameters, record=self.oracle.recorder, same_host=SameHost.NEVER)
         exchange.add_channel(CHANNEL, schema=SCHEMA)
         async with ExchangeServer(exchange, ADDRESS, silence_seconds=schedule.silence_seconds):
-            while not self._is_stopping:  # noqa: ASYNC110  # it is set from outside of the host
-                await asyncio.sleep(0.05)
+            self._stopping = asyncio.Event()
+            await self._stopping.wait()
         self._exchange_is_over = True
         self.world.stop()
 

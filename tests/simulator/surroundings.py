@@ -7,10 +7,9 @@ import time
 import uuid
 from asyncio import get_running_loop
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
-from unittest.mock import patch
 
 from permitflow.carriers import dialling, heartbeat
 from permitflow.exchange import server
@@ -77,18 +76,23 @@ def simulated(world: World) -> Iterator[None]:
     sockets = SimpleNamespace(create_server=_create_server, AF_INET=2, AF_INET6=10, socket=SimulatedSocket)
     state = random.getstate()
     random.seed(ids.getrandbits(64))
-    with ExitStack() as stack:
-        for module, name in _places():
-            stack.enter_context(patch.object(module, name, instead[name]))
-        stack.enter_context(patch.object(heartbeat, "_pinger", pinger))
-        stack.enter_context(patch.object(server, "socket", sockets))
-        stack.enter_context(patch.dict(_keywords(dialling.Dialling), new_socket=SimulatedSocket))
-        stack.enter_context(patch.object(secrets, "token_bytes", lambda size=32: ids.randbytes(size)))
-        stack.enter_context(patch.object(secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()))
-        try:
-            yield
-        finally:
-            random.setstate(state)
+    replaced: list[tuple[dict[str, Any], str, object]] = [
+        *((vars(module), name, instead[name]) for module, name in _places()),
+        (vars(heartbeat), "_pinger", pinger),
+        (vars(server), "socket", sockets),
+        (_keywords(dialling.Dialling), "new_socket", SimulatedSocket),
+        (vars(secrets), "token_bytes", lambda size=32: ids.randbytes(size)),
+        (vars(secrets), "token_hex", lambda size=32: ids.randbytes(size).hex()),
+    ]
+    before = [(where, name, where[name]) for where, name, _ in replaced]
+    try:
+        for where, name, value in replaced:
+            where[name] = value
+        yield
+    finally:
+        for where, name, value in before:
+            where[name] = value
+        random.setstate(state)
 
 
 def _keywords(owner: type) -> dict[str, Any]:
