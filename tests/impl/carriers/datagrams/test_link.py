@@ -199,7 +199,7 @@ def test_a_copy_that_is_lost_too_is_sent_again() -> None:
 def test_one_that_fewer_have_overtaken_is_sent_again_later() -> None:
     sender = sender_of(3, 9)
     sender.hear(told(1, 10, (2, 3)), NOW + 0.08)
-    late = sender.deadline
+    late = sender.deadline or 0.0
     assert late == pytest.approx(NOW + 0.08 * 9 / 8)
     assert sender.due(NOW + 0.08) == []
     assert numbers(sender.due(late)) == [1]
