@@ -199,6 +199,7 @@ MODELS_ALONE: Mapping[str, str] = {
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,
     "feedback_loop": _SHAPE,
+    "resume": "the carrier that resumes follows it; nothing leads that yet",
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
     "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",

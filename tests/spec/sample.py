@@ -11,13 +11,14 @@ COMPARED = {
     *("mute-scheduler-unlike", "empty-chunks", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
-    "stages-line",
+    *("stages-line", "resume-gives-up"),
 }
 # A verdict of each kind.
 JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-two-waiters"),
     *("live-unfair-send-chunk", "grant-messages-final", "probe-row-bound-attained", "refines-queue"),
     *("refines-smaller-queue", "spark-commit-stuck", "spark-memory-fails", "lossy-refines-queue"),
+    "resume-refines-queue",
 }
 SAMPLE = COMPARED | JUDGED
 
