@@ -279,7 +279,7 @@ GiveUpAccepted ==
 
 \* Everything is consumed and its permits are back, or both ends have failed: the run has ended.
 Done ==
-    /\ \/ returned = Total
+    /\ \/ returned >= Total
        \/ dialler = "failed" /\ acceptor = "failed" /\ inbox = <<>>
     /\ UNCHANGED vars
 
