@@ -76,29 +76,23 @@ def simulated(world: World) -> Iterator[None]:
     sockets = SimpleNamespace(create_server=_create_server, AF_INET=2, AF_INET6=10, socket=SimulatedSocket)
     state = random.getstate()
     random.seed(ids.getrandbits(64))
-    replaced: list[tuple[dict[str, Any], str, object]] = [
-        *((vars(module), name, instead[name]) for module, name in _places()),
-        (vars(heartbeat), "_pinger", pinger),
-        (vars(server), "socket", sockets),
-        (_keywords(dialling.Dialling), "new_socket", SimulatedSocket),
-        (vars(secrets), "token_bytes", lambda size=32: ids.randbytes(size)),
-        (vars(secrets), "token_hex", lambda size=32: ids.randbytes(size).hex()),
+    replaced: list[tuple[Any, str, object]] = [
+        *((module, name, instead[name]) for module, name in _places()),
+        (heartbeat, "_pinger", pinger),
+        (server, "socket", sockets),
+        (dialling.connected, "__defaults__", (SimulatedSocket,)),
+        (secrets, "token_bytes", lambda size=32: ids.randbytes(size)),
+        (secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()),
     ]
-    before = [(where, name, where[name]) for where, name, _ in replaced]
+    before = [(where, name, getattr(where, name)) for where, name, _ in replaced]
     try:
         for where, name, value in replaced:
-            where[name] = value
+            setattr(where, name, value)
         yield
     finally:
         for where, name, value in before:
-            where[name] = value
+            setattr(where, name, value)
         random.setstate(state)
-
-
-def _keywords(owner: type) -> dict[str, Any]:
-    defaults: dict[str, Any] | None = owner.__init__.__kwdefaults__  # type: ignore[misc]
-    assert defaults is not None, "it has defaults"
-    return defaults
 
 
 _found: list[tuple[Any, str]] = []
