@@ -378,6 +378,11 @@ class LinkReceiver(Generic[P]):
         return iter(self._early)
 
     @property
+    def has_gap(self) -> bool:
+        """Is there anything behind a gap, of which feedback tells by its ranges?"""
+        return bool(self._early)
+
+    @property
     def owes(self) -> bool:
         """Is there something to tell?"""
         return self._owed_seconds is not None
