@@ -62,8 +62,8 @@ COMMANDS = {
         ["-m permitflow_tools.cli demo wordcount --trouble 3600"],
     ),
     "soak": (
-        "ten million rows through gRPC, then memory under a consumer that is a hundred times slower (minutes)",
-        ["-m benchmarks.soak_grpc --rows 10000000 --slow-seconds 60"],
+        "an hour of chunks of all sizes, fan-in, fan-out, cut lines: nothing grows (-- --seconds 600)",
+        ["-m benchmarks.soak"],
     ),
     "stalled": (
         "consumers of stages and of a word count stand still: producers stop, memory stays flat (20 minutes)",
@@ -90,7 +90,7 @@ COMMANDS = {
         "do the benchmarks still run? (minutes)",
         [
             "-m benchmarks run --smoke --folder build/bench-smoke",
-            "-m benchmarks.soak_grpc --rows 500000 --slow-seconds 5",
+            "-m benchmarks.soak --seconds 20",
             "-m benchmarks.stalled_stages --seconds 4",
             "-m benchmarks.stalled_wordcount --seconds 4",
             "-m benchmarks.streaming_read --rounds 1 --seconds 3",

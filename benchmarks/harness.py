@@ -81,6 +81,10 @@ class Partner:
                 return self._pipe.recv()
         raise PartnerFailedError("a process has ended; its reason stands above")
 
+    def fileno(self) -> int:
+        """For an event loop that waits for its messages."""
+        return self._pipe.fileno()
+
     def has_told(self) -> bool:
         """Is there a message, or its end?"""
         return self._pipe.poll()

@@ -36,12 +36,12 @@ async def watch(
         samples.append((clock() - began, size_bytes, given()))
         await asyncio.sleep(SAMPLE_SECONDS)
     warm = samples[int(len(samples) * WARM_UP_SHARE) :]
-    growth = growth_bytes_per_second([(at, size_bytes) for at, size_bytes, _ in warm]) * samples[-1][0]
+    growth = growth_per_second([(at, size_bytes) for at, size_bytes, _ in warm]) * samples[-1][0]
     return Watched(given() - warm[0][2], growth, max(size_bytes for _, size_bytes, _ in samples) / 2**20)
 
 
-def growth_bytes_per_second(samples: Sequence[tuple[float, int]]) -> float:
-    """The slope of memory over time: the median of the slopes between any two samples.
+def growth_per_second(samples: Sequence[tuple[float, float]]) -> float:
+    """The slope of memory or the like over time: the median of the slopes between any two samples.
 
     A pool that is filled late is a single step, which is between fewer than half of them; whatever grows all the time
     does so between nearly all.

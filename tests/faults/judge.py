@@ -88,10 +88,11 @@ TYPES = {"CancelledError", *(name for name in dir(errors) if not name.startswith
 
 
 def ends_in_time(evidence: Evidence) -> Iterator[str]:
-    """Nobody waits for ever: after the last fault all are over within a minute."""
+    """Nobody waits for ever: a minute after the last fault and the last row, all are over."""
     for life in evidence.lives:
         if life.hung:
-            yield f"the {life.party} (process {life.pid}) was still there after {SECONDS_TO_HEAR:.0f} s"
+            when = f"{SECONDS_TO_HEAR:.0f} s after anything had happened"
+            yield f"the {life.party} (process {life.pid}) was still there {when}"
 
 
 def fails_by_name(evidence: Evidence) -> Iterator[str]:

@@ -42,7 +42,8 @@ FORKING.set_forkserver_preload(
 LONGEST_LIFE_SECONDS = 400
 """Every process ends with this, also one that its starter has forgotten."""
 SECONDS_TO_HEAR = 60.0
-"""After the last fault, and after the last party has come back, both ends must be over within so long."""
+"""After the last fault, the last party that has come back and the last line in a journal, all ends must be over within
+so long: a slow machine may take its time, as long as something moves."""
 SECONDS_TO_LISTEN = 60.0
 SECONDS_TO_STOP = 30.0
 POLL_SECONDS = 0.02
@@ -165,6 +166,7 @@ class _Run:
         self.loop = asyncio.get_running_loop()
         self.began_at = self.last_event = self.loop.time()
         self.proxy = Proxy(schedule, self.suffer)
+        self.written = 0
         self.coming: set[asyncio.Task[None]] = set()
         """Parties that are to be started or continued."""
         (disk := folder / DISK).mkdir()
@@ -290,7 +292,9 @@ class _Run:
             return [life for life in self.lives if life.status is None and life.party in self.schedule.cast.ends]
 
         def has_time() -> bool:
-            # Each fault moves the deadline.
+            # Each fault moves the deadline, and so does each thing that happens.
+            if (written := self.written_bytes()) > self.written:
+                self.written, self.last_event = written, max(self.last_event, self.loop.time())
             return self.loop.time() < self.last_event + SECONDS_TO_HEAR
 
         while not all(task.done() for task in self.coming) or (running() and has_time()):  # noqa: ASYNC110 - no one event
@@ -299,6 +303,11 @@ class _Run:
             task.result()
         for life in running():
             await self.discard(life)
+
+    def written_bytes(self) -> int:
+        """In the journals."""
+        paths = [self.folder / f"{party}.journal" for party in self.schedule.cast.journals]
+        return sum(path.stat().st_size for path in paths if path.exists())
 
     async def stop_servers(self) -> None:
         """They are asked to end; an exchange says its last numbers."""
