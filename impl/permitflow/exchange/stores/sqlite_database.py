@@ -135,8 +135,6 @@ _APPLICATION_ID = 0x70664578
 _UNCOUNTED = 0
 # Chunks are tens of kilobytes: with SQLite's 4 KiB pages, writing them takes up to three times as long.
 _PAGE_BYTES = 16 << 10
-# The log is folded back into the file at this length, and truncated if it was longer.
-_LOG_BYTES = 32 << 20
 
 ADVICE = "keep a copy of it, and take another folder"
 
@@ -196,9 +194,10 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T], system:
         if _require_ours(connection, path) == _UNCOUNTED:
             _require_sound(connection, path)
             _begin(connection, path, system)
+        _settle(path, system)
         journal = Journal(connection, path, system)
         _require_sound(connection, path)
-        _prepare(connection, path)
+        _prepare(connection, path, system.log_bytes)
         try:
             loaded = load(connection)
             journal.start(connection)
@@ -279,6 +278,21 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
+def _settle(path: Path, system: System) -> None:
+    """Flush the log that a killed process has left, before anything in it is counted as kept.
+
+    SQLite reads it without doing so.  Its last commit may be in the kernel's memory only, and so may be its name.
+    """
+    log = log_of(path, system)
+    if system.size_bytes(log):
+        file = system.open(log)
+        try:
+            system.flush(file)
+        finally:
+            system.close(file)
+    system.flush_folder(log.parent)
+
+
 def _require_sound(connection: sqlite3.Connection, path: Path) -> None:
     if (damage := connection.execute("PRAGMA quick_check(1)").fetchone()[0]) != "ok":
         raise StoreUnusableError(path=str(path), reason=f"it is damaged ({damage.splitlines()[-1]}); {ADVICE}")
@@ -299,14 +313,14 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     connection.execute("COMMIT")
 
 
-def _prepare(connection: sqlite3.Connection, path: Path) -> None:
+def _prepare(connection: sqlite3.Connection, path: Path, log_bytes: int) -> None:
     (journal,) = connection.execute("PRAGMA journal_mode=WAL").fetchone()
     if journal != "wal":
         raise StoreUnusableError(path=str(path), reason="no write-ahead log is possible there")
     # With a write-ahead log, any weaker setting may lose the last commits in a power failure.
     connection.execute("PRAGMA synchronous=FULL")
-    connection.execute(f"PRAGMA wal_autocheckpoint={_LOG_BYTES // _PAGE_BYTES}")
-    connection.execute(f"PRAGMA journal_size_limit={_LOG_BYTES}")
+    connection.execute(f"PRAGMA wal_autocheckpoint={log_bytes // _PAGE_BYTES}")
+    connection.execute(f"PRAGMA journal_size_limit={log_bytes}")
 
 
 def _words(error: Exception) -> str:

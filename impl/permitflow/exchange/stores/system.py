@@ -89,6 +89,9 @@ class WritingThread(Generic[J]):
 class System:
     """The operating system of this machine.  Methods raise ``OSError`` unless another error is named."""
 
+    log_bytes = 32 << 20
+    """A database's log is folded back into it at this length, and truncated if it was longer."""
+
     def connect(self, path: Path) -> sqlite3.Connection:
         """Open a database, or make an empty one, for any thread; transactions begin and end by statements.
 
