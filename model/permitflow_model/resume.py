@@ -181,9 +181,8 @@ def done(state: State, parameters: Parameters) -> State:
 
 def _dialler_leaves(state: State, parameters: Parameters, end: Dialler) -> State:
     """The dialler is without a connection: what was on its way to it does not arrive."""
-    if state.request.number > 0:
-        state = state._replace(late=state.request, request=NO_REQUEST)
-    state = state._replace(dialler=end, answer=NONE)
+    late = state.request if state.request.number > 0 else state.late
+    state = state._replace(dialler=end, late=late, request=NO_REQUEST, answer=NONE)
     return state._replace(feedback=Fifo()) if parameters.sender_dials else state._replace(data=Fifo())
 
 
@@ -450,6 +449,8 @@ def one_connection(state: State, parameters: Parameters) -> bool:
     is_open = state.dialler == "open"
     if state.accepted > state.dialled or state.late.number > state.dialled:
         return False
+    if (state.dialler == "failed" or state.acceptor == "failed") and not parameters.gives_up:
+        return False
     if state.request.number > 0 and not (
         is_dialling and state.request.number == state.dialled and state.accepted < state.dialled
     ):
@@ -470,6 +471,11 @@ def one_connection(state: State, parameters: Parameters) -> bool:
 def nothing_invented(state: State, parameters: Parameters) -> bool:
     """Nobody knows of messages that were not sent, or of arrivals that did not happen; what is told is still so."""
     diallers = diallers_position(state, parameters)
+    is_told = state.answer != NONE
+    if not parameters.sender_dials:
+        is_told = is_told or state.request.number > 0 or state.late.number > state.accepted
+    if is_told and state.told < state.received:
+        return False
     return (
         state.acked <= state.told <= state.received <= state.sent
         and state.written <= state.sent
@@ -489,11 +495,10 @@ def nothing_lost(state: State, parameters: Parameters) -> bool:
         return False
     if is_sender_on(state, parameters) and receiver_listens(state, parameters) and state.written != end:
         return False
-    if state.data.is_empty():
-        return True
-    if not parameters.sender_dials:
-        return is_reached(state)
-    return state.acceptor == "open" and not (state.dialler == "dialling" and state.accepted == state.dialled)
+    waits = state.dialler == "dialling" and state.accepted == state.dialled
+    if parameters.sender_dials:
+        return state.data.is_empty() or (state.acceptor == "open" and not waits)
+    return (state.data.is_empty() or is_reached(state)) and (not waits or state.feedback.is_empty())
 
 
 def in_order(state: State, parameters: Parameters) -> bool:
@@ -589,4 +594,8 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(
+    system=SYSTEM,
+    parameters=Parameters,
+    theorems="permitflow_proofs.resume:theorems",
+)

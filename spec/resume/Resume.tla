@@ -334,6 +334,7 @@ OneConnection ==
     /\ answer # None => dialler = "dialling" /\ accepted = dialled
     /\ dialler = "closed" => dialled < Connections
     /\ accepted = dialled /\ acceptor # "open" => dialled < Connections \/ dialler = "failed"
+    /\ dialler = "failed" \/ acceptor = "failed" => GivesUp
 
 \* Nobody knows of messages that were not sent, or of arrivals that did not happen; and what the ends tell is still so.
 NothingInvented ==
@@ -343,7 +344,8 @@ NothingInvented ==
     /\ \A i \in DOMAIN feedback : feedback[i].ack <= told /\ feedback[i].returned <= granted
     /\ request.number > 0 => request.position = DiallersPosition
     /\ late.number > accepted => late.position = DiallersPosition
-    /\ answer # None => answer = AcceptorsPosition
+    /\ answer # None => answer = AcceptorsPosition /\ told = received
+    /\ ~SenderDials /\ (request.number > 0 \/ late.number > accepted) => told = received
 
 \* What is on its way follows what has arrived, and what was written last follows that.
 NothingLost ==
@@ -351,7 +353,7 @@ NothingLost ==
     /\ received + Len(data) <= sent
     /\ SenderIsOn /\ ReceiverListens => written = received + Len(data)
     /\ SenderDials => (acceptor # "open" => data = <<>>) /\ (dialler = "dialling" /\ accepted = dialled => data = <<>>)
-    /\ ~SenderDials => (~Reached => data = <<>>)
+    /\ ~SenderDials => (~Reached => data = <<>>) /\ (dialler = "dialling" /\ accepted = dialled => feedback = <<>>)
 
 \* The inbox holds the numbers from consumed to received: none is lost, doubled or overtaken.
 InOrder ==

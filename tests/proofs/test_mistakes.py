@@ -26,6 +26,7 @@ from permitflow_proofs import (
     mute_delay,
     mute_scheduler,
     port_machine,
+    resume,
     spark_micro_batch,
     squelch,
     stop_and_wait,
@@ -67,7 +68,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     module.__name__.rpartition(".")[2]: (Proof(module.INVARIANT, module.SUBJECT),)
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
-        *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel),
+        *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.

@@ -351,6 +351,23 @@ class _UnknownItems:
     def __init__(self, name: str) -> None:
         self.name = name
 
+    def term(self, sort: z3.SeqSortRef) -> z3.SeqRef:
+        """The term for Z3."""
+        return z3.Const(self.name, sort)
+
+
+class _ItemsBetween(_UnknownItems):
+    """The items with the numbers from one up to, but not including, another one."""
+
+    def __init__(self, name: str, first: int, end: int) -> None:
+        super().__init__(name)
+        self._first = first
+        self._end = end
+
+    def term(self, sort: z3.SeqSortRef) -> z3.SeqRef:
+        items = z3.Function(self.name, z3.IntSort(), z3.IntSort(), sort)
+        return cast(z3.SeqRef, items(integer_term(self._first), integer_term(self._end)))
+
 
 class SymbolicSequence(Shape, Generic[N]):
     """Items one after another, known or unknown, with the interface of the model's queue."""
@@ -379,7 +396,7 @@ class SymbolicSequence(Shape, Generic[N]):
 
     def _part_term(self, part: "_UnknownItems | N") -> z3.SeqRef:
         if isinstance(part, _UnknownItems):
-            return z3.Const(part.name, self._sort)
+            return part.term(self._sort)
         make = _item_sort(type(self._pattern)).constructor(0)
         return z3.Unit(make(*(integer_term(field) for field in part)))
 
@@ -484,6 +501,47 @@ class SymbolicSequence(Shape, Generic[N]):
             limit(equal(self, both))
             self._split[end] = (item, rest)
         return self._split[end]
+
+
+def unread_between(item: Callable[[int], N], first: int, end: int) -> SymbolicSequence[N]:
+    """The items with these numbers, of which nothing is known yet."""
+    return SymbolicSequence(item(first), (_ItemsBetween(f"{item.__name__}.between", first, end),))
+
+
+def between_size(items: SymbolicSequence[N], first: int, end: int) -> bool:
+    """How many there are; none if the end comes first."""
+    return all_of(
+        [
+            implies(first <= end, equal(items.size(), end - first)),
+            implies(end <= first, equal(items, ())),
+        ]
+    )
+
+
+def _alone(item: N) -> SymbolicSequence[N]:
+    return SymbolicSequence(item, (item,))
+
+
+def between_head(item: Callable[[int], N], items: SymbolicSequence[N], first: int, end: int) -> bool:
+    """The oldest item, and the others."""
+    return implies(first < end, equal(items, _alone(item(first)).join(unread_between(item, first + 1, end))))
+
+
+def between_last(item: Callable[[int], N], items: SymbolicSequence[N], first: int, end: int) -> bool:
+    """The others, and the newest item."""
+    return implies(first < end, equal(items, unread_between(item, first, end - 1).push(item(end - 1))))
+
+
+def items_between(item: Callable[[int], N], first: int, end: int) -> Fifo[N]:
+    """The items with the numbers from ``first`` up to, but not including, ``end``: typed as the model's queue.
+
+    Its oldest and its newest item are known by their numbers (``between_obligations`` of ``kernel/queue_facts.py``).
+    """
+    items = unread_between(item, first, end)
+    limit(between_size(items, first, end))
+    limit(between_head(item, items, first, end))
+    limit(between_last(item, items, first, end))
+    return cast("Fifo[N]", items)
 
 
 def no_items(pattern: N) -> Fifo[N]:

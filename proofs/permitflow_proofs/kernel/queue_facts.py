@@ -9,10 +9,24 @@ results ``kernel/queue.py`` assumes.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Single, Sums, followed, numbers_of, parted, sized
+from permitflow_proofs.kernel.queue import (
+    Law,
+    N,
+    Single,
+    Sums,
+    between_head,
+    between_last,
+    between_size,
+    followed,
+    numbers_of,
+    parted,
+    sized,
+    unread_between,
+)
 from permitflow_proofs.kernel.symbols import (
     all_of,
     any_like,
@@ -143,6 +157,42 @@ def dead_end_obligation(
         lambda: leads_nowhere(lawful_item),
         lambda: leads_nowhere(lambda _parameters: any_item()),
         "the item is not known to be in its range",
+    )
+
+
+def between_obligations(item: Callable[[int], N]) -> tuple[SymbolicObligation, ...]:
+    """What ``items_between`` assumes: by induction over the end, from how such items are defined.
+
+    Without items it is empty, and up to ``end + 1`` there is one more behind those up to ``end``.
+    """
+
+    def begins(*, wrong: int = 0) -> bool:
+        first = integer("first")
+        items = unread_between(item, first, first)
+        assume(equal(items, ()))
+        return between_size(items, first, first + wrong)
+
+    def goes_on(*, wrong: int = 0) -> bool:
+        first, end = integer("first"), integer("end")
+        assume(first < end)
+        items, longer = unread_between(item, first, end), unread_between(item, first, end + 1)
+        assume(all_of([between_size(items, first, end), between_head(item, items, first, end)]))
+        for begun, start in ((longer, first), (unread_between(item, first + 1, end + 1), first + 1)):
+            assume(between_last(item, begun, start, end + 1))
+        return all_of(
+            [between_size(longer, first, end + 1 + wrong), between_head(item, longer, first, end + 1 + wrong)]
+        )
+
+    def begins_with_one(*, wrong: int = 0) -> bool:
+        first = integer("first")
+        none, one = unread_between(item, first, first), unread_between(item, first, first + 1)
+        assume(all_of([equal(none, ()), equal(unread_between(item, first + 1, first + 1), ())]))
+        assume(between_last(item, one, first, first + 1))
+        return all_of([between_size(one, first, first + 1), between_head(item, one, first, first + 1 + wrong)])
+
+    return tuple(
+        SymbolicObligation(f"items between numbers: {name}", claim, partial(claim, wrong=1), "the end is one larger")
+        for name, claim in (("none", begins), ("one", begins_with_one), ("one more", goes_on))
     )
 
 
