@@ -24,6 +24,7 @@ from permitflow_model.resume import (
     returned_of,
     sender_listens,
 )
+from permitflow_proofs.bounded_queue_refinement import SEEN_LAWS, refinement_theorem
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
@@ -32,7 +33,6 @@ from permitflow_proofs.kernel.queue import Law, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
 from permitflow_proofs.kernel.symbols import integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
-from permitflow_proofs.numbered_refinement import SEEN_LAWS, refinement_theorem
 
 INVARIANT = {
     name: SYSTEM.invariants[name]

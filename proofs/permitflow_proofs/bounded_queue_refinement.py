@@ -12,8 +12,8 @@ from typing import Any, cast
 from permitflow_model.bounded_queue import SYSTEM as QUEUE
 from permitflow_model.bounded_queue import Chunk, total
 from permitflow_model.bounded_queue import State as QueueState
+from permitflow_model.bounded_queue_refinement import chunks_in, queue_in, queue_move, queue_parameters
 from permitflow_model.kernel.queue import Queue
-from permitflow_model.numbered_refinement import chunks_in, queue_in, queue_move, queue_parameters
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, items_between, no_items
