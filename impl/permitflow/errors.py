@@ -343,6 +343,29 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
         return restored(cls, f"{who} has sent nothing {reason}", facts)
 
 
+class ResumeTimeoutError(PeerGoneError, TimeoutError):
+    """A stream has lost its connection, and did not get another one in time."""
+
+    status = "UNAVAILABLE"
+    seconds: float
+    attempts: int  # 0: of an end that waits to be dialled
+    undelivered: object = None
+
+    def _worded(self) -> str:
+        tried = f"{self.attempts} attempts in {self.seconds:g} s" if self.attempts else f"it waited {self.seconds:g} s"
+        return (
+            f"{self.who} is gone: {self.reason}; the stream could not go on: {tried} for another connection, in vain; "
+            "raise resume_seconds if the network needs longer"
+        )
+
+
+class ResumeRefusedError(PeerGoneError):
+    """An exchange answers again, but does not go on with a stream that has lost its connection."""
+
+    status = "NOT_FOUND"
+    text = "{who} does not go on with the stream: {reason}; open a new one"
+
+
 class ChannelCancelledError(ChannelError):
     """The consumer needs no more messages, and says so; ``undelivered`` is the message that was waiting."""
 

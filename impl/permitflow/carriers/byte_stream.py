@@ -120,6 +120,7 @@ class ByteStream(PipeCarrier[Kind]):
         # The end.
         self._failure: PermitflowError | None = None
         self._is_broken = False  # can nothing be read and written any more?
+        self._is_cut = False  # was the connection lost without a word of the peer's?
         self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
         self._silent_seconds = 0.0
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
@@ -242,6 +243,11 @@ class ByteStream(PipeCarrier[Kind]):
         """See ``Carrier``; an acceptor says why by ``finish``."""
         return self._is_wrong and not self._is_broken and not self._is_acceptor
 
+    @property
+    def is_cut(self) -> bool:
+        """See ``Carrier``."""
+        return self._is_cut
+
     def _close_half(self) -> None:
         """An acceptor says so by ``finish``, when all is over."""
         if not self._is_acceptor:
@@ -296,6 +302,7 @@ class ByteStream(PipeCarrier[Kind]):
 
     def _give_up(self, silent_seconds: float) -> None:
         self._silent_seconds = silent_seconds
+        self._is_cut = self._failure is None
         self._fail(self._gone(f"it has given no sign of life for {silent_seconds:.0f} s"))
         self._deliver()
 
@@ -311,6 +318,7 @@ class ByteStream(PipeCarrier[Kind]):
 
     def _break(self, reason: str) -> None:
         self._is_broken = True
+        self._is_cut |= self._failure is None
         self._fail(self._gone(reason))
 
     def _refuse(self, error: PermitflowError) -> None:

@@ -3,16 +3,22 @@
 A simulator replaces the network for the tasks of one context (``dialling_with``); everything above stays the same code.
 """
 
-from collections.abc import Iterator
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
-from typing import Protocol
+from random import Random
+from typing import NamedTuple, Protocol, TypeVar
 
 from permitflow.carriers import tcp
 from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
+from permitflow.errors import PeerGoneError, ResumeTimeoutError
+
+T = TypeVar("T")
 
 
 class Calling(Protocol):
@@ -38,7 +44,12 @@ class Calling(Protocol):
         ...
 
 
-_chosen: ContextVar[Calling | None] = ContextVar("_chosen", default=None)
+class _Way(NamedTuple):
+    dial: Calling
+    random: Random
+
+
+_chosen: ContextVar[_Way | None] = ContextVar("_chosen", default=None)
 
 
 def calling(
@@ -51,7 +62,7 @@ def calling(
     """
     require_seconds(silence_seconds=silence_seconds)
     if (chosen := _chosen.get()) is not None:
-        return chosen(address, method, who, timeout_seconds, silence_seconds)
+        return chosen.dial(address, method, who, timeout_seconds, silence_seconds)
     match parsed(address).scheme:
         case Scheme.TCP:
             return tcp.calling(address, method, who, timeout_seconds, silence_seconds)
@@ -64,10 +75,88 @@ def calling(
 
 
 @contextmanager
-def dialling_with(way: Calling) -> Iterator[None]:
-    """Dial in this way within the block, in this task and in those that it starts there."""
-    token = _chosen.set(way)
+def dialling_with(way: Calling, *, random: Random | None = None) -> Iterator[None]:
+    """Dial in this way within the block, in this task and in those that it starts there.
+
+    Args:
+        way: makes connections.
+        random: for the pauses between attempts.
+    """
+    token = _chosen.set(_Way(way, random or Random()))
     try:
         yield
     finally:
         _chosen.reset(token)
+
+
+async def is_of_this_host(address: str) -> bool:
+    """Does this address name the host of this process?  False if that cannot be found out.
+
+    Raises:
+        InvalidParametersError: the address is malformed.
+    """
+    if _chosen.get() is not None:
+        return False
+    _, host, port = parsed(address)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+    except OSError:
+        return False
+    return any(_is_own(family, name) for family, _, _, _, name in found)
+
+
+def _is_own(family: int, name: tuple[object, ...]) -> bool:
+    """The kernel sends what is for this host from the same address.  Nothing is sent."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(name)
+        except OSError:
+            return False
+        own: object = probe.getsockname()[0]
+        return own == name[0]
+
+
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
+_ATTEMPT_SECONDS = 10.0
+"""For one attempt: the peer may accept the connection, and say nothing."""
+
+
+async def reached_again(
+    attempt: Callable[[], Awaitable[T | None]], *, who: str, reason: str, seconds: float
+) -> tuple[T, int]:
+    """Try to reach a peer again whose connection was lost, until an attempt has a result; how many there were, too.
+
+    Before each attempt there is a pause of random length ("full jitter"), so that not all clients of an exchange come
+    at the same moment; its upper bound doubles.  Two lines here, because packages for this have clocks of their own.
+
+    Args:
+        attempt: None, or an error that says that the peer is gone: it was in vain.  Other errors are passed on.
+        who: the peer, in words for an error.
+        reason: why the connection was lost.
+        seconds: when to give up.
+
+    Raises:
+        ResumeTimeoutError: no attempt has succeeded in time.
+    """
+    chosen = _chosen.get()
+    random = _jitter if chosen is None else chosen.random
+    attempts = 0
+    last = ""
+    try:
+        async with asyncio.timeout(seconds):
+            while True:
+                most = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempts, 30))
+                await asyncio.sleep(random.uniform(0, most))
+                attempts += 1
+                try:
+                    async with asyncio.timeout(_ATTEMPT_SECONDS):
+                        if (result := await attempt()) is not None:
+                            return result, attempts
+                except (PeerGoneError, TimeoutError) as error:
+                    last = str(error)
+    except TimeoutError:
+        words = f"{reason}; the last attempt: {last}" if last else reason
+        raise ResumeTimeoutError(who=who, reason=words, seconds=seconds, attempts=attempts) from None
+
+
+_jitter = Random()

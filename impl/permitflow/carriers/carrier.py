@@ -48,6 +48,20 @@ class Ear(NamedTuple):
     on_error: Callable[[PermitflowError], None]
 
 
+class Interruptions(NamedTuple):
+    """How often and for how long a stream was without a connection."""
+
+    resumes: int = 0
+    """It has gone on so often, over another connection."""
+    seconds: float = 0.0
+    """Without a connection, in all."""
+    since: float | None = None
+    """The loop's time at which the connection was lost; None: there is one."""
+
+
+_NONE = Interruptions()
+
+
 class Carrier(Protocol):
     """One bidirectional stream of messages, ordered and without loss."""
 
@@ -87,6 +101,34 @@ class Carrier(Protocol):
         None: the carrier itself loses none unnoticed.
         """
         return None
+
+    @property
+    def is_cut(self) -> bool:
+        """After ``on_error``: was the connection lost without a word of the peer's, so that it may still be there?"""
+        return False
+
+    # A stream that survives its connection.
+
+    @property
+    def resume_seconds(self) -> float | None:
+        """How long the stream waits for another connection after a cut; 0: not at all; None: nobody has offered it."""
+        return None
+
+    def survive(self, seconds: float) -> None:
+        """From now on, wait so long for another connection after a cut; 0: end with the connection."""
+        return
+
+    def distrust(self, error: PermitflowError) -> bool:
+        """Give the connection up, because of what has come over it, or has not.
+
+        True: the message that is being delivered comes again over another one, and so do all that follow.
+        """
+        return False
+
+    @property
+    def interruptions(self) -> Interruptions:
+        """How often and for how long the stream was without a connection."""
+        return _NONE
 
     def half_close(self) -> None:
         """Tell the peer, behind all written messages, that none follows."""
@@ -348,3 +390,59 @@ class Conversation:
     async def stop(self) -> None:
         """As ``Carrier.stop``."""
         await self._carrier.stop()
+
+
+class FirstMessage:
+    """Waits for the first message of a connection, and lets the others wait."""
+
+    def __init__(self, carrier: Carrier) -> None:
+        """Listen."""
+        self.carrier = carrier
+        self._message: Received | None = None
+        self._error: PermitflowError | None = None
+        self._has_ended = False
+        self._came: asyncio.Future[Received | None] = asyncio.get_running_loop().create_future()
+        self.is_full = False
+        """Has the carrier not yet taken what was written?"""
+        carrier.listen(self)
+
+    def on_message(self, message: Received, _has_more: bool) -> None:
+        """As ``Listener.on_message``."""
+        self.carrier.pause()
+        self._message = message
+        self._came.set_result(message)
+
+    def on_writable(self) -> None:
+        """As ``Listener.on_writable``."""
+        self.is_full = False
+
+    def on_end(self) -> None:
+        """As ``Listener.on_end``."""
+        self._has_ended = True
+        if not self._came.done():
+            self._came.set_result(None)
+
+    def on_error(self, error: PermitflowError) -> None:
+        """As ``Listener.on_error``."""
+        self._error = error
+        if not self._came.done():
+            self._came.set_exception(error)
+            self._came.exception()  # perhaps no task awaits it
+
+    async def wait(self) -> Received | None:
+        """The message; None: the peer has closed the stream in good order.
+
+        Raises:
+            PermitflowError: the stream is over; the type says why.
+        """
+        return await asyncio.shield(self._came)
+
+    def hand_over(self, listener: Listener) -> None:
+        """Give what has come to the carrier's next listener, and let the others come."""
+        if self._message is not None:
+            listener.on_message(self._message, False)
+        if self._error is not None:
+            listener.on_error(self._error)
+        elif self._has_ended:
+            listener.on_end()
+        self.carrier.resume()

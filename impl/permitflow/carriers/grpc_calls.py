@@ -18,11 +18,13 @@ from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.wire.buffers import Buffer
-from permitflow.wire.wire_errors import SILENT, error_from_status, status_of, stranger_behind_grpc
+from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
 
 _STATUS_SECONDS = 1.0
 _SIGNS_PER_SILENCE = 4
 _REASON_SECONDS = 1.0
+# gRPC's own words for a connection that was lost, or could not be made.
+_LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
 T = TypeVar("T")
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -49,6 +51,12 @@ class _Call(Carrier, ABC):
         self._message: bytes | None = None
         self._is_closing_half = False
         self._has_work = asyncio.Event()
+        self._is_cut = False
+
+    @property
+    def is_cut(self) -> bool:
+        """See ``Carrier``."""
+        return self._is_cut
 
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
@@ -167,6 +175,7 @@ class ServerCall(_Call):
 
     async def _reason(self, error: BaseException) -> Exception:
         if isinstance(error, grpc.aio.BaseError):
+            self._is_cut = True
             return PeerGoneError(who=self._who, reason=str(error))
         if not isinstance(error, Exception):
             raise error
@@ -183,6 +192,12 @@ class ServerCall(_Call):
         if error is not None:
             code, details, metadata = status_of(error)
             await self._context.abort(grpc.StatusCode[code], details, metadata)
+
+    async def hang_up(self) -> None:
+        """End the call without a word about the stream: its dialler takes the connection for lost."""
+        await self.stop()
+        with contextlib.suppress(grpc.aio.BaseError):
+            await self._context.abort(grpc.StatusCode.UNAVAILABLE, "the connection was given up")
 
 
 class ClientCall(_Call):
@@ -226,6 +241,7 @@ class ClientCall(_Call):
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise error
+            self._is_cut = True
             return PeerGoneError(who=self._who, reason="the call was cancelled")
         if not isinstance(error, grpc.RpcError | asyncio.InvalidStateError):
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
@@ -233,9 +249,13 @@ class ClientCall(_Call):
             return TransportError.of(what=f"the stream with {self._who}", cause=error)
         status = await self._final.wait()
         if status is None:
+            self._is_cut = True
             return PeerGoneError(who=self._who, reason="the stream broke off while something was being written")
         if status.code is grpc.StatusCode.OK:
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
+        # A server that knows why has said so by a typed error.
+        is_told = any(key == ERROR_KEY for key, _ in status.metadata)
+        self._is_cut = status.code in _LOST and not is_told
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from permitflow.carriers.carrier import Carrier, Ear, Listener
+from permitflow.carriers.carrier import Carrier, Ear, Interruptions, Listener
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.carriers.shared_memory.handover import NO_OFFER, Offer, accepted, nonce_digest
 from permitflow.carriers.shared_memory.link import AsyncioLink
@@ -118,8 +118,10 @@ class HostCarrier(Carrier):
     def prepare(self, meeting: Meeting) -> None:
         """Note what both ends have agreed to, and become the owner of the link, if there is one."""
         self.meeting = meeting
-        if meeting.link is not None and self._is_stopped:
-            meeting.link.close()
+        if meeting.link is not None:
+            self._inner.survive(0.0)  # memory lives no longer than its processes, and then both ends know
+            if self._is_stopped:
+                meeting.link.close()
 
     def change_over(self) -> None:
         """From now on everything but this end's first message takes the link, if there is one."""
@@ -186,6 +188,24 @@ class HostCarrier(Carrier):
     def takes_last_words(self) -> bool:
         """See ``Carrier``."""
         return self._inner.takes_last_words if self._link is None else self._may_answer
+
+    @property
+    def resume_seconds(self) -> float | None:
+        """See ``Carrier``."""
+        return self._inner.resume_seconds
+
+    def survive(self, seconds: float) -> None:
+        """See ``Carrier``."""
+        self._inner.survive(seconds)
+
+    def distrust(self, error: PermitflowError) -> bool:
+        """See ``Carrier``."""
+        return self._link is None and self._inner.distrust(error)
+
+    @property
+    def interruptions(self) -> Interruptions:
+        """See ``Carrier``."""
+        return self._inner.interruptions
 
     def half_close(self) -> None:
         """See ``Carrier``."""

@@ -45,6 +45,10 @@ class ChannelStatistics:
     """Time during which a barrier that has left held back everything behind it."""
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
+    resumes: int = 0
+    """For a remote end: how often its stream has gone on over another connection."""
+    suspended_seconds: float = 0.0
+    """For a remote end: time without a connection."""
     gauges: Mapping[str, int] = field(default_factory=dict)
     """Counters that only the channel's flow has, by its names."""
     gauge_help: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)

@@ -17,10 +17,11 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.calling import calling
+from permitflow.carriers.calling import calling, is_of_this_host
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import Offer, SameHost
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
@@ -246,6 +247,7 @@ async def get(
     to_row: int | None = None,
     log_id: str = "",
     group: Group | None = None,
+    resume_seconds: float | None = None,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -269,11 +271,15 @@ async def get(
         to_row: the row before which reading stops; None: read to the channel's end.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
         group: of receivers that share something, such as those of a gate.
+        resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
+            stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
+            connection there ends only when one of the two processes has.
 
     Raises:
         InvalidParametersError: this end does not have that codec, or the channel's flow is not that of the group.
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
+        ResumeTimeoutError, ResumeRefusedError: the connection was lost, and the stream could not go on.
         SameHostError: shared memory is required, and impossible.
         HandshakeError: the exchange refused: unknown channel, busy or spent, schemas or parameters that differ.
         ReplayError: the channel keeps no rows, or not these, or none for this consumer.
@@ -282,7 +288,10 @@ async def get(
     encoded = None if schema is None else schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with calling(address, GET_STREAM, who, timing.connect_seconds, silence_seconds) as call:
+    seconds = await _resume_seconds(address, resume_seconds, same_host)
+    same_host = SameHost.NEVER if resume_seconds else same_host
+    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    async with connecting as (call, resume):
         with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
                 PROTOCOL_VERSION,
@@ -294,6 +303,7 @@ async def get(
                 consumer=consumer,
                 log_id=log_id,
                 compression=offered(compression, available_codecs()),
+                resume=resume,
                 **stated(wanted),
             )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
@@ -319,6 +329,7 @@ async def put(
     staging: Staging | None = None,
     attempt: TaskAttempt | None = None,
     total: JobTotal | None = None,
+    resume_seconds: float | None = None,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
@@ -342,11 +353,15 @@ async def put(
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
+        resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
+            stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
+            connection there ends only when one of the two processes has.
 
     Raises:
         InvalidParametersError: this end does not have that codec.
         PeerTimeoutError: no server answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
+        ResumeTimeoutError, ResumeRefusedError: the connection was lost, and the stream could not go on.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
         TaskRetryError: another attempt at the same task has begun before.
@@ -356,7 +371,10 @@ async def put(
     encoded = schema.serialize().to_pybytes()
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with calling(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds) as call:
+    seconds = await _resume_seconds(address, resume_seconds, same_host)
+    same_host = SameHost.NEVER if resume_seconds else same_host
+    connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    async with connecting as (call, resume):
         with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
             first = Put(
@@ -369,6 +387,7 @@ async def put(
                 attempt=attempt,
                 total=total,
                 compression=able,
+                resume=resume,
                 **stated(wanted),
             )
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
@@ -379,6 +398,21 @@ async def put(
                     return
                 async with _aborting(sender):
                     yield sender
+
+
+async def _resume_seconds(address: str, asked: float | None, same_host: SameHost = SameHost.NEVER) -> float:
+    """How long a stream waits for another connection.
+
+    Raises:
+        InvalidParametersError: the time cannot work, or shared memory forbids it.
+    """
+    require_seconds(resume_seconds=asked)
+    if asked is None:
+        return 0.0 if same_host is SameHost.REQUIRE or await is_of_this_host(address) else RESUME_SECONDS
+    if asked and same_host is SameHost.REQUIRE:
+        rule = "must be 0 where shared memory is required, which no stream survives"
+        raise InvalidParametersError(name="resume_seconds", value=asked, rule=rule)
+    return asked
 
 
 @asynccontextmanager
@@ -400,8 +434,17 @@ async def describe(
     connect_timeout_seconds: float | None = 10.0,
     agreement_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
+    resume_seconds: float | None = None,
 ) -> ChannelDescription:
     """Ask for a channel's schema and parameters.  The channel keeps its data.
+
+    Args:
+        address: as for ``get``.
+        channel: its name.
+        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
+        agreement_timeout_seconds: how long to wait in all, for the connection too; a producer may bring the schema.
+        silence_seconds: an exchange that gives no sign of life for longer is gone.
+        resume_seconds: as for ``get``.
 
     Raises:
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
@@ -409,10 +452,12 @@ async def describe(
         UnknownChannelError: there is no such channel.
     """
     _require_name(channel)
-    first = Get(PROTOCOL_VERSION, channel, probe=True)
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
-    async with calling(address, GET_STREAM, who, timing.connect_seconds, silence_seconds) as call:
+    seconds = await _resume_seconds(address, resume_seconds)
+    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    async with connecting as (call, resume):
+        first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
         async with _running(RemoteReceiver(session, call), who, timing) as receiver:
             async for _ in receiver:

@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.carrier import Carrier, Ear
+from permitflow.carriers.carrier import Carrier, Ear, FirstMessage
 from permitflow.carriers.same_host import SHARED_MEMORY, HostCarrier, Offer, SameHost, meet, settle
 from permitflow.change import Change
 from permitflow.channels.statistics import ChannelStatistics
@@ -29,6 +29,7 @@ from permitflow.errors import (
 from permitflow.flows.seam import Flow, Inbound, Outbound, Parameters
 from permitflow.stream.compression import Compression, decided, require_none_in_memory
 from permitflow.stream.frames import Agreement, Failure, Get, Put
+from permitflow.stream.resuming import ResumeAnswer
 from permitflow.stream.session import DownstreamSession, State, UpstreamSession
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import available_codecs, log_answer
@@ -61,6 +62,7 @@ class RemoteEnd(ABC, Generic[S]):
         offer: Offer | None = None,
         compression: Compression = Compression.AUTO,
         checksums: bool = True,
+        first: FirstMessage | None = None,
     ) -> None:
         """Call ``run`` to start the end.
 
@@ -71,8 +73,10 @@ class RemoteEnd(ABC, Generic[S]):
             offer: of a dialler: to share memory.
             compression: the acceptor's wish; a dialler states its own in its first frame.
             checksums: the acceptor's decision whether network messages carry one; a dialler follows it.
+            first: of an acceptor: the first message, if it was taken out of the carrier.
         """
         self._session = session
+        self._first = first
         self._carrier = HostCarrier(carrier, who=session.peer, checksums=checksums if session.is_acceptor else None)
         # The chunks' schema is unknown before the agreement.
         self._batches: BatchCodec | None = None
@@ -144,6 +148,11 @@ class RemoteEnd(ABC, Generic[S]):
         return State.FAILED if self._failure is not None else self._session.state
 
     @property
+    def suspended_since(self) -> float | None:
+        """The loop's time at which the stream lost its connection, while it waits for another one."""
+        return self._carrier.interruptions.since
+
+    @property
     def failure(self) -> PermitflowError | None:
         """Why the stream has failed, if it has."""
         return self._failure
@@ -159,9 +168,11 @@ class RemoteEnd(ABC, Generic[S]):
         self._runner = asyncio.current_task()
         try:
             async with self._patience:
-                self._carrier.listen(
-                    Ear(self._on_message, self._writing.on_writable, self._on_end, self._on_carrier_error)
-                )
+                ear = Ear(self._on_message, self._writing.on_writable, self._on_end, self._on_carrier_error)
+                self._carrier.listen(ear)
+                first, self._first = self._first, None
+                if first is not None:
+                    first.hand_over(ear)
                 self._writing.start()
                 await self._over
             self._session.close()
@@ -225,11 +236,15 @@ class RemoteEnd(ABC, Generic[S]):
         reason = f"all of the stream was sent and settled, and it has not closed it for {seconds:g} s"
         self._on_error(PeerTimeoutError(who=self._session.peer, reason=reason))
 
-    def _on_silence(self, seconds: float) -> None:
-        """End a stream whose peer may have lost messages, because it does not answer."""
+    def _on_silence(self, seconds: float) -> bool:
+        """Distrust a connection that may have lost messages: the peer does not answer.  False: the stream ends."""
         since = f"it has not answered for {seconds:g} s, though its connection lives"
         reason = f"{since}: is it busy, or was a message damaged on the way?"
-        self._on_carrier_error(PeerTimeoutError(who=self._session.peer, reason=reason))
+        error = PeerTimeoutError(who=self._session.peer, reason=reason)
+        if self._carrier.distrust(error):
+            return True
+        self._on_carrier_error(error)
+        return False
 
     def _on_carrier_error(self, error: PermitflowError) -> None:
         """End a stream whose carrier failed; an acceptor's peer learns the reason from the status."""
@@ -277,6 +292,10 @@ class RemoteEnd(ABC, Generic[S]):
             error = PeerGoneError(who=who, reason=f"it broke the stream off{why and f': {why}'}")
         self._fail(error)
 
+    def give_up(self, error: PermitflowError) -> None:
+        """End the stream for a reason of this end, without a word to the peer, which learns it from the status."""
+        self._on_error(error)
+
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
         self._is_closed = True
@@ -294,6 +313,8 @@ class RemoteEnd(ABC, Generic[S]):
         return ChannelStatistics(
             name=self.name,
             path=self._carrier.meeting.path,
+            resumes=self._carrier.interruptions.resumes,
+            suspended_seconds=self._carrier.interruptions.seconds,
             compression=self._session.compression.words,
             window_rows=self.parameters.window_rows,
             open_seconds=(self._clock() if self._over_at is None else self._over_at) - self._opened_at,
@@ -321,6 +342,8 @@ class RemoteEnd(ABC, Generic[S]):
             if not has_more and self._batches is not None:
                 self._advance()
         except Exception as error:
+            if isinstance(error, AlteredMessageError) and self._carrier.distrust(error):
+                return  # it comes again
             if not isinstance(error, PermitflowError) or not self.break_off(error):
                 self._on_error(error)
                 return
@@ -381,8 +404,16 @@ class RemoteEnd(ABC, Generic[S]):
         met, offer = self._carrier.meeting.answer, self._session.request.compression
         answer = decided(offer, self._compression, available_codecs(), shares_memory=self.shares_memory)
         batches = BatchCodec(schema, answer.codec)
-        encoded = batches.schema_bytes
-        self._session.accept(own, schema=encoded, stream=stream, same_host=met, first_row=first_row, compression=answer)
+        seconds = self._carrier.resume_seconds
+        self._session.accept(
+            own,
+            schema=batches.schema_bytes,
+            stream=stream,
+            same_host=met,
+            first_row=first_row,
+            compression=answer,
+            resume=None if seconds is None else ResumeAnswer(seconds),
+        )
         self._carrier.change_over()
         self._begin(batches)
         self._wake_all()
@@ -408,6 +439,7 @@ class RemoteEnd(ABC, Generic[S]):
             await self._changed.wait()
 
     def _note_agreement(self, agreement: Agreement) -> None:
+        self._carrier.survive(0.0 if agreement.resume is None else agreement.resume.seconds)
         if self._offer is not None:
             self._carrier.prepare(settle(self._offer, agreement.same_host))
         self._carrier.change_over()  # the acceptor has; errors of the agreement go there

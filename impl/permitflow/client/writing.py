@@ -25,7 +25,7 @@ class Writing:
         carrier: Carrier,
         messages: Callable[[], Iterable[Sequence[Buffer]]],
         on_over: Callable[[Exception | None], None],
-        on_silence: Callable[[float], None],
+        on_silence: Callable[[float], bool],
     ) -> None:
         """Nothing is written before ``start``.
 
@@ -34,7 +34,7 @@ class Writing:
             messages: yields the due messages in pieces, encoded one after the other.
             on_over: called once, in a turn of the loop of its own: everything was written and this half is closed, or
                 something could not be encoded.
-            on_silence: called once, with the seconds for which the peer has left a sign unanswered.
+            on_silence: called with the seconds for which the peer has left a sign unanswered; False: all is over.
         """
         self._carrier = carrier
         self._messages = messages
@@ -94,8 +94,9 @@ class Writing:
         if self._unanswered:
             self._unanswered += 1
             if self._unanswered > _MOST_UNANSWERED:
-                self._on_silence(seconds * _MOST_UNANSWERED)
-                return
+                if not self._on_silence(seconds * _MOST_UNANSWERED):
+                    return
+                self._unanswered = 1  # the sign is written again, over another connection
         elif self._owes_sign and not self._is_full:
             self._is_full, self._owes_sign = not self._carrier.write_sign(_ASK), False
             self._unanswered = int(self._is_asking)

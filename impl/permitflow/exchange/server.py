@@ -15,11 +15,12 @@ from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import ByteStream
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.carriers.tcp import TcpStream
 from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
+from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.wire.wire_errors import forget_frames
@@ -37,14 +38,20 @@ _BACKLOG = 128
 class _GrpcListener:
     """A gRPC server."""
 
-    def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
+    def __init__(
+        self,
+        reception: Reception,
+        address: str,
+        *,
+        handshake_seconds: float,
+        silence_seconds: float,
+    ) -> None:
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
-        self._exchange = exchange
+        self._reception = reception
         self._wanted_address = address
         self._address = ""
-        self._stopping = asyncio.Event()
         self._server: grpc.aio.Server | None = None
-        self._health = HealthService(exchange.readiness)
+        self._health = HealthService(reception.exchange.readiness)
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -73,10 +80,12 @@ class _GrpcListener:
         server, self._server = self._server, None
         if server is None:
             return
+        self._reception.refuse()
         async with asyncio.TaskGroup() as group:
             stopped = group.create_task(server.stop(grace_seconds + _FAREWELL_SECONDS))
             await asyncio.wait({stopped}, timeout=grace_seconds)
-            self._stopping.set()
+            self._reception.stop()
+        await self._reception.close()
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})
@@ -93,8 +102,10 @@ class _GrpcListener:
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
         try:
-            await METHODS[method](self._exchange, call, peer=peer, stopping=self._stopping)
+            await self._reception.serve(method, call, peer=peer)
             await call.finish(None)
+        except ConnectionGivenUp:
+            await call.hang_up()
         except PermitflowError as error:
             forget_frames(error)
             await self._tell(call, error)
@@ -116,12 +127,18 @@ class _GrpcListener:
 class _StreamListener(ABC):
     """Accepts connections that carry one stream each, and runs a task for each."""
 
-    def __init__(self, exchange: Exchange, address: str, *, handshake_seconds: float, silence_seconds: float) -> None:
-        self._exchange = exchange
+    def __init__(
+        self,
+        reception: Reception,
+        address: str,
+        *,
+        handshake_seconds: float,
+        silence_seconds: float,
+    ) -> None:
+        self._reception = reception
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._address = parsed(address, least_port=0)
         self._is_listening = False
-        self._stopping = asyncio.Event()
         self._stopped = asyncio.Event()
         self._streams: set[asyncio.Task[None]] = set()
 
@@ -154,8 +171,9 @@ class _StreamListener(ABC):
             return
         self._is_listening = False
         await self._refuse_all()
+        self._reception.refuse()
         await self._until_over(grace_seconds)
-        self._stopping.set()
+        self._reception.stop()
         await self._until_over(_FAREWELL_SECONDS)
         while self._streams:
             # Repeat, because an error at the same moment may hide the cancellation: the stream then writes that error
@@ -163,6 +181,7 @@ class _StreamListener(ABC):
             for stream in self._streams:
                 stream.cancel()
             await self._until_over(_BETWEEN_CANCELS_SECONDS)
+        await self._reception.close()
         await self._release()
         self._stopped.set()
 
@@ -190,8 +209,10 @@ class _StreamListener(ABC):
     async def _serve(self, stream: ByteStream, peer: str) -> None:
         try:
             method = await stream.method()
-            await METHODS[method](self._exchange, stream, peer=peer, stopping=self._stopping)
+            await self._reception.serve(method, stream, peer=peer)
             await stream.finish(None)
+        except ConnectionGivenUp:
+            pass
         except PermitflowError as error:
             forget_frames(error)
             await stream.finish(error)
@@ -270,6 +291,7 @@ class ExchangeServer:
         *,
         handshake_seconds: float = HANDSHAKE_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
+        resume_seconds: float = RESUME_SECONDS,
     ) -> None:
         """The server listens once the block is entered.
 
@@ -279,13 +301,20 @@ class ExchangeServer:
             handshake_seconds: the deadline for a client to call a method and to name its channel; a gRPC connection
                 without any stream is closed after the same time.
             silence_seconds: a peer that sends no sign of life for longer is gone.
+            resume_seconds: how long a stream that has lost its connection may wait for another one, if its client
+                offers that, and for no longer than the client says; 0: not at all.
 
         Raises:
             InvalidParametersError: the address is not host and port, or a time is invalid.
         """
-        require_seconds(handshake_seconds=handshake_seconds, silence_seconds=silence_seconds)
+        require_seconds(
+            handshake_seconds=handshake_seconds, silence_seconds=silence_seconds, resume_seconds=resume_seconds
+        )
         self._listener: _GrpcListener | _StreamListener = _LISTENERS[parsed(address, least_port=0).scheme](
-            exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
+            Reception(exchange, resume_seconds=resume_seconds),
+            address,
+            handshake_seconds=handshake_seconds,
+            silence_seconds=silence_seconds,
         )
 
     @property

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.carrier import Carrier, Conversation
+from permitflow.carriers.carrier import Carrier, Conversation, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
@@ -54,11 +54,12 @@ T = TypeVar("T")
 _SHORT_REQUEST_BYTES = 4 << 10
 
 
-async def _serve_put(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
+async def _serve_put(
+    exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event, first: FirstMessage | None = None
+) -> None:
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
-    producer = _Producer(
-        exchange, RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums), peer
-    )
+    end = RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
+    producer = _Producer(exchange, end, peer)
     try:
         async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
             with breaking_first(producer, producer.end):
@@ -127,9 +128,11 @@ class _Producer:
         self.end.close()
 
 
-async def _serve_get(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
+async def _serve_get(
+    exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event, first: FirstMessage | None = None
+) -> None:
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
-    end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums)
+    end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
     stream: ConsumerStream[Any] | None = None
     try:
         async with carrying(end, stopping):
@@ -283,5 +286,6 @@ METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
 """The methods of the server by name; the same over every carrier.
 
 Each takes an exchange, a carrier, and as keywords ``peer``, its address, and ``stopping``, an event that is set when
-the exchange stops.  It raises a ``PermitflowError`` for the peer.
+the exchange stops; those of streams also ``first``, the first message, if it was taken out of the carrier.  It raises a
+``PermitflowError`` for the peer.
 """

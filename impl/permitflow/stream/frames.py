@@ -11,6 +11,7 @@ from typing import Generic, NamedTuple, TypeAlias, TypeVar
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Wishes
 from permitflow.stream.compression import CompressionAnswer, CompressionOffer
+from permitflow.stream.resuming import ResumeAnswer, ResumeOffer
 
 __all__ = [
     "Abort",
@@ -102,6 +103,8 @@ class Opening:
     same_host: SameHostOffer | None = None
     compression: CompressionOffer | None = None
     """None: the client cannot read or write compressed chunks, or does not want them."""
+    resume: ResumeOffer | None = None
+    """None: the stream ends with its connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +155,8 @@ class Agreement:
     """For a channel that keeps its rows.  Get: the number of the first row that follows.  Put with a producer's name:
     how many rows of this producer have been kept so far."""
     compression: CompressionAnswer | None = None
+    """None: there was no offer, or the server does not know the feature."""
+    resume: ResumeAnswer | None = None
     """None: there was no offer, or the server does not know the feature."""
 
 

@@ -10,6 +10,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named
 from permitflow.stream.compression import CompressionAnswer
 from permitflow.stream.frames import Agreement, Get, Put, SameHostAnswer
+from permitflow.stream.resuming import ResumeAnswer
 
 PROTOCOL_VERSION = 2
 
@@ -46,11 +47,12 @@ def accept(
     same_host: SameHostAnswer | None = None,
     first_row: int | None = None,
     compression: CompressionAnswer | None = None,
+    resume: ResumeAnswer | None = None,
 ) -> Agreement:
     """Answer a client."""
     answer = None if request.compression is None else compression
-    flow = agreed.flow
-    return Agreement(PROTOCOL_VERSION, flow.name, flow.state(agreed), schema, stream, same_host, first_row, answer)
+    flow, parameters = agreed.flow, agreed.flow.state(agreed)
+    return Agreement(PROTOCOL_VERSION, flow.name, parameters, schema, stream, same_host, first_row, answer, resume)
 
 
 def verify(agreement: Agreement, request: Get | Put) -> Parameters:

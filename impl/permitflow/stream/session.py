@@ -43,6 +43,7 @@ from permitflow.stream.frames import (
     UpstreamFrame,
     frame_name,
 )
+from permitflow.stream.resuming import ResumeAnswer
 
 K = TypeVar("K")
 T = TypeVar("T")
@@ -132,6 +133,7 @@ class Session(Generic[T]):
         same_host: SameHostAnswer | None = None,
         first_row: int | None = None,
         compression: CompressionAnswer = UNCOMPRESSED,
+        resume: ResumeAnswer | None = None,
     ) -> Agreement:
         """Agree with the client; the agreement is the next frame to write.
 
@@ -150,6 +152,7 @@ class Session(Generic[T]):
             same_host=same_host,
             first_row=first_row,
             compression=compression,
+            resume=resume,
         )
         self.compression = compression
         self._agree(agreement, parameters)

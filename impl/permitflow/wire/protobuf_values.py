@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from permitflow.errors import InvalidParametersError, ParameterMismatchError, UndecodableDataError, printable
 from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Flow, Parameters, Wishes
 from permitflow.flows.table import flow_named
-from permitflow.stream import control, frames, traffic
+from permitflow.stream import control, frames, resuming, traffic
 from permitflow.stream.compression import Codec, CompressionAnswer, CompressionOffer
 from permitflow.stream.control import ChannelState
 from permitflow.stream.frames import EndOutcome
@@ -39,6 +39,13 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.JobTotal: frames.JobTotal,
     pb.CompressionOffer: CompressionOffer,
     pb.CompressionAnswer: CompressionAnswer,
+    pb.ResumeOffer: resuming.ResumeOffer,
+    pb.ResumeAnswer: resuming.ResumeAnswer,
+    pb.Resume: resuming.Resume,
+    pb.Resumed: resuming.Resumed,
+    pb.Acknowledged: resuming.Acknowledged,
+    pb.HalfClose: resuming.HalfClose,
+    pb.Leave: resuming.Leave,
     pb.PositionsRequest: control.AskPositions,
     pb.AcknowledgeRequest: control.Acknowledge,
     pb.PublishRequest: control.Publish,

@@ -126,11 +126,11 @@ async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
         await for_ever.wait()
 
     monkeypatch.setattr("permitflow.exchange.server._FAREWELL_SECONDS", 0)
-    monkeypatch.setattr("permitflow.exchange.server.METHODS", dict.fromkeys(METHODS, serve))
+    monkeypatch.setattr("permitflow.exchange.reception.METHODS", dict.fromkeys(METHODS, serve))
     server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0")
     async with asyncio.timeout(GUARD_SECONDS), server:
         with socket.create_connection(("127.0.0.1", int(server.address.rpartition(":")[2]))) as dialler:
-            dialler.sendall(header(Kind.GET))
+            dialler.sendall(header(Kind.GET) + header(Kind.MESSAGE))
             await begun.wait()
             await server.stop()
     (task,) = serving

@@ -48,32 +48,80 @@ CHANNEL_STATE_ENDED: ChannelState
 CHANNEL_STATE_BROKEN: ChannelState
 
 class FromUpstream(_message.Message):
-    __slots__ = ("frames", "padding", "body", "sign", "no_checksum", "checksum")
+    __slots__ = ("frames", "padding", "body", "connection", "sign", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
     PADDING_FIELD_NUMBER: _ClassVar[int]
     BODY_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
     SIGN_FIELD_NUMBER: _ClassVar[int]
     NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[UpstreamFrame]
     padding: bytes
     body: bytes
+    connection: ConnectionFrame
     sign: Sign
     no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[UpstreamFrame, _Mapping]]] = ..., padding: _Optional[bytes] = ..., body: _Optional[bytes] = ..., connection: _Optional[_Union[ConnectionFrame, _Mapping]] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class FromDownstream(_message.Message):
-    __slots__ = ("frames", "sign", "no_checksum", "checksum")
+    __slots__ = ("frames", "connection", "sign", "no_checksum", "checksum")
     FRAMES_FIELD_NUMBER: _ClassVar[int]
+    CONNECTION_FIELD_NUMBER: _ClassVar[int]
     SIGN_FIELD_NUMBER: _ClassVar[int]
     NO_CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     frames: _containers.RepeatedCompositeFieldContainer[DownstreamFrame]
+    connection: ConnectionFrame
     sign: Sign
     no_checksum: int
     checksum: int
-    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, frames: _Optional[_Iterable[_Union[DownstreamFrame, _Mapping]]] = ..., connection: _Optional[_Union[ConnectionFrame, _Mapping]] = ..., sign: _Optional[_Union[Sign, str]] = ..., no_checksum: _Optional[int] = ..., checksum: _Optional[int] = ...) -> None: ...
+
+class ConnectionFrame(_message.Message):
+    __slots__ = ("resume", "resumed", "acknowledged", "half_close", "leave")
+    RESUME_FIELD_NUMBER: _ClassVar[int]
+    RESUMED_FIELD_NUMBER: _ClassVar[int]
+    ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
+    HALF_CLOSE_FIELD_NUMBER: _ClassVar[int]
+    LEAVE_FIELD_NUMBER: _ClassVar[int]
+    resume: Resume
+    resumed: Resumed
+    acknowledged: Acknowledged
+    half_close: HalfClose
+    leave: Leave
+    def __init__(self, resume: _Optional[_Union[Resume, _Mapping]] = ..., resumed: _Optional[_Union[Resumed, _Mapping]] = ..., acknowledged: _Optional[_Union[Acknowledged, _Mapping]] = ..., half_close: _Optional[_Union[HalfClose, _Mapping]] = ..., leave: _Optional[_Union[Leave, _Mapping]] = ...) -> None: ...
+
+class Resume(_message.Message):
+    __slots__ = ("token", "attempt", "received")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    token: bytes
+    attempt: int
+    received: int
+    def __init__(self, token: _Optional[bytes] = ..., attempt: _Optional[int] = ..., received: _Optional[int] = ...) -> None: ...
+
+class Resumed(_message.Message):
+    __slots__ = ("received",)
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
+
+class Acknowledged(_message.Message):
+    __slots__ = ("received",)
+    RECEIVED_FIELD_NUMBER: _ClassVar[int]
+    received: int
+    def __init__(self, received: _Optional[int] = ...) -> None: ...
+
+class HalfClose(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class Leave(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
 
 class UpstreamFrame(_message.Message):
     __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure", "announcement")
@@ -112,7 +160,7 @@ class DownstreamFrame(_message.Message):
     def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., feedback: _Optional[bytes] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -125,6 +173,7 @@ class Get(_message.Message):
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     flow: str
@@ -137,10 +186,11 @@ class Get(_message.Message):
     log_id: str
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    resume: ResumeOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "attempt", "total", "same_host", "compression")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "attempt", "total", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -152,6 +202,7 @@ class Put(_message.Message):
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     channel: str
     flow: str
@@ -163,10 +214,11 @@ class Put(_message.Message):
     total: JobTotal
     same_host: SameHostOffer
     compression: CompressionOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ...) -> None: ...
+    resume: ResumeOffer
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "flow", "parameters", "schema", "stream", "first_row", "same_host", "compression")
+    __slots__ = ("protocol_version", "flow", "parameters", "schema", "stream", "first_row", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +227,7 @@ class Agreement(_message.Message):
     FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
+    RESUME_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     flow: str
     parameters: bytes
@@ -183,7 +236,8 @@ class Agreement(_message.Message):
     first_row: int
     same_host: SameHostAnswer
     compression: CompressionAnswer
-    def __init__(self, protocol_version: _Optional[int] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ...) -> None: ...
+    resume: ResumeAnswer
+    def __init__(self, protocol_version: _Optional[int] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ..., resume: _Optional[_Union[ResumeAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
     __slots__ = ("socket", "is_required")
@@ -200,6 +254,20 @@ class SameHostAnswer(_message.Message):
     proof: bytes
     refusal: str
     def __init__(self, proof: _Optional[bytes] = ..., refusal: _Optional[str] = ...) -> None: ...
+
+class ResumeOffer(_message.Message):
+    __slots__ = ("token", "seconds")
+    TOKEN_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    token: bytes
+    seconds: float
+    def __init__(self, token: _Optional[bytes] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class ResumeAnswer(_message.Message):
+    __slots__ = ("seconds",)
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    seconds: float
+    def __init__(self, seconds: _Optional[float] = ...) -> None: ...
 
 class CompressionOffer(_message.Message):
     __slots__ = ("codecs", "wanted")

@@ -1,0 +1,604 @@
+"""A stream that survives its connection: a carrier over one connection after the other.
+
+The end above notices nothing but time.  What it has written and the peer has not acknowledged is kept, and written
+again into the next connection (``Resumption``).  The dialler dials again, and the acceptor waits for that.
+"""
+
+import asyncio
+import logging
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextvars import copy_context
+from functools import partial
+
+from permitflow.carriers.calling import calling, reached_again
+from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Listener
+from permitflow.carriers.resumption import Resumption
+from permitflow.change import Change
+from permitflow.errors import (
+    PeerGoneError,
+    PermitflowError,
+    ResumeTimeoutError,
+    TransportError,
+    UndecodableDataError,
+)
+from permitflow.stream.resuming import (
+    TOKEN_BYTES,
+    Acknowledged,
+    ConnectionFrame,
+    HalfClose,
+    Leave,
+    Resume,
+    Resumed,
+    ResumeOffer,
+)
+from permitflow.wire.buffers import Buffer, Received
+from permitflow.wire.connection_frames import CONNECTION_KEY, decode_connection_frame, encode_connection_frame
+
+_log = logging.getLogger(__name__)
+
+_FAREWELL_SECONDS = 1.0  # for the acceptor to hear that the dialler leaves
+
+_HALF_CLOSE = encode_connection_frame(HalfClose())
+
+
+class Connection:
+    """One connection of a stream.  Once another one is current, nothing that comes over it is heard."""
+
+    def __init__(self, owner: "ResumingCarrier", number: int, carrier: Carrier) -> None:
+        self.number, self.carrier = number, carrier
+        self._owner = owner
+        self._held: Received | None = None  # it is not known yet whether one of the stream's messages came with it
+        self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        """Of an acceptor: done when the stream needs the connection no more, with the error to tell."""
+
+    def on_message(self, message: Received, has_more: bool) -> None:
+        """As ``Listener.on_message``."""
+        is_frame = len(message) > 0 and message[0] == CONNECTION_KEY
+        held, self._held = self._held, None
+        if held is not None:
+            self._owner.take(self, held, not is_frame)
+        if is_frame:
+            self._owner.take_frame(self, message)
+        elif has_more:
+            self._held = message
+        else:
+            self._owner.take(self, message, False)
+
+    def on_writable(self) -> None:
+        """As ``Listener.on_writable``."""
+        self._owner.write_rest(self)
+
+    def on_end(self) -> None:
+        """As ``Listener.on_end``."""
+        self._owner.take_end(self)
+
+    def on_error(self, error: PermitflowError) -> None:
+        """As ``Listener.on_error``."""
+        self._owner.take_error(self, error)
+
+    def release(self, error: BaseException | None) -> None:
+        """The stream needs this connection no more: the peer is told this error, or the end in good order."""
+        if self.released.done():
+            return
+        if error is None:
+            self.released.set_result(None)
+        else:
+            self.released.set_exception(error)
+            self.released.exception()  # perhaps nobody awaits it
+
+
+class ConnectionGivenUp(Exception):
+    """The stream goes on without this connection, which is to be closed without a word."""
+
+
+class ResumingCarrier(Carrier, ABC):
+    """The common part of both ends."""
+
+    def __init__(self, first: Carrier, *, who: str, seconds: float, number: int = 0) -> None:
+        """Begin on a connection.
+
+        Args:
+            first: the connection.
+            who: the peer, in words for an error.
+            seconds: as for ``survive``.
+            number: of the connection.
+        """
+        self._loop = asyncio.get_running_loop()
+        self._who, self._seconds = who, seconds
+        self._core = Resumption[Sequence[Buffer]](number)
+        self._connection: Connection | None = Connection(self, number, first)
+        self._inner = first  # the latest one
+        self._listener: Listener | None = None
+        # Nothing can be written into the connection now, or there is none.
+        self._is_full = False
+        self._is_paused = self._owes = self._has_closed_half = False
+        self._is_over = False  # has the peer ended the stream, or has it failed?
+        self._is_plain = False  # does the stream end with its connection?
+        self._resumes, self._suspended_seconds = 0, 0.0
+        self._since: float | None = None
+        self._changed = Change()
+
+    # Reading.
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        self._listener = listener
+        if self._is_plain:
+            self._inner.listen(listener)
+        elif self._connection is not None:
+            self._inner.listen(self._connection)
+
+    def pause(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = True
+        self._inner.pause()
+
+    def resume(self) -> None:
+        """See ``Carrier``."""
+        self._is_paused = False
+        self._inner.resume()
+
+    def take(self, connection: Connection, message: Received, has_more: bool) -> None:
+        """Deliver a message of the stream, and count it once the listener has it."""
+        listener, core = self._listener, self._core
+        if connection.number != core.current or listener is None:
+            return
+        listener.on_message(message, has_more)
+        if core.deliver(connection.number, len(message)) or (self._has_closed_half and core.owes):
+            self._acknowledge()
+
+    def take_frame(self, connection: Connection, message: Received) -> None:
+        """Process a frame of the connection; a damaged one ends the connection, and not the stream."""
+        if connection.number != self._core.current:
+            return
+        try:
+            frame = decode_connection_frame(message)
+        except TransportError as error:
+            self.lose(connection, error)
+            return
+        except PermitflowError as error:
+            self.fail(error)
+            return
+        try:
+            self._heed(connection, frame)
+        except PermitflowError as error:
+            self.fail(error)
+
+    def _heed(self, connection: Connection, frame: ConnectionFrame) -> None:
+        if not isinstance(frame, Acknowledged):
+            reason = f"{type(frame).__name__} may not come here"
+            raise UndecodableDataError(what="a frame of the connection", reason=reason)
+        self._core.hear(connection.number, frame.received)
+        if not self._core.kept:
+            self._changed.note()
+
+    def _acknowledge(self) -> None:
+        self._owes = self._is_full
+        if not self._is_full:
+            self._write(encode_connection_frame(Acknowledged(self._core.acknowledge())))
+
+    # Writing.
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        """See ``Carrier``; a sign behind the end of this half is dropped."""
+        if self._is_plain:
+            return self._inner.write(message)
+        if self._has_closed_half:
+            return True
+        is_free = not self._is_full
+        self._core.send(message, writes=is_free)
+        if is_free:
+            self._is_full = not self._inner.write(message)
+        return not self._is_full
+
+    def _write(self, message: Sequence[Buffer]) -> None:
+        self._is_full = not self._inner.write(message)
+
+    def write_rest(self, connection: Connection) -> None:
+        """Write what waits, as far as the connection takes it; then the listener has its turn."""
+        if connection is not self._connection:
+            return
+        self._is_full = False
+        while not self._is_full and (self._owes or self._core.has_unwritten):
+            if self._owes:
+                self._acknowledge()
+            else:
+                self._write(self._core.next_unwritten())
+        self._changed.note()
+        if not self._is_full and self._listener is not None:
+            self._listener.on_writable()
+
+    @property
+    def takes_last_words(self) -> bool:
+        """See ``Carrier``."""
+        return self._connection is not None and self._inner.takes_last_words
+
+    @property
+    def sign_seconds(self) -> float | None:
+        """See ``Carrier``."""
+        return self._inner.sign_seconds
+
+    # Connections.
+
+    @property
+    def resume_seconds(self) -> float | None:
+        """See ``Carrier``."""
+        return self._seconds
+
+    def survive(self, seconds: float) -> None:
+        """See ``Carrier``; with 0, everything goes straight to the connection and from it, and nothing is kept."""
+        self._seconds = seconds
+        if seconds or self._is_plain:
+            return
+        self._is_plain = True
+        if self._connection is None:
+            self._tell(PeerGoneError(who=self._who, reason="its connection was lost"))
+        elif self._listener is not None:
+            self._inner.listen(self._listener)
+
+    @property
+    def interruptions(self) -> Interruptions:
+        """See ``Carrier``."""
+        seconds = self._suspended_seconds + (0.0 if self._since is None else self._loop.time() - self._since)
+        return Interruptions(self._resumes, seconds, self._since)
+
+    def distrust(self, error: PermitflowError) -> bool:
+        """See ``Carrier``."""
+        if self._is_over or self._is_plain:
+            return False
+        if self._connection is not None:
+            self.lose(self._connection, error)
+        return not self._is_over
+
+    def take_end(self, connection: Connection) -> None:
+        """React to the end of a connection in good order."""
+        if connection is self._connection and not self._is_over:
+            self._on_connection_end(connection)
+
+    @abstractmethod
+    def _on_connection_end(self, connection: Connection) -> None: ...
+
+    def take_error(self, connection: Connection, error: PermitflowError) -> None:
+        """React to the end of a connection: another one may follow if it was cut."""
+        if connection is not self._connection or self._is_over:
+            return
+        if connection.carrier.is_cut:
+            self.lose(connection, error)
+        else:
+            self._tell(error)
+
+    def lose(self, connection: Connection, error: PermitflowError) -> None:
+        """Give a connection up that is of no use any more, and wait for another one."""
+        if not self._core.cut(connection.number):
+            return
+        self._connection, self._is_full, self._owes = None, True, False
+        self._let_go(connection)
+        if not self._seconds or self._is_over:
+            self._tell(error)
+            return
+        self._since = self._loop.time()
+        _log.info("%s: the stream has lost its connection (%s)", self._who, error)
+        self._suspend(error)
+
+    @abstractmethod
+    def _let_go(self, connection: Connection) -> None:
+        """Close a connection."""
+
+    @abstractmethod
+    def _suspend(self, error: PermitflowError) -> None:
+        """Begin to wait for another connection: the last one was lost for this reason."""
+
+    def _go_on(self, connection: Connection, *, is_full: bool) -> None:
+        """Use another connection, which the core has taken; ``is_full``: it takes messages later."""
+        self._connection, self._inner = connection, connection.carrier
+        if self._since is not None:
+            self._suspended_seconds += self._loop.time() - self._since
+            self._since = None
+        self._resumes += 1
+        self._changed.note()
+        again = self._core.kept.end - self._core.written
+        _log.info("%s: the stream goes on over connection %d, messages again: %d", self._who, connection.number, again)
+        self._is_full = True
+        self._inner.listen(connection)
+        if not self._is_paused:
+            self._inner.resume()
+        if not is_full:
+            self.write_rest(connection)
+
+    def fail(self, error: PermitflowError) -> None:
+        """End the stream for this reason; no other connection follows."""
+        if (connection := self._connection) is not None:
+            self._core.cut(connection.number)
+            self._connection, self._is_full = None, True
+            self._let_go(connection)
+        self._tell(error)
+
+    def _tell(self, error: PermitflowError) -> None:
+        if self._is_over:
+            return
+        self._is_over = True
+        self._changed.note()
+        if self._listener is not None:
+            self._listener.on_error(error)
+
+
+class DialledCarrier(ResumingCarrier):
+    """The dialler's end, which makes the connections."""
+
+    def __init__(
+        self,
+        first: Carrier,
+        connections: AsyncExitStack,
+        dial: Callable[[], AbstractAsyncContextManager[Carrier]],
+        *,
+        who: str,
+        token: bytes,
+        seconds: float,
+    ) -> None:
+        """Begin on a connection.
+
+        Args:
+            first: the connection.
+            connections: releases it.
+            dial: makes another one.
+            who: the peer, in words for an error.
+            token: as in the offer.
+            seconds: as in the offer.
+        """
+        super().__init__(first, who=who, seconds=seconds)
+        self._stack, self._dial, self._token = connections, dial, token
+        self._context = copy_context()
+        self._dialling: asyncio.Task[None] | None = None
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def half_close(self) -> None:
+        """See ``Carrier``: the last of the messages that count; the call itself stays open for acknowledgements."""
+        if self._is_plain:
+            self._inner.half_close()
+            return
+        if self._core.owes:
+            self._acknowledge()
+        self.write(_HALF_CLOSE)
+        self._has_closed_half = True
+
+    def _on_connection_end(self, connection: Connection) -> None:
+        """The acceptor ends a stream in good order when this end has everything."""
+        self._is_over = True
+        self._changed.note()
+        if self._listener is not None:
+            self._listener.on_end()
+
+    def take_end(self, connection: Connection) -> None:
+        """As above; also after last words."""
+        if connection is self._connection and self._is_over and self._listener is not None:
+            self._listener.on_end()
+        else:
+            super().take_end(connection)
+
+    def _let_go(self, _connection: Connection) -> None:
+        closing = asyncio.create_task(self._stack.aclose())
+        self._closing.add(closing)
+        closing.add_done_callback(self._closing.discard)
+
+    def _suspend(self, error: PermitflowError) -> None:
+        name = f"dialling {self._who} again"
+        self._dialling = self._loop.create_task(self._dial_again(error), name=name, context=self._context)
+
+    async def _dial_again(self, lost: PermitflowError) -> None:
+        reason = str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost)
+        try:
+            outcome, _ = await reached_again(self._attempt, who=self._who, reason=reason, seconds=self._seconds)
+        except PermitflowError as error:
+            outcome = error
+        if isinstance(outcome, PermitflowError):
+            self._tell(outcome)
+
+    async def _attempt(self) -> PermitflowError | bool | None:
+        """Go on over another connection: None: in vain; an error: the acceptor's last word."""
+        async with AsyncExitStack() as stack:
+            carrier = await stack.enter_async_context(self._dial())
+            number, first = self._core.dial(), FirstMessage(carrier)
+            resume = Resume(self._token, number, self._core.acknowledge())
+            first.is_full = not carrier.write(encode_connection_frame(resume))
+            try:
+                answer = await first.wait()
+            except PermitflowError as error:
+                return None if carrier.is_cut else error
+            try:
+                frame = None if answer is None else decode_connection_frame(answer)
+                if isinstance(frame, Resumed):
+                    self._core.resumed(number, frame.received)
+            except TransportError:  # a damaged answer
+                return None
+            except PermitflowError as error:
+                return error
+            if frame is None:
+                self._on_connection_end(Connection(self, number, carrier))
+                return True
+            if not isinstance(frame, Resumed):
+                return UndecodableDataError(what="the answer to Resume", reason=f"it is {type(frame).__name__}")
+            self._stack = stack.pop_all()
+            self._go_on(Connection(self, number, carrier), is_full=first.is_full)
+        return True
+
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        self._listener = None
+        if self._dialling is not None and not self._dialling.done():
+            self._dialling.cancel()
+            await asyncio.wait({self._dialling})
+        try:
+            await self._leave()
+        finally:
+            self._is_over, self._connection = True, None
+            await self._stack.aclose()
+            if self._closing:
+                await asyncio.wait(self._closing)
+
+    async def _leave(self) -> None:
+        """Tell the acceptor that this end will not come again, unless it knows that the stream is over."""
+        connection = self._connection
+        if connection is None or self._is_over or self._is_plain:
+            return
+        try:
+            async with asyncio.timeout(_FAREWELL_SECONDS):
+                while self._is_full and not self._is_over and self._connection is connection:
+                    await self._changed.wait()
+                if not self._is_over and self._connection is connection:
+                    self._seconds = 0.0
+                    self._write(encode_connection_frame(Leave()))
+                    self._inner.half_close()
+                    while not self._is_over:
+                        await self._changed.wait()
+        except TimeoutError:
+            pass
+
+
+class AcceptedCarrier(ResumingCarrier):
+    """The acceptor's end, which waits for the dialler's connections."""
+
+    def __init__(
+        self, first: FirstMessage, *, who: str, seconds: float, number: int, on_suspended: Callable[[], None]
+    ) -> None:
+        """Begin on a connection.
+
+        Args:
+            first: its first message has come.
+            who: the peer, in words for an error.
+            seconds: how long to wait after each cut; 0: not at all.
+            number: of the connection.
+            on_suspended: called when a wait begins.
+        """
+        super().__init__(first.carrier, who=who, seconds=seconds, number=number)
+        self._first: FirstMessage | None = first
+        self._is_full = first.is_full
+        self._on_suspended = on_suspended
+        self._timer: asyncio.TimerHandle | None = None
+
+    def listen(self, listener: Listener) -> None:
+        """See ``Carrier``."""
+        super().listen(listener)
+        first, self._first = self._first, None
+        if first is not None and self._connection is not None:
+            self._loop.call_soon(first.hand_over, self._connection)
+
+    @property
+    def connection(self) -> Connection | None:
+        """The current one."""
+        return self._connection
+
+    @property
+    def is_suspended(self) -> bool:
+        """Does the stream wait for a connection?"""
+        return self._since is not None and not self._is_over
+
+    def end_with_connection(self, error: PermitflowError) -> None:
+        """Wait for no other connection any more; a stream that has none ends for this reason."""
+        self._seconds = 0.0
+        if self.is_suspended:
+            self.fail(error)
+
+    @property
+    def kept_bytes(self) -> int:
+        """Of the messages that the dialler has not acknowledged."""
+        kept = self._core.kept
+        return sum(len(piece) for message in kept.since(kept.start) for piece in message)
+
+    def accept(self, resume: Resume, first: FirstMessage) -> Connection:
+        """Go on over a connection that the dialler has made; the former one, if any is left, is given up.
+
+        Raises:
+            ResumeRefusedError: this connection is older.
+            FalsePositionError: the dialler's position cannot be.
+        """
+        answer = self._core.accept(resume.attempt, resume.received, who="the exchange")
+        if self._timer is not None:
+            self._timer.cancel()
+        if (former := self._connection) is not None:
+            self._let_go(former)
+        carrier = first.carrier
+        connection = Connection(self, resume.attempt, carrier)
+        is_taken = carrier.write(encode_connection_frame(Resumed(answer)))
+        self._go_on(connection, is_full=not is_taken)
+        return connection
+
+    def half_close(self) -> None:
+        """See ``Carrier``; an acceptor says so when all is over (``finish``)."""
+
+    def _heed(self, connection: Connection, frame: ConnectionFrame) -> None:
+        if isinstance(frame, HalfClose):
+            self._core.deliver(connection.number, 0)
+            self._acknowledge()
+            if self._listener is not None:
+                self._listener.on_end()
+        elif isinstance(frame, Leave):
+            self._seconds = 0.0
+            self._tell(PeerGoneError(who=self._who, reason="it left before the end of the stream"))
+        else:
+            super()._heed(connection, frame)
+
+    def _on_connection_end(self, connection: Connection) -> None:
+        self.lose(connection, PeerGoneError(who=self._who, reason="its connection was closed before the end"))
+
+    def _let_go(self, connection: Connection) -> None:
+        connection.release(ConnectionGivenUp())
+
+    def _suspend(self, error: PermitflowError) -> None:
+        self._timer = self._loop.call_later(self._seconds, self._expire, error, self._seconds)
+        self._on_suspended()
+
+    def _expire(self, lost: PermitflowError, seconds: float) -> None:
+        reason = str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost)
+        self.fail(ResumeTimeoutError(who=self._who, reason=reason, seconds=seconds, attempts=0))
+
+    async def stop(self) -> None:
+        """See ``Carrier``: the connection stays, so that the dialler can be told the outcome."""
+        self._listener = None
+        if self._is_plain:
+            await self._inner.stop()
+
+    async def settled(self) -> None:
+        """Wait until the dialler has all messages, or cannot be waited for any more."""
+        try:
+            async with asyncio.timeout(self._seconds):
+                while self._core.kept and not (self._is_over or self._is_plain):
+                    await self._changed.wait()
+        except TimeoutError:
+            pass
+
+    def finish(self, outcome: Exception | None) -> None:
+        """Tell the dialler the outcome, if there is a connection."""
+        self._is_over = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._connection is not None:
+            self._connection.release(outcome)
+
+
+@asynccontextmanager
+async def calling_again(
+    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float, resume_seconds: float
+) -> AsyncIterator[tuple[Carrier, ResumeOffer | None]]:
+    """As ``calling``; the stream survives its connection if the acceptor accepts the offer, which comes along.
+
+    ``resume_seconds``: how long to try after each cut; 0: make no offer.
+    """
+    dial = partial(calling, address, method, who, silence_seconds=silence_seconds)
+    if not resume_seconds:
+        async with dial(timeout_seconds) as carrier:
+            yield carrier, None
+        return
+    offer = ResumeOffer(secrets.token_bytes(TOKEN_BYTES), resume_seconds)
+    async with AsyncExitStack() as connections:
+        first = await connections.enter_async_context(dial(timeout_seconds))
+        again = partial(dial, None)
+        resuming = DialledCarrier(
+            first, connections.pop_all(), again, who=who, token=offer.token, seconds=offer.seconds
+        )
+        try:
+            yield resuming, offer
+        finally:
+            await resuming.stop()

@@ -1,0 +1,257 @@
+"""Receives the connections of a server: each begins a stream, or goes on with one that has lost its connection.
+
+A stream that may go on runs in a task of its own, and outlives its connections: for a while it is suspended, without
+one.  Its last word is remembered as long, for a dialler that comes again when all is over.
+"""
+
+import asyncio
+import logging
+from collections import OrderedDict
+from typing import NamedTuple
+
+from permitflow.carriers.carrier import Carrier, FirstMessage
+from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.resuming import AcceptedCarrier, Connection, ConnectionGivenUp
+from permitflow.errors import (
+    InvalidParametersError,
+    PeerGoneError,
+    PermitflowError,
+    ResumeRefusedError,
+    UndecodableDataError,
+)
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.serving import METHODS
+from permitflow.stream.frames import Get, Put
+from permitflow.stream.resuming import TOKEN_BYTES, Resume, Resumed, ResumeOffer
+from permitflow.wire.buffers import Received
+from permitflow.wire.codec import decode_downstream, decode_upstream
+from permitflow.wire.connection_frames import CONNECTION_KEY, decode_connection_frame, encode_connection_frame
+from permitflow.wire.wire_errors import forget_frames
+
+__all__ = ["ConnectionGivenUp", "Reception"]
+
+_log = logging.getLogger(__name__)
+
+MOST_SUSPENDED = 1_024
+"""Streams without a connection; beyond that, the one that has waited longest is given up."""
+MOST_SUSPENDED_BYTES = 256 << 20
+"""Of the messages that they keep; likewise."""
+MOST_REMEMBERED = 4_096
+"""Streams that are over, whose last word is remembered."""
+_BETWEEN_CANCELS_SECONDS = 0.2
+_WHO = "the exchange"
+_PEERS = {GET_STREAM: ("consumer", "Get"), PUT_STREAM: ("producer", "Put")}
+
+
+class _Stream(NamedTuple):
+    method: str
+    carrier: AcceptedCarrier
+    task: asyncio.Task[None]
+
+
+class _LastWord(NamedTuple):
+    outcome: Exception | None
+    until: float
+
+
+class Reception:
+    """The streams of one server."""
+
+    def __init__(self, exchange: Exchange, *, resume_seconds: float) -> None:
+        """``resume_seconds``: how long a stream may wait for another connection at most; 0: not at all."""
+        self.exchange, self._resume_seconds = exchange, resume_seconds
+        self._stopping = asyncio.Event()
+        self._is_closing = False
+        self._arriving: set[FirstMessage] = set()
+        self._streams: dict[bytes, _Stream] = {}
+        self._suspended: dict[bytes, int] = {}  # the bytes that each keeps; the oldest is the first
+        self._past: OrderedDict[bytes, _LastWord] = OrderedDict()
+
+    @property
+    def suspended(self) -> int:
+        """The number of streams that wait for a connection."""
+        return len(self._suspended)
+
+    async def serve(self, method: str, carrier: Carrier, *, peer: str) -> None:
+        """Serve a connection that was made, until its stream needs it no more.
+
+        Args:
+            method: the full name of the method that was called.
+            carrier: of the connection.
+            peer: its address.
+
+        Raises:
+            PermitflowError: the stream has ended with an error, which the peer is to be told.
+            ConnectionGivenUp: the stream goes on without this connection, which is to be closed without a word.
+        """
+        if method == CONTROL:
+            await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
+            return
+        first = FirstMessage(carrier)
+        message = await self._arrival(first, method, peer)
+        if len(message) == 0 or message[0] != CONNECTION_KEY:
+            await self._begin(method, first, message, peer)
+            return
+        resume = decode_connection_frame(message)
+        if not isinstance(resume, Resume):
+            raise UndecodableDataError(what="the beginning of a stream", reason=f"it is {type(resume).__name__}")
+        stream = self._streams.get(resume.token)
+        if stream is not None and stream.method == method:
+            await self._go_on(stream, resume, first)
+        elif resume.token in self._past:
+            outcome = self._past[resume.token].outcome
+            if outcome is not None:
+                raise outcome
+        elif stream is None and resume.received == 0:
+            # The beginning of the stream was lost: here is nothing to go on with, and there nothing to lose.
+            await self._begin_late(method, resume, first, peer)
+        else:
+            reason = "it does not know it: was the exchange started again, or has it waited for too long?"
+            raise ResumeRefusedError(who=_WHO, reason=reason)
+
+    async def _arrival(self, first: FirstMessage, method: str, peer: str) -> Received:
+        self._arriving.add(first)
+        if self._stopping.is_set():
+            first.on_error(_being_stopped())
+        try:
+            message = await first.wait()
+        finally:
+            self._arriving.discard(first)
+        if message is None:
+            role, frame = _PEERS[method]
+            reason = f"its stream broke off before the end (it was awaiting {frame})"
+            raise PeerGoneError(who=f"the {role} at {peer}", reason=reason)
+        return message
+
+    async def _begin(self, method: str, first: FirstMessage, message: Received, peer: str) -> None:
+        offer = _offer_in(method, message)
+        seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
+        if offer is None or not seconds > 0:
+            await METHODS[method](self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first)
+            return
+        await self._run(method, offer.token, first, peer, seconds, 0)
+
+    async def _begin_late(self, method: str, resume: Resume, first: FirstMessage, peer: str) -> None:
+        following = FirstMessage(first.carrier)
+        following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
+        first.carrier.resume()
+        message = await self._arrival(following, method, peer)
+        offer = _offer_in(method, message)
+        if offer is None or offer.token != resume.token:
+            raise UndecodableDataError(what="the beginning of a stream", reason="it has another token than its Resume")
+        seconds = min(offer.seconds, self._resume_seconds)
+        if self._is_closing or not seconds > 0:
+            raise ResumeRefusedError(who=_WHO, reason="no stream survives its connection here")
+        await self._run(method, offer.token, following, peer, seconds, resume.attempt)
+
+    async def _run(
+        self, method: str, token: bytes, first: FirstMessage, peer: str, seconds: float, number: int
+    ) -> None:
+        if len(token) != TOKEN_BYTES or token in self._streams or token in self._past:
+            rule = f"must be {TOKEN_BYTES} bytes that no other stream has"
+            raise InvalidParametersError(name="the token of a stream", value=f"{len(token)} bytes", rule=rule)
+
+        def on_suspended() -> None:
+            self._note_suspended(token)
+
+        carrier = AcceptedCarrier(
+            first, who=f"the client at {peer}", seconds=seconds, number=number, on_suspended=on_suspended
+        )
+        connection = carrier.connection
+        assert connection is not None, "it was just made"
+        task = asyncio.create_task(self._serve(method, token, carrier, peer), name=f"a stream with {peer}")
+        self._streams[token] = _Stream(method, carrier, task)
+        await self._attend(connection, carrier)
+
+    async def _serve(self, method: str, token: bytes, carrier: AcceptedCarrier, peer: str) -> None:
+        outcome: Exception | None = _being_stopped()
+        try:
+            await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
+            await carrier.settled()
+            outcome = None
+        except PermitflowError as error:
+            forget_frames(error)
+            outcome = error
+        except Exception as error:
+            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            outcome = error
+        finally:
+            del self._streams[token]
+            self._suspended.pop(token, None)
+            self._remember(token, outcome)
+            carrier.finish(outcome)
+
+    async def _go_on(self, stream: _Stream, resume: Resume, first: FirstMessage) -> None:
+        try:
+            connection = stream.carrier.accept(resume, first)
+        except ResumeRefusedError:
+            raise
+        except PermitflowError as error:
+            stream.carrier.fail(error)
+            raise
+        self._suspended.pop(resume.token, None)
+        await self._attend(connection, stream.carrier)
+
+    async def _attend(self, connection: Connection, carrier: AcceptedCarrier) -> None:
+        """Wait until the stream does not need the connection any more."""
+        try:
+            await asyncio.shield(connection.released)
+        except asyncio.CancelledError:  # gRPC cancels whoever serves a call that was lost
+            carrier.lose(connection, PeerGoneError(who="the peer", reason="its connection was closed or lost"))
+            raise
+
+    # Streams without a connection.
+
+    def _note_suspended(self, token: bytes) -> None:
+        stream = self._streams[token]
+        if self._is_closing:
+            stream.carrier.end_with_connection(_being_stopped())
+            return
+        self._suspended[token] = stream.carrier.kept_bytes
+        while len(self._suspended) > MOST_SUSPENDED or sum(self._suspended.values()) > MOST_SUSPENDED_BYTES:
+            oldest = next(iter(self._suspended))
+            del self._suspended[oldest]
+            reason = "too many streams wait for their connections, and this one has waited longest"
+            self._streams[oldest].carrier.end_with_connection(ResumeRefusedError(who=_WHO, reason=reason))
+
+    def _remember(self, token: bytes, outcome: Exception | None) -> None:
+        now = asyncio.get_running_loop().time()
+        self._past[token] = _LastWord(outcome, now + self._resume_seconds)
+        while self._past and (len(self._past) > MOST_REMEMBERED or next(iter(self._past.values())).until < now):
+            self._past.popitem(last=False)
+
+    # The end.
+
+    def refuse(self) -> None:
+        """No connection is made any more: streams that have none are over, and others end with theirs."""
+        self._is_closing = True
+        for stream in tuple(self._streams.values()):
+            stream.carrier.end_with_connection(_being_stopped())
+
+    def stop(self) -> None:
+        """Tell all peers that the exchange is being stopped."""
+        self._stopping.set()
+        for first in tuple(self._arriving):
+            first.on_error(_being_stopped())
+
+    async def close(self) -> None:
+        """End the streams that are left."""
+        while tasks := {stream.task for stream in self._streams.values()}:
+            # Repeat, because an error at the same moment may hide the cancellation.
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_BETWEEN_CANCELS_SECONDS)
+
+
+def _being_stopped() -> PeerGoneError:
+    return PeerGoneError(who=_WHO, reason="it is being stopped")
+
+
+def _offer_in(method: str, message: Received) -> ResumeOffer | None:
+    """The offer in the first message of a stream; whoever serves the stream says what is wrong with the message."""
+    try:
+        frames = decode_upstream(message) if method == PUT_STREAM else decode_downstream(message, None)
+    except PermitflowError:
+        return None
+    request = frames[0] if frames else None
+    return request.resume if isinstance(request, Get | Put) else None
