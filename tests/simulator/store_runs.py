@@ -100,10 +100,10 @@ class Plan:
             log_bytes=random.choice((4 * _PAGE_BYTES, 12 * _PAGE_BYTES, 32 << 20)),
             filling_bytes=random.choice((0, 10, 3000)),
             # What a kernel that lives on still has makes up for a lie, and a later failure brings it to light.
-            had_power=0.0 if faults.lying_flushes else random.choice((0.0, 0.3, 1.0)),
+            had_power=0.0 if faults.lying_flushes else random.choice((0.0, 0.5, 0.5, 1.0)),
             faults=faults,
             spare_bytes=spare_bytes,
-            lives=random.choice((1, 1, 1, 2, 3)),
+            lives=random.choice((1, 1, 2, 3)),
             rounds=random.choice((1, 3, 6, 12)),
             clean_ends=random.choice((0.0, 0.3)),
             at_once=random.choice((0.0, 0.3)),

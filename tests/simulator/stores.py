@@ -85,6 +85,7 @@ class SimulatedSystem(System):
         self.disk, self.root, self.log_bytes = disk, root, log_bytes
         self.writers: list[SimulatedWriter[object]] = []
         self._later = later
+        self._connections: list[Connection] = []
         self._opened: dict[int, File] = {}
         sqlite_files.mount(root, disk)
 
@@ -95,7 +96,9 @@ class SimulatedSystem(System):
 
     def connect(self, path: Path) -> Connection:
         """See ``System``."""
-        return sqlite_files.connect(str(path))
+        connection = sqlite_files.connect(str(path))
+        self._connections.append(connection)
+        return connection
 
     def begin_writing(self, run: Callable[[list[J]], object], finish: Callable[[], object], *, name: str) -> Writer[J]:
         """See ``System``."""
@@ -187,5 +190,8 @@ class SimulatedSystem(System):
     def _let_go(self) -> None:
         for writer in self.writers:
             writer.let_go()
+        for connection in self._connections:
+            connection.close()
         self.writers.clear()
+        self._connections.clear()
         self._opened.clear()

@@ -194,15 +194,16 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T], system:
         if _require_ours(connection, path) == _UNCOUNTED:
             _require_sound(connection, path)
             _begin(connection, path, system)
-        _settle(path, system)
         journal = Journal(connection, path, system)
         _require_sound(connection, path)
         _prepare(connection, path, system.log_bytes)
         try:
             loaded = load(connection)
-            journal.start(connection)
+            journal.require_same(connection)
         except (ValueError, sqlite3.Error) as error:
             raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
+        _settle(connection, path, system)
+        journal.start(connection)
         return Database(connection, folder, journal, system), loaded
     except BaseException as error:
         if journal is not None:
@@ -278,19 +279,26 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
     return int(version)
 
 
-def _settle(path: Path, system: System) -> None:
-    """Flush the log that a killed process has left, before anything in it is counted as kept.
+def _settle(connection: sqlite3.Connection, path: Path, system: System) -> None:
+    """Let what a killed process has left in the log survive a crash of the machine, before any of it counts as kept.
 
-    SQLite reads it without doing so.  Its last commit may be in the kernel's memory only, and so may be its name.
+    SQLite reads the log, and flushes nothing.  A flush alone might not help: after one that has failed, the next one
+    succeeds and writes nothing.  So all of it is written once more, into the file; on a full disk, it is flushed.
     """
     log = log_of(path, system)
-    if system.size_bytes(log):
+    if not system.size_bytes(log):
+        return
+    try:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    except sqlite3.Error as error:
+        if not _may_be_full(error):
+            raise
         file = system.open(log)
         try:
             system.flush(file)
         finally:
             system.close(file)
-    system.flush_folder(log.parent)
+        system.flush_folder(log.parent)
 
 
 def _require_sound(connection: sqlite3.Connection, path: Path) -> None:

@@ -67,13 +67,12 @@ class Journal:
             raise _unusable(database, "it has no count of its commits")
         self._store, self._commit, self._digest, previous_digest = counted
         self._next_rows = dict(connection.execute("SELECT name, next_row FROM channels"))
-        self._is_behind = self._compare(database, previous_digest)
+        self._compare(database, previous_digest)
         self._new_digest = self._digest
         self._new_next_rows: dict[str, int | None] = {}
         self._file: int | None = None
 
-    def _compare(self, database: Path, previous_digest: int) -> bool:
-        """Is the journal one commit behind?"""
+    def _compare(self, database: Path, previous_digest: int) -> None:
         last, is_whole = _last_record(database, self._system)
         if last is None:
             what = "is not there" if self._system.size_bytes(self._path) is None else "is damaged"
@@ -90,7 +89,6 @@ class Journal:
             # The damaged half may have been the newer one.
             what = f"half of its journal, {self._path}, is damaged"
             raise _unusable(database, f"{what}, so nothing tells whether commit {self._commit + 1} is missing")
-        return ahead > 0
 
     def _missing(self, database: Path, last: _Record) -> str:
         rows = {name: next_row - self._next_rows.get(name, 0) for name, next_row in last.next_rows.items()}
@@ -104,20 +102,25 @@ class Journal:
         log = log_of(database, self._system)
         return f"it lacks {commits}: {what}; its log, {log}, is lost, damaged or older, or all of it is"
 
-    def start(self, connection: sqlite3.Connection) -> None:
-        """Track the changes of the tables from now on.
+    def require_same(self, connection: sqlite3.Connection) -> None:
+        """Compare the tables' digest; nothing is changed.
 
         Raises:
             ValueError: the tables do not match the last commit.
+        """
+        if _digest_of(connection, [*_facts(connection)]) != self._digest:
+            raise ValueError(f"its tables are not what commit {self._commit} has left")
+
+    def start(self, connection: sqlite3.Connection) -> None:
+        """Track the changes of the tables from now on; what they have now survives a crash of the machine.
+
+        Raises:
             OSError: the journal cannot be written.
         """
         facts = [*_facts(connection)]
-        if _digest_of(connection, facts) != self._digest:
-            raise ValueError(f"its tables are not what commit {self._commit} has left")
         self._file = self._system.open(self._path)
-        if self._is_behind:
-            self._write()
-            self._is_behind = False
+        # It may be one commit behind.  If not, its last record may still be in the kernel's memory only.
+        self._write()
         connection.execute("PRAGMA temp_store=MEMORY")
         # A row that is replaced is deleted, too.
         connection.execute("PRAGMA recursive_triggers=ON")
