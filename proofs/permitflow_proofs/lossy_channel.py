@@ -19,11 +19,12 @@ from permitflow_model.lossy_channel import (
     limit_of,
     told,
 )
+from permitflow_proofs.bounded_queue_refinement import SEEN_LAWS, refinement_theorem
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
-from permitflow_proofs.kernel.queue import SymbolicQueue
+from permitflow_proofs.kernel.queue import Law, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
 from permitflow_proofs.kernel.symbols import assume, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
@@ -32,8 +33,8 @@ INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "NothingInvent
 """What every reachable state satisfies; proved by induction."""
 
 
-def _any_state_of(names: tuple[str, ...], parameters: Parameters) -> State:
-    inbox = SymbolicQueue.any_queue("inbox", integer, dead_ends={due_after: OUT_OF_ORDER})
+def _any_state_of(names: tuple[str, ...], parameters: Parameters, laws: tuple[Law, ...] = ()) -> State:
+    inbox = SymbolicQueue.any_queue("inbox", integer, laws, dead_ends={due_after: OUT_OF_ORDER})
     state = arbitrary(State, special={"inbox": inbox})
     assume_all([INVARIANT[name] for name in names], state, parameters)
     # What the network holds apart from its oldest copies: the largest number is among them, or is the oldest one's.
@@ -51,6 +52,11 @@ _cumulative = partial(any_parameters_of, Parameters, cumulative=True)
 
 SUBJECT = Subject(SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT)), {"Retransmit": _any_behind})
 """The protocol with cumulative limits, whatever the network does."""
+
+SEEN = Subject(
+    SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT), laws=SEEN_LAWS), {"Retransmit": _any_behind}
+)
+"""The same, with what a user sees of it."""
 
 ANY = Subject(
     SYSTEM, partial(any_parameters_of, Parameters), partial(_any_state_of, ("TypeOK",)), {"Retransmit": _any_behind}
@@ -419,6 +425,14 @@ def theorems() -> tuple[Theorem, ...]:
             follows(
                 "a limit is news by a window at most", partial(_may_jump, by=1), partial(_may_jump, by=0), "by nothing"
             ),
+        ),
+        refinement_theorem(
+            "lossy-refines-queue",
+            "LossyChannelRefinement",
+            "A channel over a network that loses, doubles and reorders is a first-in, first-out queue of at most "
+            "window data, as one that loses nothing: Send lets the next number wait, Deliver puts the oldest one in, "
+            "Consume gets the oldest one out, and no other step can be seen.",
+            SEEN,
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )
