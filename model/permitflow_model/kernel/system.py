@@ -59,7 +59,7 @@ class Action(Generic[S, P]):
     """Does it happen, sooner or later, if it stays possible?  (Weak fairness; of a family, of each member.)"""
 
     end: str = ""
-    """The end at which it happens, "sender" or "receiver"; empty if no end of a channel records it."""
+    """The end at which it happens, such as "sender" or "receiver"; empty if no end of a channel records it."""
 
     members: Callable[[S], Family[Any]] | None = None
     """The family of which one member performs it; that member's name is the first argument."""

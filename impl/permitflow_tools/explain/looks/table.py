@@ -5,7 +5,7 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from permitflow_model import demand, grpc_call, input_gate, lossy_channel, spark_micro_batch, squelch
+from permitflow_model import demand, grpc_call, input_gate, lossy_channel, resume, spark_micro_batch, squelch
 from permitflow_model.registry import systems
 from permitflow_tools.explain.look import Look
 
@@ -199,12 +199,21 @@ class _QueryLook(Look):
         }
 
 
-class _LossyLook(Look):
+class _NetworkLook(Look):
     """What is not the protocol's is the network's."""
 
     def actor(self, action: str) -> str:
         """Whose move an action is."""
         return "network" if self.system.action(action).is_environment else super().actor(action)
+
+
+class _ResumeLook(_NetworkLook):
+    """An answer that is not on its way is none."""
+
+    def variables(self, state: resume.State) -> dict[str, str]:
+        """As in the specification."""
+        answer = {} if state.answer != resume.NONE else {"answer": "none"}
+        return {**super().variables(state), **answer}
 
 
 def _mute() -> Look:
@@ -237,8 +246,9 @@ _LOOKS: Mapping[str, Callable[[], Look]] = {
         at_rest="everything that may be consumed has been consumed",
     ),
     "Mute": _mute,
-    "LossyChannel": lambda: _LossyLook(lossy_channel.SYSTEM, beginning="Nothing was sent yet, and a window may be."),
+    "LossyChannel": lambda: _NetworkLook(lossy_channel.SYSTEM, beginning="Nothing was sent yet, and a window may be."),
     "PermitChannel": _permit_channel,
+    "Resume": lambda: _ResumeLook(resume.SYSTEM, beginning="The first connection is open, and nothing was sent."),
     "SparkMicroBatch": lambda: _QueryLook(spark_micro_batch.SYSTEM),
     "Squelch": lambda: Look(
         squelch.SYSTEM,
