@@ -107,6 +107,11 @@ class Carrier(Protocol):
         """After ``on_error``: was the connection lost without a word of the peer's, so that it may still be there?"""
         return False
 
+    @property
+    def is_unreached(self) -> bool:
+        """After ``on_error``: was there never a connection?"""
+        return False
+
     # A stream that survives its connection.
 
     @property

@@ -51,7 +51,12 @@ class _Call(Carrier, ABC):
         self._message: bytes | None = None
         self._is_closing_half = False
         self._has_work = asyncio.Event()
-        self._is_cut = False
+        self._is_cut = self._is_unreached = False
+
+    @property
+    def is_unreached(self) -> bool:
+        """See ``Carrier``."""
+        return self._is_unreached
 
     @property
     def is_cut(self) -> bool:
@@ -256,6 +261,7 @@ class ClientCall(_Call):
         # A server that knows why has said so by a typed error.
         is_told = any(key == ERROR_KEY for key, _ in status.metadata)
         self._is_cut = status.code in _LOST and not is_told
+        self._is_unreached = self._is_cut and status.details.startswith("failed to connect")
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 

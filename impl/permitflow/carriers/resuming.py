@@ -117,7 +117,7 @@ class ResumingCarrier(Carrier, ABC):
         self._is_paused = self._owes = self._has_closed_half = False
         self._is_over = False  # has the peer ended the stream, or has it failed?
         self._is_plain = False  # does the stream end with its connection?
-        self._resumes, self._suspended_seconds = 0, 0.0
+        self._resumes, self._suspended_seconds = int(number > 0), 0.0
         self._since: float | None = None
         self._changed = Change()
 
@@ -265,7 +265,7 @@ class ResumingCarrier(Carrier, ABC):
         """React to the end of a connection: another one may follow if it was cut."""
         if connection is not self._connection or self._is_over:
             return
-        if connection.carrier.is_cut:
+        if connection.carrier.is_cut and not connection.carrier.is_unreached:
             self.lose(connection, error)
         else:
             self._tell(error)

@@ -292,10 +292,6 @@ class RemoteEnd(ABC, Generic[S]):
             error = PeerGoneError(who=who, reason=f"it broke the stream off{why and f': {why}'}")
         self._fail(error)
 
-    def give_up(self, error: PermitflowError) -> None:
-        """End the stream for a reason of this end, without a word to the peer, which learns it from the status."""
-        self._on_error(error)
-
     def close(self) -> None:
         """Release this end at once.  Closing twice is harmless."""
         self._is_closed = True

@@ -26,7 +26,7 @@ from permitflow.stream.resuming import TOKEN_BYTES, Resume, Resumed, ResumeOffer
 from permitflow.wire.buffers import Received
 from permitflow.wire.codec import decode_downstream, decode_upstream
 from permitflow.wire.connection_frames import CONNECTION_KEY, decode_connection_frame, encode_connection_frame
-from permitflow.wire.wire_errors import forget_frames
+from permitflow.wire.wire_errors import copy_error, forget_frames
 
 __all__ = ["ConnectionGivenUp", "Reception"]
 
@@ -99,9 +99,8 @@ class Reception:
         if stream is not None and stream.method == method:
             await self._go_on(stream, resume, first)
         elif resume.token in self._past:
-            outcome = self._past[resume.token].outcome
-            if outcome is not None:
-                raise outcome
+            if (outcome := self._past[resume.token].outcome) is not None:
+                raise copy_error(outcome, None) if isinstance(outcome, PermitflowError) else outcome
         elif stream is None and resume.received == 0:
             # The beginning of the stream was lost: here is nothing to go on with, and there nothing to lose.
             await self._begin_late(method, resume, first, peer)

@@ -174,10 +174,14 @@ class BridgeChannel:
     def claim(self, consumer: "_Consumer") -> None:
         """Make this consumer the channel's consumer.
 
+        One that has lost its connection makes way, as one that is lost: this may be the same program, started again.
+
         Raises:
             ChannelBusyError: the channel has a consumer.
             ChannelSpentError: the channel had a consumer, and its data are gone.
         """
+        if self._consumer is not None and self._consumer.is_suspended:
+            self._consumer.make_way(consumer.peer)
         if self._state is BridgeState.SPENT or self._lost_consumer:
             raise ChannelSpentError(channel=self.name, reason=self._reason)
         if self._consumer is not None:
@@ -380,6 +384,18 @@ class _Consumer(ConsumerStream[BridgeChannel]):
                 await self._left.wait()
                 return False
             await end.changed()
+
+    @property
+    def is_suspended(self) -> bool:
+        """Has the consumer lost its connection, and may it come again?"""
+        return self._end.suspended_since is not None
+
+    def make_way(self, by: str) -> None:
+        """Leave the channel to another consumer."""
+        reason = f"the consumer at {by} came while its connection was lost"
+        self.fail(reason)
+        self._holds_channel = False
+        self._end.break_off(PeerGoneError(who=f"the consumer at {self.peer}", reason=reason))
 
     @property
     def has_cancelled(self) -> bool:
