@@ -27,7 +27,7 @@ MOST_UNTOLD_BYTES = 1 << 20
 class Resumption(Generic[T]):
     """The positions of one end, the messages it keeps, and which connection is current."""
 
-    __slots__ = ("_latest", "_told", "_untold_bytes", "current", "kept", "received", "written")
+    __slots__ = ("_untold_bytes", "current", "kept", "latest", "received", "told", "written")
 
     def __init__(self, connection: int = 0) -> None:
         """The first connection, of this number, is current, and nothing has been sent or received."""
@@ -37,10 +37,13 @@ class Resumption(Generic[T]):
         """The position of the peer's messages: how many of them were delivered."""
         self.current: int | None = connection
         """The number of the connection that is heard; None: the stream is suspended."""
-        self._latest = connection
+        self.latest = connection
+        """The number of the newest connection that was dialled, or accepted."""
         self.written = 0
         """Before this position, all messages were written into the current connection, or acknowledged."""
-        self._told = self._untold_bytes = 0
+        self.told = 0
+        """The position that the peer was told last."""
+        self._untold_bytes = 0
 
     # Sending.
 
@@ -84,16 +87,16 @@ class Resumption(Generic[T]):
             return False
         self.received += 1
         self._untold_bytes += size_bytes
-        return self.received - self._told >= MOST_UNTOLD or self._untold_bytes >= MOST_UNTOLD_BYTES
+        return self.received - self.told >= MOST_UNTOLD or self._untold_bytes >= MOST_UNTOLD_BYTES
 
     @property
     def owes(self) -> bool:
         """Have messages come that were not acknowledged?"""
-        return self.received > self._told
+        return self.received > self.told
 
     def acknowledge(self) -> int:
         """The position to tell the peer now."""
-        self._told, self._untold_bytes = self.received, 0
+        self.told, self._untold_bytes = self.received, 0
         return self.received
 
     # Connections.
@@ -107,8 +110,8 @@ class Resumption(Generic[T]):
 
     def dial(self) -> int:
         """Of a dialler: the number of its next connection, whose first message states that and ``acknowledge``."""
-        self._latest += 1
-        return self._latest
+        self.latest += 1
+        return self.latest
 
     def resumed(self, connection: int, position: int) -> None:
         """Of a dialler: the acceptor goes on over this connection, and has the messages before this position.
@@ -116,7 +119,7 @@ class Resumption(Generic[T]):
         Raises:
             FalsePositionError: that cannot be.
         """
-        if connection == self._latest:
+        if connection == self.latest:
             self._go_on(connection, position)
 
     def accept(self, connection: int, position: int, *, who: str) -> int:
@@ -131,10 +134,11 @@ class Resumption(Generic[T]):
             ResumeRefusedError: the connection is not newer than the latest one.
             FalsePositionError: the position cannot be.
         """
-        if connection <= self._latest:
-            raise ResumeRefusedError(who=who, reason=f"connection {self._latest} is newer than {connection}")
+        if connection <= self.latest:
+            raise ResumeRefusedError(who=who, reason=f"connection {self.latest} is newer than {connection}")
         self._go_on(connection, position)
-        self._latest = connection
+        self.latest = connection
+        """The number of the newest connection that was dialled, or accepted."""
         return self.acknowledge()
 
     def _go_on(self, connection: int, position: int) -> None:
