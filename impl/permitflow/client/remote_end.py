@@ -272,8 +272,12 @@ class RemoteEnd(ABC, Generic[S]):
         """Tell the peer why the stream must end, and give it a short time to end it as well.
 
         Returns whether that is possible.  If not, the stream is over, or the dialler has no agreement yet and learns
-        the reason from the status.
+        the reason from the status.  An acceptor whose dialler has no connection ends at once: the dialler hears why
+        if it comes again.
         """
+        if self._session.is_acceptor and self.suspended_since is not None:
+            self._on_error(error)
+            return True
         can_tell = not self._session.is_acceptor or self._batches is not None
         if can_tell and self._failure is None and self._over_at is None and not self._is_writing_over:
             self.is_breaking_off = True

@@ -1,0 +1,430 @@
+"""Streams survive their connections: cut at every message, and whatever comes up while there is no connection."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TypeAlias
+
+import pyarrow as pa
+import pytest
+
+from permitflow import ChannelParameters, Kind
+from permitflow.carriers.calling import calling
+from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.connection import GET_STREAM
+from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelSpentError,
+    EndOfStream,
+    FalsePositionError,
+    PeerGoneError,
+    PermitflowError,
+    ResumeRefusedError,
+    ResumeTimeoutError,
+)
+from permitflow.exchange import Exchange, Retention, reception
+from permitflow.exchange.health import Phase
+from permitflow.stream.resuming import Resume
+from permitflow.wire.connection_frames import encode_connection_frame
+from tests.support.cut_lines import ADDRESS, Network
+from tests.support.simulated_time import in_simulated_time
+
+SCHEMA = pa.schema([("n", pa.int64())])
+PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2)
+CHUNKS = [[0, 1, 2], [3], [4, 5, 6, 7], [8, 9], [10], [11, 12]]
+Item: TypeAlias = list[int] | str
+
+
+def batch(numbers: list[int]) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(numbers, pa.int64())], schema=SCHEMA)
+
+
+@asynccontextmanager
+async def network_of(
+    exchange: Exchange | None = None,
+    *,
+    cuts: Collection[int] = (),
+    loses: bool = True,
+    is_narrow: bool = False,
+    is_noticed: bool = True,
+) -> AsyncIterator[Network]:
+    """Connections to an exchange, by default with one channel."""
+    if exchange is None:
+        exchange = Exchange()
+        exchange.add_channel("c", PARAMETERS, SCHEMA)
+    network = Network(exchange, cuts=cuts, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed)
+    with network.dialled():
+        try:
+            yield network
+        finally:
+            await network.close()
+
+
+def produced(resume_seconds: float = 30.0, producer: str = "") -> AbstractAsyncContextManager[RemoteSender]:
+    return put(ADDRESS, "c", SCHEMA, resume_seconds=resume_seconds, producer=producer)
+
+
+def consumed(resume_seconds: float = 30.0) -> AbstractAsyncContextManager[RemoteReceiver]:
+    return get(ADDRESS, "c", resume_seconds=resume_seconds)
+
+
+async def send_all() -> EndOutcome:
+    async with produced() as sender:
+        for number, chunk in enumerate(CHUNKS):
+            await sender.send(batch(chunk))
+            if number == 2:
+                await sender.send_barrier(7)
+        return await sender.end()
+
+
+async def read(receiver: RemoteReceiver) -> list[Item]:
+    items: list[Item] = []
+    try:
+        while True:
+            message = await receiver.receive()
+            if message.kind is Kind.BARRIER:
+                items.append(f"barrier {message.payload}")
+            else:
+                items.append(message.payload.column(0).to_pylist())
+    except EndOfStream:
+        return items
+
+
+async def read_all() -> list[Item]:
+    async with consumed() as receiver:
+        return await read(receiver)
+
+
+EVERYTHING = [*CHUNKS[:3], "barrier 7", *CHUNKS[3:]]
+
+
+async def passed_through(network: Network) -> None:
+    """Everything arrives once, in order, and the producer hears so; no stream is left over."""
+    async with asyncio.timeout(600):
+        outcome, items = await asyncio.gather(send_all(), read_all())
+    assert items == EVERYTHING
+    assert outcome is EndOutcome.CONSUMED
+    assert network.reception.suspended == 0
+
+
+async def messages_without_cuts() -> int:
+    async with network_of() as network:
+        await passed_through(network)
+        assert network.connections == 2
+        return network.messages
+
+
+MESSAGES = in_simulated_time(messages_without_cuts())
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["noticed by both", "noticed by the client"])
+@pytest.mark.parametrize("is_narrow", [False, True], ids=["roomy", "always full"])
+@pytest.mark.parametrize("loses", [True, False], ids=["the message is lost", "it has arrived"])
+def test_a_cut_at_any_message_loses_and_doubles_nothing(loses: bool, is_narrow: bool, is_noticed: bool) -> None:
+    async def run(number: int) -> None:
+        async with network_of(cuts={number}, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed) as network:
+            await passed_through(network)
+            assert network.messages <= number or network.connections > 2
+
+    for number in range(MESSAGES):
+        in_simulated_time(run(number))
+
+
+@pytest.mark.parametrize("every", [3, 5, 7])
+@pytest.mark.parametrize("loses", [True, False], ids=["messages are lost", "they have arrived"])
+def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
+    async def run(first: int) -> None:
+        async with network_of(cuts=range(first, 40 * every, every), loses=loses) as network:
+            await passed_through(network)
+
+    for first in range(every):
+        in_simulated_time(run(first))
+
+
+# Without a connection.
+
+
+def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
+    async def run() -> None:
+        async with network_of() as network, produced(100) as sender, consumed(5) as receiver:
+            await sender.send(batch([1]))
+            assert (await receiver.receive()).payload.num_rows == 1
+            await asyncio.sleep(1)
+            began = asyncio.get_running_loop().time()
+            network.let_down()
+            with pytest.raises(ResumeTimeoutError, match="5 s") as caught:
+                await receiver.receive()
+            assert caught.value.attempts > 1
+            assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.1)
+            await asyncio.sleep(1)
+            network.is_down = False
+            with pytest.raises(PeerGoneError, match="left halfway"):
+                await sender.end()
+
+    in_simulated_time(run())
+
+
+def test_both_ends_tell_how_long_they_had_no_connection() -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as receiver:
+            await sender.send(batch([1]))
+            await receiver.receive()
+            network.let_down()
+            await asyncio.sleep(3)
+            assert receiver.suspended_since is not None
+            network.is_down = False
+            await sender.send(batch([2]))
+            assert (await receiver.receive()).payload.column(0).to_pylist() == [2]
+            assert receiver.suspended_since is None
+            for end in (sender, receiver):
+                assert end.statistics().resumes == 1
+                assert 3 <= end.statistics().suspended_seconds < 6
+            streams = network.reception.exchange.statistics()[0].streams
+            assert [stream.numbers.resumes for stream in streams] == [1, 1]
+            assert await _ended(sender, receiver)
+
+    in_simulated_time(run())
+
+
+async def _ended(sender: RemoteSender, receiver: RemoteReceiver) -> bool:
+    outcome, rest = await asyncio.gather(sender.end(), read(receiver))
+    return outcome is EndOutcome.CONSUMED and rest == []
+
+
+async def _cancelled(sender: RemoteSender, receiver: RemoteReceiver) -> None:
+    await receiver.cancel("enough")
+    assert await sender.end() is EndOutcome.CANCELLED
+
+
+async def _aborted(sender: RemoteSender, receiver: RemoteReceiver) -> None:
+    sender.abort("no more")
+    with pytest.raises(ChannelAbortedError, match="no more"):
+        await read(receiver)
+
+
+@pytest.mark.parametrize("deed", [_cancelled, _aborted], ids=["cancelled", "aborted"])
+def test_what_is_decided_without_a_connection_is_told_later(
+    deed: Callable[[RemoteSender, RemoteReceiver], Awaitable[None]],
+) -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as receiver:
+            await sender.send(batch([1]))
+            await receiver.receive()
+            network.let_down()
+            doing = asyncio.create_task(_done(deed, sender, receiver))
+            await asyncio.sleep(1)
+            network.is_down = False
+            await doing
+
+    in_simulated_time(run())
+
+
+async def _done(
+    deed: Callable[[RemoteSender, RemoteReceiver], Awaitable[None]], sender: RemoteSender, receiver: RemoteReceiver
+) -> None:
+    async with asyncio.timeout(60):
+        await deed(sender, receiver)
+
+
+def test_who_leaves_the_block_is_lost_at_once() -> None:
+    """As without resumption: it has said so."""
+
+    async def run() -> None:
+        async with network_of(), produced() as sender:
+            async with consumed() as receiver:
+                await sender.send(batch([1]))
+                await receiver.receive()
+                await sender.send(batch([2]))
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(PeerGoneError, match="it left before the end"):
+                await sender.end()
+            assert asyncio.get_running_loop().time() - began < 1
+
+    in_simulated_time(run())
+
+
+def test_a_new_consumer_displaces_one_without_a_connection() -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as former:
+            await asyncio.sleep(0.1)
+            network.let_down()
+            await asyncio.sleep(1)
+            network.is_down = False
+            async with consumed() as latter:
+                await sender.send(batch([1]))
+                assert (await latter.receive()).payload.num_rows == 1
+                with pytest.raises(PeerGoneError, match="came while its connection was lost"):
+                    await former.receive()
+                assert await _ended(sender, latter)
+
+    in_simulated_time(run())
+
+
+def test_after_a_message_a_new_consumer_finds_the_channel_spent() -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as former:
+            await sender.send(batch([1]))
+            await former.receive()
+            network.cut_all()
+            network.is_down = True
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            network.is_down = False
+            with pytest.raises(ChannelSpentError, match="left halfway"):
+                async with consumed():
+                    pass
+            with pytest.raises(PeerGoneError):
+                await sender.end()
+
+    in_simulated_time(run())
+
+
+def test_a_named_producer_that_comes_again_replaces_its_suspended_stream() -> None:
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+        async with network_of(exchange) as network, produced(producer="shop") as former:
+            await former.send(batch([1]))
+            await asyncio.sleep(1)
+            network.let_down()
+            await asyncio.sleep(1)
+            network.is_down = False
+            began = asyncio.get_running_loop().time()
+            async with produced(producer="shop") as latter:
+                assert latter.first_row == 1
+                assert asyncio.get_running_loop().time() - began < 3
+                await latter.end()
+            with pytest.raises(PermitflowError):
+                await former.end()
+
+    in_simulated_time(run())
+
+
+@pytest.mark.parametrize("comes_back", [True, False], ids=["the network comes back", "it does not"])
+def test_a_stop_of_the_exchange_ends_streams_without_a_connection(comes_back: bool) -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as receiver:
+            await sender.send(batch([1]))
+            await receiver.receive()
+            network.let_down()
+            await asyncio.sleep(1)
+            network.reception.refuse()
+            network.is_down = not comes_back
+            expected = "is being stopped" if comes_back else "30 s"
+            with pytest.raises(PeerGoneError, match=expected):
+                await receiver.receive()
+
+    in_simulated_time(run())
+
+
+def test_a_drain_sends_a_named_producer_away_without_its_connection() -> None:
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+        async with network_of(exchange) as network, produced(producer="shop") as sender:
+            await sender.send(batch([1]))
+            await asyncio.sleep(1)
+            network.let_down()
+            await asyncio.sleep(1)
+            exchange.readiness.enter(Phase.DRAINING)
+            await asyncio.sleep(0.1)
+            assert network.reception.suspended == 0
+            network.is_down = False
+            with pytest.raises(PeerGoneError, match="being stopped"):
+                await sender.end()
+
+    in_simulated_time(run())
+
+
+# Strangers, and many.
+
+
+async def answer_to(frame: Resume) -> PermitflowError | None:
+    """What an exchange says to a stranger who would go on with a stream."""
+    async with calling(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0) as carrier:
+        conversation = Conversation(carrier)
+        await conversation.write(encode_connection_frame(frame))
+        try:
+            await conversation.read()
+        except PermitflowError as error:
+            return error
+        return None
+
+
+def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as receiver:
+            await sender.send(batch([1]))
+            await receiver.receive()
+            for token in (b"", b"x" * 16, b"x" * 200):
+                error = await answer_to(Resume(token, 1, 1))
+                assert isinstance(error, ResumeRefusedError)
+            assert await _ended(sender, receiver)
+            assert network.reception.suspended == 0
+
+    in_simulated_time(run())
+
+
+@pytest.mark.parametrize("position", [2**40, 0])
+def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
+    async def run() -> None:
+        async with network_of() as network, produced() as sender, consumed() as receiver:
+            for number in range(40):
+                await sender.send(batch([number]))
+                await receiver.receive()
+            token = next(token for token, stream in network.reception._streams.items() if stream.method == GET_STREAM)
+            assert isinstance(await answer_to(Resume(token, 1_000, position)), FalsePositionError)
+            with pytest.raises(FalsePositionError):
+                await receiver.receive()
+
+    in_simulated_time(run())
+
+
+@pytest.mark.parametrize("streams", [20, pytest.param(1_000, marks=pytest.mark.long)])
+def test_many_streams_wait_and_go_on(streams: int) -> None:
+    async def run() -> None:
+        async with network_of() as network:
+            entered = asyncio.Barrier(streams + 1)
+
+            async def feed(number: int) -> None:
+                async with produced() as sender:
+                    await entered.wait()
+                    await sender.send(batch([number]))
+                    await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+
+            async with asyncio.TaskGroup() as group, consumed() as receiver:
+                for number in range(streams):
+                    group.create_task(feed(number))
+                await asyncio.sleep(1)
+                network.let_down()
+                await entered.wait()
+                await asyncio.sleep(1)
+                assert network.reception.suspended == streams + 1
+                network.is_down = False
+                found = [(await receiver.receive()).payload.column(0)[0].as_py() for _ in range(streams)]
+                assert sorted(found) == list(range(streams))
+            assert network.reception.suspended == 0
+
+    in_simulated_time(run())
+
+
+def test_beyond_the_most_the_longest_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reception, "MOST_SUSPENDED", 2)
+
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+        one, two, three = (produced(producer=name) for name in ("one", "two", "three"))
+        async with network_of(exchange) as network, one as first, two as second, three as third:
+            await asyncio.sleep(1)
+            network.let_down()
+            await asyncio.sleep(1)
+            assert network.reception.suspended == 2
+            network.is_down = False
+            with pytest.raises(ResumeRefusedError, match="too many"):
+                await first.end(closes_channel=False)
+            for other in (second, third):
+                assert await other.end(closes_channel=False) is EndOutcome.ACCEPTED
+
+    in_simulated_time(run())

@@ -1,0 +1,195 @@
+"""Connections in memory between the clients of ``aio`` and an exchange, which are cut at chosen messages."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from random import Random
+
+from permitflow.carriers.calling import dialling_with
+from permitflow.carriers.carrier import Carrier, Listener
+from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.exchange import Exchange
+from permitflow.exchange.reception import ConnectionGivenUp, Reception
+from permitflow.wire.buffers import Buffer
+
+ADDRESS = "exchange.example:1"
+
+
+class _End:
+    """The peer has ended the stream in good order."""
+
+
+class _Cut:
+    """The connection is lost."""
+
+
+class Line(Carrier):
+    """One end of a connection."""
+
+    def __init__(self, network: "Network", *, is_dialler: bool) -> None:
+        self._network, self.is_dialler = network, is_dialler
+        self._loop = asyncio.get_running_loop()
+        self.peer: Line
+        self._listener: Listener | None = None
+        self._inbox: deque[bytes | PermitflowError | _End | _Cut] = deque()
+        self._is_paused = self._is_cut = self._is_over = False
+
+    @property
+    def is_cut(self) -> bool:
+        return self._is_cut
+
+    def listen(self, listener: Listener) -> None:
+        self._listener = listener
+        self._loop.call_soon(self._deliver)
+
+    def pause(self) -> None:
+        self._is_paused = True
+
+    def resume(self) -> None:
+        self._is_paused = False
+        self._loop.call_soon(self._deliver)
+
+    def give(self, item: bytes | PermitflowError | _End | _Cut) -> None:
+        """Let something arrive here."""
+        self._inbox.append(item)
+        self._loop.call_soon(self._deliver)
+
+    def _deliver(self) -> None:
+        while self._inbox and self._listener is not None and not (self._is_paused or self._is_over):
+            item, listener = self._inbox.popleft(), self._listener
+            if isinstance(item, bytes):
+                listener.on_message(item, bool(self._inbox) and isinstance(self._inbox[0], bytes))
+                continue
+            self._is_over = True
+            if isinstance(item, _Cut):
+                self._is_cut = True
+                listener.on_error(PeerGoneError(who="the other end", reason="the line was cut"))
+            elif isinstance(item, _End):
+                listener.on_end()
+            else:
+                listener.on_error(item)
+
+    def write(self, message: Sequence[Buffer]) -> bool:
+        self._network.carry(self, b"".join(message))
+        if self._network.is_narrow:
+            self._loop.call_soon(self._on_writable)
+        return not self._network.is_narrow
+
+    def _on_writable(self) -> None:
+        if self._listener is not None and not self._is_over:
+            self._listener.on_writable()
+
+    def half_close(self) -> None:
+        self.peer.give(_End())
+
+    async def stop(self) -> None:
+        self._listener = None
+
+
+class Network:
+    """All connections to one exchange, and how many messages have been written into them."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        *,
+        resume_seconds: float = 30.0,
+        cuts: Collection[int] = (),
+        loses: bool = True,
+        is_narrow: bool = False,
+        is_noticed: bool = True,
+    ) -> None:
+        """Everything is open.
+
+        Args:
+            exchange: that is dialled.
+            resume_seconds: of its server.
+            cuts: numbers of messages, from 0 on, at which their connections are cut.
+            loses: is that message lost?
+            is_narrow: does a connection take one message after the other?
+            is_noticed: does the exchange notice the cuts?
+        """
+        self.reception = Reception(exchange, resume_seconds=resume_seconds)
+        self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
+        self.is_down = False
+        self.messages = self.connections = 0
+        self._lines: dict[Line, None] = {}  # in their order
+        self._serving: set[asyncio.Task[None]] = set()
+
+    def carry(self, line: Line, message: bytes) -> None:
+        """Let a message arrive, unless the line is cut."""
+        if line not in self._lines:
+            return
+        number, self.messages = self.messages, self.messages + 1
+        is_cut = number in self.cuts
+        if not (is_cut and self.loses):
+            line.peer.give(message)
+        if is_cut:
+            self.cut(line)
+
+    def cut(self, line: Line) -> None:
+        """Cut the connection of this end."""
+        for end in (line, line.peer):
+            if end in self._lines:
+                del self._lines[end]
+                if end.is_dialler or self.is_noticed:
+                    end.give(_Cut())
+
+    def cut_all(self) -> None:
+        """Cut all connections."""
+        for line in tuple(self._lines):
+            self.cut(line)
+
+    def let_down(self) -> None:
+        """Cut all connections, and let none be made."""
+        self.is_down = True
+        self.cut_all()
+
+    @contextmanager
+    def dialled(self) -> Iterator[None]:
+        """Clients that are opened in the block dial here."""
+        with dialling_with(self._calling, random=Random(0)):
+            yield
+
+    @asynccontextmanager
+    async def _calling(
+        self, address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = 0.0
+    ) -> AsyncIterator[Carrier]:
+        await asyncio.sleep(0)
+        if self.is_down:
+            raise PeerGoneError(who=who, reason="nobody answers")
+        near, far = Line(self, is_dialler=True), Line(self, is_dialler=False)
+        near.peer, far.peer = far, near
+        self._lines |= {near: None, far: None}
+        self.connections += 1
+        serving = asyncio.create_task(self._serve(method, far))
+        self._serving.add(serving)
+        serving.add_done_callback(self._serving.discard)
+        try:
+            yield near
+        finally:
+            self.cut(near)
+
+    async def _serve(self, method: str, line: Line) -> None:
+        try:
+            await self.reception.serve(method, line, peer="memory")
+            last: PermitflowError | _End = _End()
+        except ConnectionGivenUp:
+            self.cut(line)
+            return
+        except PermitflowError as error:
+            last = error
+        if line in self._lines:
+            line.peer.give(last)
+        self._lines.pop(line, None)
+
+    async def close(self) -> None:
+        """Stop serving."""
+        self.reception.refuse()
+        self.reception.stop()
+        await self.reception.close()
+        for serving in tuple(self._serving):
+            serving.cancel()
+        if self._serving:
+            await asyncio.wait(self._serving)
