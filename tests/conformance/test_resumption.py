@@ -245,7 +245,7 @@ SMALL = Parameters(window=1, every=1, total=2, connections=3, sender_dials=True)
 
 
 @pytest.mark.parametrize("sender_dials", [True, False], ids=["sender dials", "receiver dials"])
-def test_the_core_takes_every_step_of_the_model_and_no_other(sender_dials: bool) -> None:
+def test_the_core_takes_exactly_the_steps_of_the_model(sender_dials: bool) -> None:
     parameters = replace(SMALL, sender_dials=sender_dials, connections=2, gives_up=True)
     done = walk(SYSTEM, DrivenEnds(parameters), parameters)
     assert min(done.states, done.edges, done.refusals) > 100
@@ -280,7 +280,7 @@ WIDE = Parameters(window=4, every=2, total=99, connections=99, sender_dials=True
 
 @given(sender_dials=st.booleans(), choices=st.lists(st.integers(0, 99), max_size=100))
 @settings(max_examples=30, deadline=None)
-def test_any_moves_with_a_wider_window_and_many_connections(sender_dials: bool, choices: list[int]) -> None:
+def test_any_moves_with_a_wider_window_and_more_cuts(sender_dials: bool, choices: list[int]) -> None:
     parameters = replace(WIDE, sender_dials=sender_dials)
     both = Lockstep(SYSTEM, DrivenEnds(parameters), parameters)
     for choice in choices:

@@ -261,7 +261,7 @@ def test_a_new_consumer_displaces_one_without_a_connection() -> None:
     in_simulated_time(run())
 
 
-def test_after_a_message_a_new_consumer_finds_the_channel_spent() -> None:
+def test_after_a_message_the_channel_is_spent_for_a_newcomer() -> None:
     async def run() -> None:
         async with network_of() as network, produced() as sender, consumed() as former:
             await sender.send(batch([1]))
@@ -280,7 +280,7 @@ def test_after_a_message_a_new_consumer_finds_the_channel_spent() -> None:
     in_simulated_time(run())
 
 
-def test_a_named_producer_that_comes_again_replaces_its_suspended_stream() -> None:
+def test_a_named_producer_replaces_its_suspended_stream() -> None:
     async def run() -> None:
         exchange = Exchange()
         exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
@@ -302,7 +302,7 @@ def test_a_named_producer_that_comes_again_replaces_its_suspended_stream() -> No
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["the network comes back", "it does not"])
-def test_a_stop_of_the_exchange_ends_streams_without_a_connection(comes_back: bool) -> None:
+def test_a_stop_ends_streams_without_a_connection(comes_back: bool) -> None:
     async def run() -> None:
         async with network_of() as network, produced() as sender, consumed() as receiver:
             await sender.send(batch([1]))
@@ -318,7 +318,7 @@ def test_a_stop_of_the_exchange_ends_streams_without_a_connection(comes_back: bo
     in_simulated_time(run())
 
 
-def test_a_drain_sends_a_named_producer_away_without_its_connection() -> None:
+def test_a_drain_ends_a_suspended_named_producer() -> None:
     async def run() -> None:
         exchange = Exchange()
         exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
