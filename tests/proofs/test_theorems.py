@@ -49,7 +49,8 @@ SLOW = {theorem.id for theorem in catalogue() if theorem.id.startswith("gate-") 
     *("gate-live-floating", "gate-messages", "mute-scheduler-muted-if-held", "mute-scheduler-acyclic"),
     *("mute-scheduler-type-ok", "mute-scheduler-frame", "mute-type-ok", "mute-frame", "mute-in-order"),
     *("mute-no-lost-unmute", "mute-delay-type-ok", "bounded-response", "bounded-response-flush", "all-delivered"),
-    "sets-of-sizes",
+    *("resume-type-ok", "resume-one-connection", "resume-nothing-invented", "resume-nothing-lost", "resume-goes-on"),
+    *("resume-ends", "resume-refines-queue", "resume-frame", "sets-of-sizes"),
 }
 """Each takes a second and a half and more; `make test` proves the others."""
 
