@@ -4,6 +4,7 @@ The clauses are shown in states that satisfy all of them, so they are inductive 
 only the largest number matters: that of the data was sent, that of the feedback was granted.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from permitflow_model.kernel.queue import larger
@@ -54,9 +55,12 @@ SUBJECT = Subject(SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT)),
 """The protocol with cumulative limits and epochs, whatever the network does."""
 
 SEEN = Subject(
-    SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT), laws=SEEN_LAWS), {"Retransmit": _any_behind}
+    replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if action.name != "Reconnect")),
+    _cumulative,
+    partial(_any_state_of, tuple(INVARIANT), laws=SEEN_LAWS),
+    {"Retransmit": _any_behind},
 )
-"""The same, with what a user sees of it."""
+"""One connection of it, with what a user sees."""
 
 ANY = Subject(
     SYSTEM, partial(any_parameters_of, Parameters), partial(_any_state_of, ("TypeOK",)), {"Retransmit": _any_behind}
@@ -480,8 +484,8 @@ def theorems() -> tuple[Theorem, ...]:
             "lossy-refines-queue",
             "LossyChannelRefinement",
             "A channel over a network that loses, doubles and reorders is a first-in, first-out queue of at most "
-            "window data, as one that loses nothing: Send lets the next number wait, Deliver puts the oldest one in, "
-            "Consume gets the oldest one out, and no other step can be seen.",
+            "window data, as one that loses nothing, for each connection: Send lets the next number wait, Deliver puts "
+            "the oldest one in, Consume gets the oldest one out, and no other step can be seen.",
             SEEN,
         ),
         _CHAPTER.framed(FRAMES, ANY),

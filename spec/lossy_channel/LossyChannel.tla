@@ -121,7 +121,8 @@ ReorderFeedback ==
     /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due, epoch>>
 
 \* The ends make a new connection, and begin anew: one of them has stopped, or has given the other one up.  A copy of an
-\* earlier connection is dropped wherever it arrives; so it may as well be lost at once.
+\* earlier connection is dropped wherever it arrives; so it may as well be lost at once.  Likewise what an end still sends
+\* on the earlier one, because it has not noticed.
 Reconnect ==
     /\ epoch < Reconnects
     /\ epoch' = epoch + 1
