@@ -22,6 +22,7 @@ from benchmarks.local_channel import measure_local
 from benchmarks.model_checking import measure_checking
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, Row, describe_machine
+from benchmarks.resuming import measure_resuming
 from benchmarks.schedules import measure_schedules
 from benchmarks.stages import measure_stages
 from benchmarks.stores import measure_stores
@@ -47,6 +48,7 @@ ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
     "stages": measure_stages,
     "spark": measure_spark_jobs,
     "stores": measure_stores,
+    "resuming": measure_resuming,
     "channels": measure_idle_channels,
     "checking": measure_checking,
     "schedules": measure_schedules,
@@ -66,7 +68,7 @@ PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
 COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("stores", "channels", "schedules", "call_windows", "windows", "batches", "delays", "stalled")
+CURVES = ("stores", "resuming", "channels", "schedules", "call_windows", "windows", "batches", "delays", "stalled")
 
 
 application = typer.Typer(

@@ -31,6 +31,8 @@ MOST_LATENCY = {"remote": 1.2, "same host": 0.4}
 SOURCE, SINK, QUERY = "source", "sink", "TPC-H query 12"
 LEAST_SPARK = {SOURCE: 0.8, SINK: 0.9}
 MOST_SPARK = {QUERY: 1.3}
+# Chunks a second of a stream that can be resumed, as a multiple of those of one that cannot.
+LEAST_RESUMED = 0.95
 # What a step on a chunk costs, as a multiple of what it costs in an asynchronous generator.
 MOST_STAGE = 1.2
 
@@ -66,8 +68,14 @@ def judge(results: Results) -> list[Verdict]:
         "spark": _spark,
         "stalled": _stopped,
         "channels": _idle,
+        "resuming": _resuming,
     }
     return [verdict for part, judged in judges.items() for verdict in judged(results.get(part))]
+
+
+def _resuming(rates: list[Row]) -> Iterator[Verdict]:
+    for row in rates:
+        yield Verdict(f"resumed ÷ not resumed: {row['chunks per second']}", row["ratio"], LEAST_RESUMED)
 
 
 def _most(promise: str, found: Series | float, target: float) -> Verdict:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from operator import attrgetter
 from random import Random
 from threading import Thread
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 READ_BYTES = (500, 1_500, 65_536)
 """A connection passes on at most so much at once: one of these, so that messages come in pieces."""
@@ -150,6 +150,14 @@ class Link(ABC, Generic[V]):
         for connection in self.connections:
             connection.cut(resets=resets)
 
+    async def close(self) -> None:
+        """Close what is left of all connections."""
+        for connection in self.connections:
+            for writer in (connection.near, connection.far):
+                writer.transport.abort()
+                with suppress(OSError):
+                    await writer.wait_closed()
+
     def swallow(self, seconds: float) -> None:
         """What is open now never carries anything again; new connections do after so many seconds."""
         for connection in self.connections:
@@ -178,9 +186,11 @@ class Listening:
     def __init__(self) -> None:
         self._servers: list[asyncio.Server] = []
         self._connections: set[asyncio.Task[None]] = set()
+        self._links: list[Link[Any]] = []
 
     async def listen(self, link: Link[V]) -> int:
         """Serve a link; the port."""
+        self._links.append(link)
 
         def accept(reader: StreamReader, writer: StreamWriter) -> None:
             self._connections.add(asyncio.create_task(link.accept(reader, writer)))
@@ -207,6 +217,8 @@ class Listening:
         for found in await asyncio.gather(*self._connections, return_exceptions=True):
             if isinstance(found, Exception):
                 raise found
+        for link in self._links:
+            await link.close()
         for server in self._servers:
             await server.wait_closed()
 
@@ -224,23 +236,45 @@ class Cut:
     """Does the network never come back?"""
 
 
+def _parsed(address: str) -> tuple[str, tuple[str, int]]:
+    """The scheme, with its slashes, then host and port."""
+    place = address.rfind("/") + 1
+    host, _, port = address[place:].rpartition(":")
+    return address[:place], (host, int(port))
+
+
 class CutLink(Link[Cut]):
     """A link that is cut at chosen bytes."""
 
     def __init__(self, address: str, cuts: Sequence[Cut], listening: Listening) -> None:
-        self.scheme, _, where = address.rpartition("//")
-        host, _, port = where.rpartition(":")
-        super().__init__((host, int(port)), cuts, Random(0))
+        self._scheme, at = _parsed(address)
+        super().__init__(at, cuts, Random(0))
+        self._next = at
         self.address = ""
         """For those who dial."""
         self.cuts = 0
         """That have come."""
+        self.has_cut = asyncio.Event()
         self._listening = listening
+        self._loop = asyncio.get_running_loop()
 
     async def listen(self) -> None:
         """Take connections."""
         port = await self._listening.listen(self)
-        self.address = f"{self.scheme}{'//' if self.scheme else ''}127.0.0.1:{port}"
+        self.address = f"{self._scheme}127.0.0.1:{port}"
+
+    def dial(self, address: str) -> None:
+        """After the next cut, connections lead to this address."""
+        _, self._next = _parsed(address)
+
+    def break_for_ever(self) -> None:
+        """Cut now, and take no connection any more; for any thread."""
+
+        def breaks() -> None:
+            self._listening.refuse()
+            self.cut(resets=True)
+
+        self._loop.call_soon_threadsafe(breaks)
 
     @property
     def passed_bytes(self) -> dict[Direction, int]:
@@ -250,6 +284,8 @@ class CutLink(Link[Cut]):
     def suffer(self, event: Cut, writer: StreamWriter) -> bool:
         """Cut."""
         self.cuts += 1
+        self.has_cut.set()
+        self.target = self._next
         if event.is_last:
             self._listening.refuse()
         self.cut(resets=event.resets)
@@ -277,8 +313,8 @@ def cutting_beside(address: str, cuts: Sequence[Cut] = ()) -> Iterator[CutLink]:
     way = cutting(address, cuts)
     try:
         yield asyncio.run_coroutine_threadsafe(way.__aenter__(), loop).result()
-        asyncio.run_coroutine_threadsafe(way.__aexit__(None, None, None), loop).result()
     finally:
+        asyncio.run_coroutine_threadsafe(way.__aexit__(None, None, None), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
         loop.close()

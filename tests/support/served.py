@@ -1,7 +1,8 @@
 """An exchange of this process, served with some channels."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -18,12 +19,13 @@ async def served(
     schema: pa.Schema | None = None,
     retention: Retention = Retention.ONCE,
     listen: str = "127.0.0.1:0",
+    of_server: Mapping[str, Any] = MappingProxyType({}),
     **of_exchange: Any,
 ) -> AsyncIterator[tuple[Exchange, str]]:
     """The exchange, and its address; all channels are alike, and the test may add others."""
     exchange = Exchange(parameters=parameters, **of_exchange)
     exchange.add_channels(channels, schema=schema, retention=retention)
-    async with ExchangeServer(exchange, listen) as server:
+    async with ExchangeServer(exchange, listen, **of_server) as server:
         yield exchange, server.address
 
 

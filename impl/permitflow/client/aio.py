@@ -10,15 +10,16 @@ Reading never waits for the application, so that a slow consumer holds its permi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, closing
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
+from functools import partial
 from itertools import chain, starmap
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.calling import calling, is_of_this_host
-from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.calling import calling, is_of_this_host, reached_again
+from permitflow.carriers.carrier import Carrier, Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.resuming import calling_again
@@ -88,12 +89,13 @@ class AioControl:
     of them fails, those before it were carried out.
 
     An order that fails ends the stream: call ``control`` again for the next one.  An unanswered or cancelled order may
-    or may not have been carried out; every order may be repeated.
+    or may not have been carried out; every order may be repeated.  After a lost connection it is repeated over another
+    one, for at most ``resume_seconds``.
     """
 
-    def __init__(self, conversation: Conversation, who: str, timeout_seconds: float) -> None:
+    def __init__(self, line: "_Line", who: str, timeout_seconds: float) -> None:
         """Use ``control``."""
-        self._conversation = conversation
+        self._line = line
         self._who = who
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
@@ -200,8 +202,7 @@ class AioControl:
     async def _reply_to(self, message: bytes) -> Received:
         try:
             async with asyncio.timeout(self._timeout_seconds):
-                await self._conversation.write([message])
-                reply = await self._conversation.read()
+                reply = await self._line.ask(message)
         except PeerTimeoutError:
             raise
         except TimeoutError:
@@ -214,6 +215,65 @@ class AioControl:
     def close(self) -> None:
         """Accept no more orders."""
         self._is_closed = True
+
+
+class _Line:
+    """A conversation, and those that follow it after lost connections."""
+
+    def __init__(
+        self, dial: Callable[[], AbstractAsyncContextManager[Carrier]], who: str, resume_seconds: float
+    ) -> None:
+        self._dial, self._who, self._resume_seconds = dial, who, resume_seconds
+        self._connection = AsyncExitStack()
+
+    async def open(self) -> None:
+        """Dial.
+
+        Raises:
+            PeerGoneError: no server answers.
+        """
+        await self._connection.aclose()
+        self._carrier = await self._connection.enter_async_context(self._dial())
+        self._conversation = Conversation(self._carrier)
+
+    async def ask(self, message: bytes) -> Received | None:
+        """The reply to a message, which is repeated if the connection is lost; None: the exchange ends the stream.
+
+        Raises:
+            ResumeTimeoutError: the exchange could not be reached again.
+            PermitflowError: the stream is over; the type says why.
+        """
+        try:
+            return await self._ask_once(message)
+        except PeerGoneError as lost:
+            if not self._resume_seconds or not self._carrier.is_cut:
+                raise
+            reason = str(lost.reason)
+        answer, _ = await reached_again(
+            partial(self._ask_again, message), who=self._who, reason=reason, seconds=self._resume_seconds
+        )
+        if isinstance(answer.outcome, PermitflowError):
+            raise answer.outcome
+        return answer.outcome
+
+    async def _ask_again(self, message: bytes) -> "_Answer | None":
+        await self.open()
+        try:
+            return _Answer(await self._ask_once(message))
+        except PermitflowError as error:
+            return None if self._carrier.is_cut else _Answer(error)
+
+    async def _ask_once(self, message: bytes) -> Received | None:
+        await self._conversation.write([message])
+        return await self._conversation.read()
+
+    async def close(self) -> None:
+        """Hang up."""
+        await self._connection.aclose()
+
+
+class _Answer(NamedTuple):
+    outcome: Received | PermitflowError | None
 
 
 # Long enough for a last message on a slow network, short enough for a user at a prompt.
@@ -472,6 +532,7 @@ async def control(
     connect_timeout_seconds: float | None = 10.0,
     reply_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
+    resume_seconds: float | None = None,
 ) -> AsyncIterator[AioControl]:
     """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
 
@@ -480,18 +541,23 @@ async def control(
         connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
         reply_timeout_seconds: how long to wait for each reply, and at most for the connection.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
+        resume_seconds: how long to try to reach the exchange again if the connection is lost; as for ``get``.
 
     Raises:
         PeerTimeoutError: no server answers at this address.
     """
     who = f"the exchange at {address}"
     timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
-    async with calling(address, CONTROL, who, timing.connect_seconds, silence_seconds) as call:
-        orders = AioControl(Conversation(call), who, reply_timeout_seconds)
-        try:
-            yield orders
-        finally:
-            orders.close()
+    seconds = await _resume_seconds(address, resume_seconds)
+    dial = partial(calling, address, CONTROL, who, timing.connect_seconds, silence_seconds)
+    line = _Line(dial, who, seconds)
+    orders = AioControl(line, who, reply_timeout_seconds)
+    try:
+        await line.open()
+        yield orders
+    finally:
+        orders.close()
+        await line.close()
 
 
 def _portions(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:

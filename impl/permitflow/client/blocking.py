@@ -17,6 +17,7 @@ for ``send``, ``BlockingSink.accepted_rows`` tells which.
 it: import this module in the child.
 """
 
+import asyncio
 import math
 import warnings
 import weakref
@@ -29,6 +30,7 @@ from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack
 import pyarrow as pa
 
 from permitflow.carriers.addresses import parsed
+from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
@@ -78,6 +80,7 @@ DEFAULT_TIMEOUT_SECONDS = 60.0
 # A cancelled task ends at once; this only keeps a defect from hanging the caller.
 _JOIN_SECONDS = 5.0
 _AHEAD_BYTES = 512 << 10
+_STOOD_STILL_SECONDS = 1.0  # a thread that wakes so late was not running
 # An aborted stream waits only for the confirmation; without it the exchange sees a broken stream, which its consumers
 # treat alike.
 _ABORT_SECONDS = 5.0
@@ -93,6 +96,7 @@ class Options(TypedDict, total=False):
     record: RecorderFactory | None
     same_host: SameHost
     compression: Compression
+    resume_seconds: float | None
 
 
 class GetOptions(Options, total=False):
@@ -236,13 +240,29 @@ class _BlockingStream(_Blocking[R]):
         while not is_done():
             until = silent_since + self.timeout_seconds
             # Check for progress twice in this time.
-            if self._held.wait(min(until, monotonic() + self.timeout_seconds / 2)):
+            wake_at = min(until, monotonic() + self.timeout_seconds / 2)
+            if self._held.wait(wake_at):
                 continue
+            if monotonic() - wake_at > _STOOD_STILL_SECONDS:
+                # A machine that slept has heard nothing, whatever was sent.
+                silent_since = max(silent_since, monotonic() - self.timeout_seconds / 2)
             if (progress := self._progress()) != before:
                 silent_since, before = monotonic(), progress
-            elif monotonic() >= until:
-                asking = partial(timed_out, self._address, self.name, self.timeout_seconds, why())
-                raise self._held.background.run(asking)
+            elif monotonic() >= silent_since + self.timeout_seconds:
+                raise self._held.background.run(partial(self._timed_out, why()))
+
+    async def _timed_out(self, cause: Cause) -> PeerTimeoutError:
+        """The error of a wait that was too long; in the loop."""
+        end = self._held.end
+        since = None if end is None else end.suspended_since
+        if since is None:
+            return await timed_out(self._address, self.name, self.timeout_seconds, cause)
+        lost_seconds = asyncio.get_running_loop().time() - since
+        reason = (
+            f"its connection has been lost for {lost_seconds:.1f} s, and is dialled again; timeout_seconds is "
+            f"{self.timeout_seconds:g}, and nothing waits longer, also where resume_seconds is more"
+        )
+        return PeerTimeoutError(who=f"the exchange at {self._address} (channel {self.name!r})", reason=reason)
 
     def _progress(self) -> object:
         """A value that changes as long as the stream makes progress unseen by the caller."""
@@ -591,10 +611,16 @@ class BlockingControl(_Blocking[Held[AioControl]]):
 
     END = "control stream"
 
-    def __init__(self, address: str, timeout_seconds: float) -> None:
+    def __init__(self, address: str, timeout_seconds: float, resume_seconds: float | None) -> None:
         parsed(address)  # the first request dials
+        require_seconds(resume_seconds=resume_seconds)
         self._who = f"the exchange at {address}"
-        opening = aio.control(address, connect_timeout_seconds=None, reply_timeout_seconds=_NEVER_SECONDS)
+        opening = aio.control(
+            address,
+            connect_timeout_seconds=None,
+            reply_timeout_seconds=_NEVER_SECONDS,
+            resume_seconds=resume_seconds,
+        )
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)
 
     def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
@@ -654,8 +680,9 @@ def open_source(
         address: as for ``aio.get``.
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
-        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``consumer``,
-            ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The recorder is used in another thread.
+        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
+            ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The recorder is used in another
+            thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is invalid, or this end does not have that
@@ -668,7 +695,13 @@ def open_source(
     return BlockingSource(address, channel, timeout_seconds, options)
 
 
-def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> ChannelDescription:
+def probe(
+    address: str,
+    channel: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    resume_seconds: float | None = None,
+) -> ChannelDescription:
     """Ask for a channel's schema and parameters; its data stay in the channel.
 
     Raises the errors of ``open_source``.
@@ -679,6 +712,7 @@ def probe(address: str, channel: str, *, timeout_seconds: float = DEFAULT_TIMEOU
         channel,
         connect_timeout_seconds=None,
         agreement_timeout_seconds=_required(timeout_seconds),
+        resume_seconds=resume_seconds,
     )
     try:
         return background().run(describing, timeout_seconds)
@@ -701,8 +735,9 @@ def open_sink(
         channel: its name.
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
-        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``producer``, ``staging``,
-            ``attempt`` and ``total``, as for ``aio.put``.  The recorder is used in another thread.
+        options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
+            ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The recorder is used in another
+            thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.
@@ -714,15 +749,18 @@ def open_sink(
     return BlockingSink(address, channel, schema, timeout_seconds, options)
 
 
-def control(address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS) -> BlockingControl:
+def control(
+    address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, resume_seconds: float | None = None
+) -> BlockingControl:
     """Ask and order about channels of the exchange at ``address`` that keep their rows; see ``BlockingControl``.
 
     A missing server is reported by the first request.
 
     Args:
         timeout_seconds: the longest wait for each reply.
+        resume_seconds: how long an order is repeated whose connection was lost; as for ``aio.control``.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or ``address`` is malformed.
     """
-    return BlockingControl(address, timeout_seconds)
+    return BlockingControl(address, timeout_seconds, resume_seconds)

@@ -68,7 +68,8 @@ async def consumed(address: str, channel: str) -> int:
 
 async def _asked(address: str, channel: str) -> ChannelTraffic:
     seconds = _LONGEST_ANSWER_SECONDS
-    async with control(address, connect_timeout_seconds=seconds, reply_timeout_seconds=seconds) as orders:
+    asking = control(address, connect_timeout_seconds=seconds, reply_timeout_seconds=seconds, resume_seconds=0)
+    async with asking as orders:
         (traffic,) = (await orders.statistics((channel,))).channels
     return traffic
 

@@ -48,7 +48,8 @@ class TrafficWatch:
             PermitflowError: no server answers at this address in time.
         """
         if self._control is None:
-            self._control = BlockingControl(self._address, self._timeout_seconds)
+            # Whoever watches asks again in any case, and shows meanwhile that the exchange is away.
+            self._control = BlockingControl(self._address, self._timeout_seconds, resume_seconds=0)
         try:
             now = self._control.statistics(self._channels)
         except BaseException:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import uuid4
 
 from permitflow.carriers.addresses import parsed
+from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
@@ -153,6 +154,19 @@ def duration_seconds(text: str) -> float:
     return number
 
 
+def resume_seconds(text: str) -> float:
+    """Parse the longest time without a connection; 0: streams are not resumed."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise ValueError("must be a number of seconds") from None
+    try:
+        require_seconds(resume_seconds=number)
+    except InvalidParametersError as error:
+        raise ValueError(error.facts["rule"]) from None
+    return number
+
+
 def truth(text: str) -> bool:
     """Parse ``true`` or ``false``."""
     if text.lower() not in ("true", "false"):
@@ -227,6 +241,7 @@ CHANNEL_OPTIONS: Options = {
     "trace_dir": Option(Use.ANY, str),
     "same_host": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),
+    "resume_seconds": Option(Use.ANY, resume_seconds),
     "consumer": Option(Use.READING, any_name),
     "channel_column": Option(Use.READING, any_name),
     **dict.fromkeys(_MAX_ROWS, Option(Use.READ_STREAM, whole_number(1, MOST_LONG))),
@@ -260,6 +275,8 @@ class ReadOptions:
     """Whether workers share memory with an exchange on their host."""
     compression: Compression = Compression.AUTO
     """Whether chunks are compressed between workers and an exchange on another host."""
+    resume_seconds: float | None = None
+    """How long a stream goes on without a connection; None: as ``aio.get`` decides."""
     consumer: str = ""
     """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
     channel_column: str = ""

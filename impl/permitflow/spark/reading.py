@@ -121,6 +121,7 @@ def opened(
         record=streams.record,
         same_host=options.same_host,
         compression=options.compression,
+        resume_seconds=options.resume_seconds,
     )
 
 

@@ -184,7 +184,12 @@ class _Sending:
 
         leave_imports_alone()
         exchange = self._options.exchange
-        options: PutOptions = {"same_host": exchange.same_host, "compression": exchange.compression, **stated}
+        options: PutOptions = {
+            "same_host": exchange.same_host,
+            "compression": exchange.compression,
+            "resume_seconds": exchange.resume_seconds,
+            **stated,
+        }
         seconds = timeout_seconds or exchange.timeout_seconds
         return open_sink(exchange.address, channel, arrow_schema(self._schema), timeout_seconds=seconds, **options)
 
@@ -356,7 +361,8 @@ class _Staged(_Sending):
         patience = Patience(timeout_seconds or exchange.timeout_seconds, exchange.channels)
         while True:
             try:
-                with control(exchange.address, timeout_seconds=patience.remaining_seconds) as dialled:
+                # ``patience`` repeats the order.
+                with control(exchange.address, timeout_seconds=patience.remaining_seconds, resume_seconds=0) as dialled:
                     return order(dialled)
             except PermitflowError as error:
                 patience.wait(error)

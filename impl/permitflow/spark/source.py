@@ -64,6 +64,8 @@ class PermitflowDataSource(DataSource):
         same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
         compression: of chunks between workers and an exchange on another host: lz4, zstd, none, or what the exchange
             asks for; auto.
+        resume_seconds: how long a stream goes on without its connection, which is dialled again meanwhile; 0: it fails
+            at once; 30, or 0 for an exchange on the worker's host.
 
     Options for reading only:
         consumer: the consumer to read as, for channels that keep their rows; default.
@@ -116,7 +118,12 @@ class PermitflowDataSource(DataSource):
         leave_imports_alone()
         asked = options.channels if options.channel_column else options.channels[:1]
         found = {
-            channel: probe(options.address, channel, timeout_seconds=options.timeout_seconds).schema
+            channel: probe(
+                options.address,
+                channel,
+                timeout_seconds=options.timeout_seconds,
+                resume_seconds=options.resume_seconds,
+            ).schema
             for channel in asked
         }
         if options.channel_column:
@@ -206,7 +213,10 @@ class ExchangeReader(DataSourceReader):
 
         leave_imports_alone()
         options = self._options
-        with control(options.address, timeout_seconds=options.timeout_seconds) as orders:
+        asking = control(
+            options.address, timeout_seconds=options.timeout_seconds, resume_seconds=options.resume_seconds
+        )
+        with asking as orders:
             channels = orders.statistics(options.channels).channels
             kept = [traffic.channel for traffic in channels if traffic.kept is not None]
             positions = orders.positions(kept, consumer=options.consumer) if kept else ()
@@ -242,7 +252,9 @@ class ExchangeReader(DataSourceReader):
             return
         form = RowForm(self._schema, options.channel_column)
         # A reader that has begun must read all of a channel, so the schema is checked first.
-        found = probe(options.address, channel, timeout_seconds=options.timeout_seconds)
+        found = probe(
+            options.address, channel, timeout_seconds=options.timeout_seconds, resume_seconds=options.resume_seconds
+        )
         form.require_fitting(found.schema, channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
@@ -166,6 +166,14 @@ def serve(
     silence_seconds: Annotated[
         float, option(seconds, "SECONDS", "End the streams of a peer that is silent for longer; at least 3.")
     ] = SILENCE_SECONDS,
+    resume_seconds: Annotated[
+        float,
+        option(
+            seconds,
+            "SECONDS",
+            "Keep a stream whose connection was lost for so long, so that its client can go on with it; 0: never.",
+        ),
+    ] = RESUME_SECONDS,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -286,6 +294,7 @@ def serve(
                     drain_seconds=drain_seconds,
                     handshake_seconds=handshake_seconds,
                     silence_seconds=silence_seconds,
+                    resume_seconds=resume_seconds,
                     metrics_address=metrics_address,
                 )
             )

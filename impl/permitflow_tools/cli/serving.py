@@ -77,6 +77,7 @@ async def serve_until_signal(
     drain_seconds: float,
     handshake_seconds: float,
     silence_seconds: float,
+    resume_seconds: float,
     metrics_address: str | None,
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
@@ -95,7 +96,11 @@ async def serve_until_signal(
         servers = []
         for address in addresses:
             server = ExchangeServer(
-                exchange, address, handshake_seconds=handshake_seconds, silence_seconds=silence_seconds
+                exchange,
+                address,
+                handshake_seconds=handshake_seconds,
+                silence_seconds=silence_seconds,
+                resume_seconds=resume_seconds,
             )
             servers.append(await stack.enter_async_context(server))
             begin()

@@ -1,18 +1,40 @@
-"""A connection is cut between a client and the exchange: what becomes of the rows, at both ends."""
+"""Connections are cut between clients and the exchange: what becomes of the rows, and what each end is told."""
 
 import asyncio
+from collections.abc import Sequence
+from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters
-from permitflow.client import SameHost, get, put
-from permitflow.errors import ChannelAbortedError, PeerGoneError
-from tests.support.cutting_proxy import Cut, Direction, cutting
-from tests.support.number_streams import SCHEMA, everything, send_for_ever
+from permitflow import AlignedBarrier, ChannelParameters, GateChunk, GateParameters, InputGate, Kind
+from permitflow.carriers import calling
+from permitflow.client import EndOutcome, RemoteSender, SameHost, get, put
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelSpentError,
+    InvalidParametersError,
+    PeerGoneError,
+    ResumeRefusedError,
+    ResumeTimeoutError,
+)
+from permitflow.exchange import Exchange, Retention
+from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
+from tests.support.number_streams import SCHEMA, batch, everything, numbers, send_for_ever, until
 from tests.support.served import served
 
 LISTEN = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 WINDOW = ChannelParameters(row_permits=64)
+CHUNKS = 200
+NUMBERS = [*range(CHUNKS)]
+LONG_SECONDS, SHORT_SECONDS = 20.0, 0.3
+# On this host a client resumes only if it is asked to.
+RESUMING: dict[str, Any] = {"resume_seconds": LONG_SECONDS}
+
+
+@pytest.fixture(autouse=True)
+def _short_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(calling, "_LONGEST_PAUSE_SECONDS", 0.02)
 
 
 @pytest.fixture(params=LISTEN)
@@ -20,12 +42,156 @@ def listen(request: pytest.FixtureRequest) -> str:
     return LISTEN[request.param]
 
 
+async def send(address: str, wanted: Sequence[int] = NUMBERS, channel: str = "n", **options: Any) -> EndOutcome:
+    async with put(address, channel, SCHEMA, **{**RESUMING, **options}) as sender:
+        for number in wanted:
+            await sender.send(batch(number))
+        return await sender.end()
+
+
+async def receive(address: str, channel: str = "n", **options: Any) -> list[int]:
+    async with get(address, channel, **{**RESUMING, **options}) as receiver:
+        return numbers(await everything(receiver))
+
+
+async def moved(listen: str, cuts: Sequence[Cut], end: str) -> tuple[list[int], CutLink]:
+    """What a consumer gets of all numbers if the link of one end, ``put`` or ``get``, is cut; and that link."""
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
+        cutting(address, cuts) as way,
+        asyncio.timeout(LONG_SECONDS),
+        asyncio.TaskGroup() as group,
+    ):
+        reading = group.create_task(receive(way.address if end == "get" else address))
+        sending = group.create_task(send(way.address if end == "put" else address))
+    assert sending.result() is EndOutcome.CONSUMED
+    return reading.result(), way
+
+
+ROWS_WAY = {"put": Direction.UP, "get": Direction.DOWN}
+"""Where rows pass; the other direction has a few permits."""
+
+
+@pytest.mark.parametrize("end", ROWS_WAY)
+async def test_ten_cuts_lose_and_double_no_row(listen: str, end: str) -> None:
+    _, uncut = await moved(listen, (), end)
+    step = uncut.passed_bytes[ROWS_WAY[end]] // 12
+    cuts = [Cut(step * (n + 1), ROWS_WAY[end], resets=n % 2 == 0) for n in range(10)]
+    received, way = await moved(listen, cuts, end)
+    assert received == NUMBERS
+    assert way.cuts == 10
+
+
+@pytest.mark.parametrize("end", ROWS_WAY)
+async def test_cuts_among_the_permits_lose_and_double_none(listen: str, end: str) -> None:
+    (direction,) = set(Direction) - {ROWS_WAY[end]}
+    _, uncut = await moved(listen, (), end)
+    step = uncut.passed_bytes[direction] // 3
+    received, way = await moved(listen, [Cut(step, direction), Cut(2 * step, direction, resets=False)], end)
+    assert received == NUMBERS
+    assert way.cuts == 2
+
+
+@pytest.mark.parametrize("direction", Direction)
+@pytest.mark.parametrize("end", ROWS_WAY)
+async def test_a_cut_in_the_last_messages_changes_nothing(listen: str, end: str, direction: Direction) -> None:
+    """No two runs pass equally many bytes, so that not each of these comes."""
+    _, uncut = await moved(listen, (), end)
+    cuts = 0
+    for before in (5, 30, 90, 200):
+        received, way = await moved(listen, [Cut(uncut.passed_bytes[direction] - before, direction)], end)
+        assert (before, received) == (before, NUMBERS)
+        cuts += way.cuts
+    assert cuts
+
+
+@pytest.mark.parametrize("end", ["put", "get"])
+async def test_a_cut_during_a_handshake_changes_nothing(listen: str, end: str) -> None:
+    """The first one, and that of a connection which is to replace a lost one."""
+    first = [Cut(place, direction) for direction in Direction for place in (3, 100)]
+    later = [Cut(2_000 + behind, ROWS_WAY[end]) for behind in (0, 30, 200)]
+    received, way = await moved(listen, [*first, *later], end)
+    assert received == NUMBERS
+    assert way.cuts == 7
+
+
+async def test_both_ends_count_what_they_went_through(listen: str) -> None:
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (exchange, address),
+        cutting(address, [Cut(1_000), Cut(2_000)]) as way,
+        asyncio.timeout(LONG_SECONDS),
+        asyncio.TaskGroup() as group,
+        put(way.address, "n", SCHEMA, **RESUMING) as sender,
+    ):
+        group.create_task(receive(address))
+        for number in NUMBERS:
+            await sender.send(batch(number))
+        await sender.end()
+        ours = sender.statistics()
+        (theirs,) = [each.numbers for each in exchange.statistics()[0].streams if each.direction == "put"]
+    assert (ours.resumes, theirs.resumes) == (2, 2)
+    assert ours.suspended_seconds > 0 < theirs.suspended_seconds
+
+
+async def test_a_network_that_stays_away_is_an_error_with_advice(listen: str) -> None:
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
+        cutting(address, [Cut(2_000, is_last=True)]) as way,
+        asyncio.timeout(LONG_SECONDS),
+    ):
+        reading = asyncio.create_task(receive(address))
+        with pytest.raises(ResumeTimeoutError, match="resume_seconds") as of_producer:
+            await send(way.address, resume_seconds=SHORT_SECONDS)
+        assert of_producer.value.seconds == pytest.approx(SHORT_SECONDS)
+        assert of_producer.value.attempts >= 1
+        # The exchange has waited as long, and tells the channel's other end.
+        with pytest.raises(ChannelAbortedError, match="did not come back within"):
+            await reading
+
+
+@pytest.mark.parametrize("end", ROWS_WAY)
+async def test_an_exchange_that_does_not_know_a_stream_refuses_it(listen: str, end: str) -> None:
+    """As after a restart: at once, whatever the other end does."""
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, restarted),
+        cutting(address, [Cut(2_000, ROWS_WAY[end])]) as way,
+        asyncio.timeout(LONG_SECONDS / 2),
+    ):
+        way.dial(restarted)
+        addresses = dict.fromkeys(ROWS_WAY, address) | {end: way.address}
+        tasks = {
+            "put": asyncio.create_task(send(addresses["put"], range(10 * CHUNKS))),
+            "get": asyncio.create_task(receive(addresses["get"])),
+        }
+        with pytest.raises(ResumeRefusedError):
+            await tasks.pop(end)
+        (other,) = tasks.values()
+        other.cancel()
+        await asyncio.wait({other})
+
+
+async def test_an_exchange_that_resumes_nothing_makes_a_cut_an_error() -> None:
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, of_server={"resume_seconds": 0}) as (_, address),
+        cutting(address, [Cut(2_000)]) as way,
+        asyncio.timeout(LONG_SECONDS),
+    ):
+        reading = asyncio.create_task(receive(address))
+        with pytest.raises(PeerGoneError) as told:
+            await send(way.address)
+        assert not isinstance(told.value, ResumeTimeoutError | ResumeRefusedError)
+        with pytest.raises(ChannelAbortedError):
+            await reading
+
+
 @pytest.mark.parametrize("direction", Direction)
 async def test_a_producer_that_does_not_resume_is_told_of_a_cut(listen: str, direction: Direction) -> None:
+    """On this host that is the default."""
     async with (
         served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
         cutting(address, [Cut(2_000, direction)]) as way,
-        asyncio.timeout(20),
+        asyncio.timeout(LONG_SECONDS),
         get(address, "n", same_host=SameHost.NEVER) as receiver,
     ):
         reading = asyncio.create_task(everything(receiver))
@@ -35,3 +201,130 @@ async def test_a_producer_that_does_not_resume_is_told_of_a_cut(listen: str, dir
         with pytest.raises(ChannelAbortedError):
             await reading
         assert way.cuts == 1
+
+
+def suspended(exchange: Exchange) -> float:
+    """For how long streams of the only channel were without a connection."""
+    (channel,) = exchange.statistics()
+    return sum(stream.numbers.suspended_seconds for stream in channel.streams)
+
+
+async def test_a_consumer_that_comes_anew_ends_its_lost_stream(listen: str) -> None:
+    """The rows that the old one had are lost, so the channel breaks, at once."""
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (exchange, address),
+        cutting(address, [Cut(1_500, Direction.DOWN, is_last=True)]) as way,
+        asyncio.timeout(LONG_SECONDS / 2),
+    ):
+        lost = asyncio.create_task(receive(way.address))
+        sending = asyncio.create_task(send(address))
+        await until(lambda: suspended(exchange) > 0)
+        with pytest.raises(ChannelSpentError):
+            await receive(address)
+        with pytest.raises(PeerGoneError):
+            await sending
+        lost.cancel()
+        await asyncio.wait({lost})
+
+
+async def test_a_named_producer_takes_its_lost_streams_place(listen: str) -> None:
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen, retention=Retention.REPLAY) as (_, address),
+        cutting(address, [Cut(600, is_last=True)]) as way,
+        asyncio.timeout(LONG_SECONDS / 2),
+    ):
+        old = asyncio.create_task(send(way.address, range(60), producer="shop"))
+        await way.has_cut.wait()
+        async with put(address, "n", SCHEMA, producer="shop") as sender:
+            assert sender.first_row is not None
+            for number in range(sender.first_row, 60):
+                await sender.send(batch(number))
+            await sender.end(closes_channel=True)
+        assert await receive(address, from_row=0) == [*range(60)]
+        old.cancel()
+        await asyncio.wait({old})
+
+
+async def test_a_range_of_kept_rows_is_read_on_over_ten_cuts(listen: str) -> None:
+    async with (
+        served("n", schema=SCHEMA, listen=listen, retention=Retention.REPLAY) as (_, address),
+        cutting(address, [Cut(100 * n, direction) for n in range(1, 6) for direction in Direction]) as way,
+        asyncio.timeout(LONG_SECONDS),
+    ):
+        await send(address)
+        assert await receive(way.address, from_row=7, to_row=190) == [*range(7, 190)]
+        assert way.cuts == 10
+
+
+async def test_barriers_and_watermarks_keep_their_places_over_cuts(listen: str) -> None:
+    async with (
+        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
+        cutting(address, [Cut(500 * n) for n in range(1, 6)]) as up,
+        cutting(address, [Cut(500 * n, Direction.DOWN) for n in range(1, 6)]) as down,
+        asyncio.timeout(LONG_SECONDS),
+        asyncio.TaskGroup() as group,
+    ):
+
+        async def read() -> list[tuple[Kind, object]]:
+            async with get(down.address, "n", **RESUMING) as receiver:
+                messages = await everything(receiver)
+            is_chunk = [message.kind is Kind.CHUNK for message in messages]
+            told = [
+                numbers([message])[0] if chunk else message.payload
+                for chunk, message in zip(is_chunk, messages, strict=True)
+            ]
+            return [(message.kind, one) for message, one in zip(messages, told, strict=True)]
+
+        reading = group.create_task(read())
+        async with put(up.address, "n", SCHEMA, **RESUMING) as sender:
+            for number in range(60):
+                await sender.send(batch(number))
+                await sender.send_barrier(number)
+            await sender.end()
+    assert reading.result() == [pair for n in range(60) for pair in ((Kind.CHUNK, n), (Kind.BARRIER, n))]
+    assert up.cuts == down.cuts == 5
+
+
+async def test_a_gate_aligns_the_barriers_of_inputs_that_are_cut(listen: str) -> None:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=12)
+    names, epochs, rows = ("left", "right"), 5, 20
+    gate: InputGate[pa.RecordBatch]
+
+    async def produce(sender: RemoteSender) -> None:
+        for epoch in range(epochs):
+            for _ in range(rows):
+                await sender.send(batch(epoch))
+            await sender.send_barrier(epoch)
+        await sender.end()
+
+    async with (
+        served(*names, parameters=parameters, schema=SCHEMA, listen=listen) as (_, address),
+        cutting(address, [Cut(400 * n, direction) for n in range(1, 6) for direction in Direction]) as way,
+        asyncio.timeout(LONG_SECONDS),
+        asyncio.TaskGroup() as group,
+        InputGate(parameters) as gate,
+        put(address, "left", SCHEMA, **RESUMING) as left,
+        put(address, "right", SCHEMA, **RESUMING) as right,
+        get(way.address, "left", wanted=parameters, group=gate.group, **RESUMING) as first,
+        get(way.address, "right", wanted=parameters, group=gate.group, **RESUMING) as second,
+    ):
+        gate.add(first)
+        gate.add(second)
+        for sender in (left, right):
+            group.create_task(produce(sender))
+        aligned, counted = 0, 0
+        async for item in gate:  # type: ignore[var-annotated]
+            match item:
+                case GateChunk():
+                    assert batch(aligned).equals(item.payload)
+                    counted += 1
+                case AlignedBarrier(number, payloads):
+                    assert (number, payloads) == (aligned, dict.fromkeys(names, aligned))
+                    aligned += 1
+        assert (aligned, counted, way.cuts) == (epochs, 2 * epochs * rows, 10)
+
+
+async def test_shared_memory_is_not_resumed() -> None:
+    async with served("n", schema=SCHEMA) as (_, address):
+        with pytest.raises(InvalidParametersError, match="resume_seconds"):
+            await receive(address, same_host=SameHost.REQUIRE)

@@ -59,6 +59,8 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streaming queries only"),
         (READ, {"consumer": " "}, "consumer", "must be a name"),
         (READ, {"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
+        (READ, {"resume_seconds": "soon"}, "resume_seconds", "must be a number of seconds"),
+        (WRITE, {"resume_seconds": "-1"}, "resume_seconds", "must be 0 (never), or at least 0.1"),
         (READ, {"compression": "gzip"}, "compression", "must be one of auto, none, lz4, zstd"),
         (READ, {"path": "orders"}, "path", "without a path"),
         (WRITE, {"chunk_rows": "0"}, "chunk_rows", "whole number from 1"),

@@ -15,7 +15,14 @@ import pyarrow as pa
 from permitflow.channels.interface import BulkReceive, BulkSend
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import ChannelAbortedError, ChannelClosedError, EndOfStream, PeerGoneError, PermitflowError
+from permitflow.errors import (
+    ChannelAbortedError,
+    ChannelClosedError,
+    EndOfStream,
+    PeerGoneError,
+    PermitflowError,
+    ResumeTimeoutError,
+)
 from permitflow.exchange.turns import Stint
 from permitflow.flows.messages import Kind
 from permitflow.wire.coalescing import collected_rows
@@ -145,6 +152,8 @@ def _words(error: BaseException, end: RemoteReceiver | RemoteSender) -> str:
         if end.failure is None or isinstance(end.failure, ChannelClosedError):
             return "its connection was closed or lost"
         error = end.failure
+    if isinstance(error, ResumeTimeoutError):
+        return f"{error.reason}; it did not come back within {error.seconds:g} s"
     if isinstance(error, PeerGoneError):
         return str(error.reason)
     return str(error) or type(error).__name__
