@@ -165,6 +165,7 @@ def test_what_comes_behind_a_gap_is_delivered_when_it_is_filled() -> None:
     receiver = receiver_of(8)
     arrive(receiver, 2, 5, 3, 1, 6)
     assert receiver.feedback(NOW) == told(0, 8, (1, 4), (5, 7))
+    assert receiver.has_gap
     assert not receiver.inbox
     arrive(receiver, 0, 4)
     assert [receiver.take(NOW) for _ in range(7)] == [f"data {number}" for number in range(7)]
