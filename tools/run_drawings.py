@@ -29,7 +29,7 @@ TABLES = {
     "optimistic.md": ("squelch-one-way", "drop-incoming-too-long", "conflate-adds-up"),
     "ports.md": ("ports-end-behind-an-element",),
     "loops.md": ("echo-one-more",),
-    "lossy-channel.md": ("lossy-added-doubled", "lossy-added-lost"),
+    "lossy-channel.md": ("lossy-added-doubled", "lossy-added-lost", "lossy-old-limit"),
     "resume.md": ("resume-doubled", "resume-lost", "resume-stale-heard"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),

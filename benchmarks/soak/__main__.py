@@ -32,13 +32,14 @@ from benchmarks.soak.work import BARRIER_ROWS, WIDE, work
 from permitflow import ChannelParameters, GateParameters
 from permitflow.client import SameHost
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
-from tests.support.cutting_proxy import Cut, cutting
+from tests.support.cutting_proxy import Cut, Direction, cutting
 from tools.reliability import Trial
 
 ROW_PERMITS = 8_192
 GATE = GateParameters(inputs=3, exclusive=500, floating=2_000)
 LEAST_SAMPLES, MOST_SAMPLES = 20, 600
 LEAST_SECONDS_BETWEEN = 0.25
+RESUME_SECONDS = 60.0
 ROUND_SECONDS = 120.0
 """A guard: by far the longest that a round takes."""
 NETWORK: Mapping[str, Any] = {"same_host": SameHost.NEVER}
@@ -82,6 +83,8 @@ class Soak:
     rounds: Counter[str] = field(default_factory=Counter)
     told: Counter[str] = field(default_factory=Counter)
     """Typed errors, of lanes in which something breaks on purpose."""
+    cuts: int = 0
+    """Of lines whose streams go on."""
     broken: list[str] = field(default_factory=list)
     is_over: bool = False
     """Lanes begin no round any more."""
@@ -199,11 +202,21 @@ async def cut_lines(soak: Soak, name: str) -> None:
         await soak.torn(soak.feed(line.address, name, 20_000, 50), soak.take(soak.tcp, name))
 
 
+async def resumed_lines(soak: Soak, name: str) -> None:
+    """Both are cut, over gRPC and TCP in turn, and both ends go on."""
+    address = soak.tcp if int(name.rpartition("/")[2]) % 2 else soak.grpc
+    going_on = {**NETWORK, "resume_seconds": RESUME_SECONDS}
+    cuts = [Cut(50_000), Cut(100_000), Cut(50_000, Direction.DOWN)]
+    async with soak.channel(name, PERMITS), cutting(address, cuts) as up, cutting(address, cuts) as down:
+        await soak.both(soak.feed(up.address, name, 20_000, 50, **going_on), soak.take(down.address, name, **going_on))
+        soak.cuts += up.cuts + down.cuts
+
+
 LANES: Mapping[str, Callable[[Soak, str], Awaitable[None]]] = {
     each.__name__.replace("_", " "): each
     for each in (
         *(small_chunks, wide_chunks, shared_memory, slow_consumers, fan_in, fan_out, branches),
-        *(consumers_that_leave, cut_lines),
+        *(consumers_that_leave, cut_lines, resumed_lines),
     )
 }
 
@@ -228,6 +241,7 @@ class Results:
     """Rows a second, since the look before."""
     rounds: Counter[str]
     told: Counter[str]
+    cuts: int
     rows: int
     broken: Sequence[str]
 
@@ -290,6 +304,7 @@ async def _watched(soak: Soak, seconds: float, folder: Path) -> Results:
         pace=pace,
         rounds=soak.rounds,
         told=soak.told,
+        cuts=soak.cuts,
         rows=soak.taker.rows,
         broken=soak.broken,
     )
@@ -300,6 +315,7 @@ def told(results: Results) -> Iterator[str]:
     yield f"{results.rounds.total():,} rounds with {results.rows:,} rows in {results.seconds:,.0f} s"
     for name, rounds in results.rounds.items():
         yield f"  {name:<24}{rounds:>8,}"
+    yield f"  cuts that were outlived {results.cuts:>8,}"
     for name, often in results.told.items():
         yield f"  told {name:<19}{often:>8,}"
     for process, name, begin, end, growth, limit in growths(results.courses):
@@ -316,8 +332,9 @@ def trial(results: Results, asked_seconds: float) -> Trial:
         name="soak",
         title="Soak",
         told=f"One exchange under everything at once for {minutes}: {results.rows:,} rows in rounds of many kinds "
-        f"({rounds}). The growth is the median slope over the whole time but its first third; what may grow is what "
-        "the last pools and buffers take.",
+        f"({rounds}); {results.cuts:,} cuts were outlived. The growth is a slope that three quarters of those between "
+        "any two looks exceed, times the time; the first third does not count. What may grow is what the last pools "
+        "and buffers take.",
         command=f".venv/bin/nox -s soak -- --seconds {asked_seconds:.0f}",
         date=f"{date.today()}",
         seconds=round(results.seconds),

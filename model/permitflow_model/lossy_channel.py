@@ -43,6 +43,12 @@ class Parameters:
     reorders: bool = True
     """Does it reorder them?"""
 
+    reconnects: int = 0
+    """How often the two ends make a new connection."""
+
+    epochs: bool = True
+    """Does a copy tell of which connection it is?  If not, those of an earlier one count."""
+
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.
 
@@ -52,6 +58,8 @@ class Parameters:
         for name in ("window", "total", "copies"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        if self.reconnects < 0:
+            raise ValueError(f"reconnects must be at least 0, not {self.reconnects}")
 
 
 class Feedback(NamedTuple):
@@ -77,6 +85,7 @@ class State(NamedTuple):
     consumed: int
     unreturned: int
     due: bool
+    epoch: int
 
 
 def initial(parameters: Parameters) -> State:
@@ -92,6 +101,7 @@ def initial(parameters: Parameters) -> State:
         consumed=0,
         unreturned=0,
         due=False,
+        epoch=0,
     )
 
 
@@ -163,6 +173,16 @@ def reorder_feedback(state: State, parameters: Parameters) -> State:
     require(parameters.reorders)
     require(state.feedback.size() > 1)
     return state._replace(feedback=state.feedback.without_head().push(state.feedback.head()))
+
+
+def reconnect(state: State, parameters: Parameters) -> State:
+    """The ends make a new connection, and begin anew: one of them has stopped, or has given the other one up.
+
+    A copy of an earlier connection is dropped wherever it arrives; so it may as well be lost at once.
+    """
+    require(state.epoch < parameters.reconnects)
+    anew = initial(parameters)._replace(epoch=state.epoch + 1)
+    return anew if parameters.epochs else anew._replace(data=state.data, feedback=state.feedback)
 
 
 def send(state: State, parameters: Parameters) -> State:
@@ -289,6 +309,7 @@ def type_ok(state: State, parameters: Parameters) -> bool:
         and state.received >= 0
         and state.consumed >= 0
         and state.unreturned >= 0
+        and 0 <= state.epoch <= parameters.reconnects
         and state.data.every(is_natural, parameters)
         and state.inbox.every(is_natural, parameters)
         and state.feedback.every(is_feedback, parameters)
@@ -348,6 +369,7 @@ SYSTEM: System[State, Parameters] = System(
         _of_network("DuplicateFeedback", duplicate_feedback),
         _of_network("ReorderData", reorder_data),
         _of_network("ReorderFeedback", reorder_feedback),
+        _of_network("Reconnect", reconnect),
         Action("Send", send, end="sender"),
         Action("Retransmit", retransmit, _behind, end="sender"),
         Action("Deliver", deliver, is_arrival=True, end="receiver"),

@@ -4,6 +4,7 @@ The clauses are shown in states that satisfy all of them, so they are inductive 
 only the largest number matters: that of the data was sent, that of the feedback was granted.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from permitflow_model.kernel.queue import larger
@@ -48,26 +49,29 @@ def _any_behind(_parameters: Parameters) -> tuple[int]:
     return (natural("behind"),)
 
 
-_cumulative = partial(any_parameters_of, Parameters, cumulative=True)
+_cumulative = partial(any_parameters_of, Parameters, cumulative=True, epochs=True)
 
 SUBJECT = Subject(SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT)), {"Retransmit": _any_behind})
-"""The protocol with cumulative limits, whatever the network does."""
+"""The protocol with cumulative limits and epochs, whatever the network does."""
 
 SEEN = Subject(
-    SYSTEM, _cumulative, partial(_any_state_of, tuple(INVARIANT), laws=SEEN_LAWS), {"Retransmit": _any_behind}
+    replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if action.name != "Reconnect")),
+    _cumulative,
+    partial(_any_state_of, tuple(INVARIANT), laws=SEEN_LAWS),
+    {"Retransmit": _any_behind},
 )
-"""The same, with what a user sees of it."""
+"""One connection of it, with what a user sees."""
 
 ANY = Subject(
     SYSTEM, partial(any_parameters_of, Parameters), partial(_any_state_of, ("TypeOK",)), {"Retransmit": _any_behind}
 )
-"""The protocol in any state of the right types, also with permits that are added."""
+"""The protocol in any state of the right types, also with permits that are added, and without epochs."""
 
 _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "lossy-",
-    promises=frozenset({"in-order", "limit-granted", "bounded", "kept-by-faults", "goes-on"}),
+    promises=frozenset({"in-order", "limit-granted", "bounded", "kept-by-faults", "goes-on", "another-connection"}),
 )
 
 
@@ -89,6 +93,28 @@ def progress(state: State) -> int:
 
 def _goes_back(before: State, after: State, _parameters: Parameters, *, by: int) -> bool:
     return progress(after) >= progress(before) + by
+
+
+def _begins(_before: State, after: State, parameters: Parameters, *, left: int) -> bool:
+    """Is it the first state, but for the epoch?"""
+    return (
+        after.data.size() == left
+        and after.feedback.size() == 0
+        and after.inbox.size() == 0
+        and _is_at_rest(after, parameters)
+    )
+
+
+def _is_at_rest(state: State, parameters: Parameters) -> bool:
+    return (
+        state.sent == 0
+        and state.acked == 0
+        and state.limit == parameters.window
+        and state.received == 0
+        and state.consumed == 0
+        and state.unreturned == 0
+        and not state.due
+    )
 
 
 _USEFUL = ("Send", "Deliver", "Consume", "Hear")
@@ -184,6 +210,12 @@ def _is_a_copy_of_feedback(before: State, after: State, _parameters: Parameters)
     )
 
 
+def _leaves_the_network(before: State, after: State, parameters: Parameters) -> bool:
+    stays = after.data.size() == before.data.size() and after.feedback.size() == before.feedback.size()
+    is_empty = after.data.is_empty() and after.feedback.is_empty()
+    return (is_empty if parameters.epochs else stays) and after.inbox.is_empty() and _is_at_rest(after, parameters)
+
+
 def _tells(state: State, parameters: Parameters) -> bool:
     feedback = state.feedback.head()
     limit = feedback.limit if parameters.cumulative else state.limit + feedback.limit
@@ -253,6 +285,19 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "likewise",
         when=lambda state, parameters: parameters.reorders and state.feedback.size() > 1,
         possible="likewise",
+    ),
+    Frame(
+        "Reconnect",
+        {
+            **dict.fromkeys(("sent", "acked", "limit", "received", "consumed", "unreturned"), None),
+            **dict.fromkeys(("data", "feedback", "inbox"), None),
+            "due": False,
+            "epoch": +1,
+        },
+        _leaves_the_network,
+        "all is as in the beginning; without epochs, what is in the network stays there",
+        when=lambda state, parameters: state.epoch < parameters.reconnects,
+        possible="as often as the ends make a new connection",
     ),
     Frame(
         "Send",
@@ -388,11 +433,11 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "kept-by-faults",
             "Environment",
-            "No loss, duplicate or reordering, and no step of the protocol, takes back what both ends know: the sum of "
-            "sent, received, consumed, acknowledged and limit never falls; sending, delivering, consuming and hearing "
-            "news raise it.",
+            "No loss, duplicate or reordering, and no step of the protocol, takes back what both ends know as long as "
+            "they keep their connection: the sum of sent, received, consumed, acknowledged and limit never falls; "
+            "sending, delivering, consuming and hearing news raise it.",
             *SUBJECT.step_obligations(
-                [action.name for action in SYSTEM.actions if action.name not in _USEFUL],
+                [action.name for action in SYSTEM.actions if action.name not in (*_USEFUL, "Reconnect")],
                 partial(_goes_back, by=0),
                 partial(_goes_back, by=1),
                 "it grows",
@@ -415,6 +460,15 @@ def theorems() -> tuple[Theorem, ...]:
             ),
         ),
         _CHAPTER.theorem(
+            "another-connection",
+            "Reconnect",
+            "A connection begins as the first one did, whatever earlier ones have left in the network: no permit and "
+            "no number of theirs counts, if each copy tells of which connection it is.",
+            *SUBJECT.step_obligations(
+                ["Reconnect"], partial(_begins, left=0), partial(_begins, left=1), "an old copy is still there"
+            ),
+        ),
+        _CHAPTER.theorem(
             "space",
             "Retransmit",
             "If numbers are sent modulo space, and copies are behind by age at most: data need a space of the larger "
@@ -430,8 +484,8 @@ def theorems() -> tuple[Theorem, ...]:
             "lossy-refines-queue",
             "LossyChannelRefinement",
             "A channel over a network that loses, doubles and reorders is a first-in, first-out queue of at most "
-            "window data, as one that loses nothing: Send lets the next number wait, Deliver puts the oldest one in, "
-            "Consume gets the oldest one out, and no other step can be seen.",
+            "window data, as one that loses nothing, for each connection: Send lets the next number wait, Deliver puts "
+            "the oldest one in, Consume gets the oldest one out, and no other step can be seen.",
             SEEN,
         ),
         _CHAPTER.framed(FRAMES, ANY),

@@ -14,15 +14,19 @@
 (* does no harm.  What may have been lost is sent again: data that are not *)
 (* acknowledged, and the last feedback.                                    *)
 (*                                                                         *)
+(* Each connection has an epoch, and each copy tells that of its own.      *)
+(*                                                                         *)
 (* With Cumulative = FALSE feedback grants permits to be added, as on a    *)
-(* connection that loses nothing: a wrong design here.                     *)
+(* connection that loses nothing: a wrong design here.  With Epochs = FALSE *)
+(* copies of an earlier connection count: another one.                     *)
 (*                                                                         *)
 (* The network is two queues of copies, and any copy can come to the head. *)
 (*                                                                         *)
 (* Source: Stenning's data transfer protocol (1976); cumulative limits:    *)
 (* QUIC (RFC 9000, chapters 4 and 13.3).                                   *)
 (* Not modelled: the time after which something is sent again; data that   *)
-(* are kept beyond a gap; restarts; numbers that wrap around.              *)
+(* are kept beyond a gap; how a connection is made; numbers that wrap      *)
+(* around.                                                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 
@@ -36,11 +40,14 @@ CONSTANTS
     Losses,       \* does the network lose copies?
     Duplicates,   \* does it double them?
     Reorders,     \* does it reorder them?
+    Reconnects,   \* how often the two ends make a new connection
+    Epochs,       \* does a copy tell of which connection it is?  If not, those of an earlier one count
     Fair          \* names of the actions that are strongly fair
 
 ASSUME Assumption ==
     /\ {Window, Total, Copies} \subseteq Nat \ {0}
-    /\ {Cumulative, Retransmits, Reminds, Losses, Duplicates, Reorders} \subseteq BOOLEAN
+    /\ {Cumulative, Retransmits, Reminds, Losses, Duplicates, Reorders, Epochs} \subseteq BOOLEAN
+    /\ Reconnects \in Nat
     /\ Fair \subseteq {"Send", "Retransmit", "Deliver", "Refuse", "Consume", "Acknowledge", "Remind", "Hear", "Ignore"}
 
 VARIABLES
@@ -53,9 +60,10 @@ VARIABLES
     inbox,        \* numbers received, not yet consumed
     consumed,     \* data that the application has consumed
     unreturned,   \* consumed data whose permits are not under way; counted if permits are added
-    due           \* has the receiver something to tell?
+    due,          \* has the receiver something to tell?
+    epoch         \* of the connection: those before it
 
-vars == <<sent, acked, limit, data, feedback, received, inbox, consumed, unreturned, due>>
+vars == <<sent, acked, limit, data, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 \* How far what is sent again may be behind the oldest number that is not acknowledged.
 Offsets == 0 .. Window - 1
@@ -66,6 +74,7 @@ Init ==
     /\ sent = 0 /\ acked = 0 /\ limit = Window
     /\ data = <<>> /\ feedback = <<>>
     /\ received = 0 /\ inbox = <<>> /\ consumed = 0 /\ unreturned = 0 /\ due = FALSE
+    /\ epoch = 0
 
 \* What the receiver tells now.
 Told == [ack |-> received, limit |-> IF Cumulative THEN consumed + Window ELSE unreturned]
@@ -82,47 +91,58 @@ IsNews(told) == told.ack > acked \/ Raised(told) > limit
 LoseData ==
     /\ Losses /\ data # <<>>
     /\ data' = Tail(data)
-    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 LoseFeedback ==
     /\ Losses /\ feedback # <<>>
     /\ feedback' = Tail(feedback)
-    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due, epoch>>
 
 \* ... doubles it,
 DuplicateData ==
     /\ Duplicates /\ data # <<>> /\ Len(data) < Copies
     /\ data' = Append(data, Head(data))
-    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 DuplicateFeedback ==
     /\ Duplicates /\ feedback # <<>> /\ Len(feedback) < Copies
     /\ feedback' = Append(feedback, Head(feedback))
-    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due, epoch>>
 
 \* ... or lets all others overtake it.
 ReorderData ==
     /\ Reorders /\ Len(data) > 1
     /\ data' = Append(Tail(data), Head(data))
-    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 ReorderFeedback ==
     /\ Reorders /\ Len(feedback) > 1
     /\ feedback' = Append(Tail(feedback), Head(feedback))
-    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due, epoch>>
+
+\* The ends make a new connection, and begin anew: one of them has stopped, or has given the other one up.  A copy of an
+\* earlier connection is dropped wherever it arrives; so it may as well be lost at once.  Likewise what an end still sends
+\* on the earlier one, because it has not noticed.
+Reconnect ==
+    /\ epoch < Reconnects
+    /\ epoch' = epoch + 1
+    /\ sent' = 0 /\ acked' = 0 /\ limit' = Window
+    /\ received' = 0 /\ inbox' = <<>> /\ consumed' = 0 /\ unreturned' = 0 /\ due' = FALSE
+    /\ data' = IF Epochs THEN <<>> ELSE data
+    /\ feedback' = IF Epochs THEN <<>> ELSE feedback
 
 \* The next number leaves.
 Send ==
     /\ sent < limit /\ sent < Total /\ Len(data) < Copies
     /\ data' = Append(data, sent)
     /\ sent' = sent + 1
-    /\ UNCHANGED <<acked, limit, feedback, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<acked, limit, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 \* A number that is not acknowledged leaves again; behind 0, the oldest one.
 Retransmit(behind) ==
     /\ Retransmits /\ acked + behind < sent /\ Len(data) < Copies
     /\ data' = Append(data, acked + behind)
-    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, due, epoch>>
 
 \* The number arrives that is due.
 Deliver ==
@@ -131,14 +151,14 @@ Deliver ==
     /\ inbox' = Append(inbox, Head(data))
     /\ received' = received + 1
     /\ due' = TRUE
-    /\ UNCHANGED <<sent, acked, limit, feedback, consumed, unreturned>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, consumed, unreturned, epoch>>
 
 \* Another number arrives: it is dropped, and what has arrived is acknowledged again, because that may have been lost.
 Refuse ==
     /\ data # <<>> /\ Head(data) # received
     /\ data' = Tail(data)
     /\ due' = TRUE
-    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned>>
+    /\ UNCHANGED <<sent, acked, limit, feedback, received, inbox, consumed, unreturned, epoch>>
 
 \* The application has consumed the oldest number.
 Consume ==
@@ -147,7 +167,7 @@ Consume ==
     /\ consumed' = consumed + 1
     /\ unreturned' = IF Cumulative THEN 0 ELSE unreturned + 1
     /\ due' = TRUE
-    /\ UNCHANGED <<sent, acked, limit, data, feedback, received>>
+    /\ UNCHANGED <<sent, acked, limit, data, feedback, received, epoch>>
 
 \* The receiver tells what has arrived, and what may be sent.
 Acknowledge ==
@@ -155,13 +175,13 @@ Acknowledge ==
     /\ feedback' = Append(feedback, Told)
     /\ unreturned' = 0
     /\ due' = FALSE
-    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed>>
+    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, epoch>>
 
 \* After a time-out the receiver tells it again: the last feedback may have been lost.
 Remind ==
     /\ Reminds /\ ~due
     /\ due' = TRUE
-    /\ UNCHANGED <<sent, acked, limit, data, feedback, received, inbox, consumed, unreturned>>
+    /\ UNCHANGED <<sent, acked, limit, data, feedback, received, inbox, consumed, unreturned, epoch>>
 
 \* Feedback arrives that tells the sender something.
 Hear ==
@@ -169,13 +189,13 @@ Hear ==
     /\ acked' = Max(acked, Head(feedback).ack)
     /\ limit' = Raised(Head(feedback))
     /\ feedback' = Tail(feedback)
-    /\ UNCHANGED <<sent, data, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, data, received, inbox, consumed, unreturned, due, epoch>>
 
 \* Feedback arrives that tells nothing: it is late, or doubled.
 Ignore ==
     /\ feedback # <<>> /\ ~IsNews(Head(feedback))
     /\ feedback' = Tail(feedback)
-    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due>>
+    /\ UNCHANGED <<sent, acked, limit, data, received, inbox, consumed, unreturned, due, epoch>>
 
 \* Everything is consumed and acknowledged, and nothing is under way: the run has ended.
 Done ==
@@ -187,6 +207,7 @@ Environment ==
     \/ LoseData \/ LoseFeedback
     \/ DuplicateData \/ DuplicateFeedback
     \/ ReorderData \/ ReorderFeedback
+    \/ Reconnect
 
 Protocol ==
     \/ Send \/ (\E behind \in Offsets : Retransmit(behind)) \/ Deliver \/ Refuse \/ Consume
@@ -212,7 +233,7 @@ Spec == Init /\ [][Next]_vars /\ Fairness
 
 TypeOK ==
     /\ {sent, acked, limit, received, consumed, unreturned} \subseteq Nat
-    /\ sent <= Total /\ due \in BOOLEAN
+    /\ sent <= Total /\ due \in BOOLEAN /\ epoch \in 0 .. Reconnects
     /\ \A i \in DOMAIN data : data[i] \in Nat
     /\ \A i \in DOMAIN inbox : inbox[i] \in Nat
     /\ \A i \in DOMAIN feedback : feedback[i].ack \in Nat /\ feedback[i].limit \in Nat

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
 from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
+from permitflow.errors import PermitflowError
 from permitflow_model import lossy_channel
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.lossy_channel import SYSTEM, Parameters, State
@@ -39,10 +40,22 @@ class DrivenLink:
 
     def __init__(self, parameters: Parameters) -> None:
         self.parameters = parameters
-        self.sender: LinkSender[int] = LinkSender(epoch=0, window=parameters.window)
-        self.receiver: LinkReceiver[int] = LinkReceiver(epoch=0, window=parameters.window, now=NOW, remind_seconds=1)
+        self.connections = 0
         self.data: deque[int] = deque()
         self.feedback: deque[Feedback] = deque()
+        self.old_data: list[tuple[int, int]] = []
+        self.old_feedback: list[Feedback] = []
+        """Copies of earlier connections, with their epochs; the network has them for ever."""
+        self.begin()
+
+    def begin(self) -> None:
+        epoch, window = self.epoch, self.parameters.window
+        self.sender: LinkSender[int] = LinkSender(epoch=epoch, window=window)
+        self.receiver: LinkReceiver[int] = LinkReceiver(epoch=epoch, window=window, now=NOW, remind_seconds=1)
+
+    @property
+    def epoch(self) -> int:
+        return self.connections
 
     # The network.
 
@@ -74,6 +87,22 @@ class DrivenLink:
         require(self.parameters.reorders and len(self.feedback) > 1)
         self.feedback.rotate(-1)
 
+    def reconnect(self) -> None:
+        require(self.connections < self.parameters.reconnects)
+        self.old_data += [(self.epoch, number) for number in self.data]
+        self.old_feedback += self.feedback
+        self.data.clear()
+        self.feedback.clear()
+        self.connections += 1
+        self.begin()
+
+    def let_old_copies_arrive(self) -> None:
+        """For the model nothing happens."""
+        for epoch, number in self.old_data:
+            assert not self.receiver.arrive(epoch, number, number, NOW)
+        for feedback in self.old_feedback:
+            assert not self.sender.hear(feedback, NOW)
+
     # The ends.
 
     def send(self) -> None:
@@ -94,7 +123,7 @@ class DrivenLink:
 
     def arrive(self) -> bool:
         number = head(self.data)
-        return self.receiver.arrive(0, number, number, NOW)
+        return self.receiver.arrive(self.epoch, number, number, NOW)
 
     def consume(self) -> None:
         consumed = self.receiver.consumed
@@ -125,6 +154,7 @@ class DrivenLink:
     # What can be seen.
 
     def observe(self) -> State:
+        self.let_old_copies_arrive()
         return State(
             sent=self.sender.sent,
             acked=self.sender.acknowledged,
@@ -136,6 +166,7 @@ class DrivenLink:
             consumed=self.receiver.consumed,
             unreturned=0,
             due=self.receiver.owes,
+            epoch=self.connections,
         )
 
 
@@ -145,7 +176,14 @@ ONE = Parameters(window=1, total=2, copies=2)
 ONE_COPY = replace(ONE, copies=1)
 
 
-@pytest.mark.parametrize("parameters", [ONE, replace(ONE_COPY, reminds=False)], ids=["two copies", "no reminders"])
+ANEW = replace(ONE_COPY, reconnects=1)
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [ONE, replace(ONE_COPY, reminds=False), ANEW],
+    ids=["two copies", "no reminders", "another connection"],
+)
 def test_the_link_takes_every_step_of_the_model_and_no_other(parameters: Parameters) -> None:
     done = walk(SYSTEM, DrivenLink(parameters), parameters)
     assert min(done.states, done.edges, done.refusals) > 30
@@ -164,6 +202,17 @@ class ForgetfulLink(DrivenLink):
 def test_a_link_that_adds_permits_is_found() -> None:
     with pytest.raises(Divergence, match="limit"):
         walk(SYSTEM, ForgetfulLink(ONE), ONE)
+
+
+class LinkWithoutEpochs(DrivenLink):
+    @property
+    def epoch(self) -> int:
+        return 0
+
+
+def test_a_link_that_takes_old_copies_is_found() -> None:
+    with pytest.raises((AssertionError, PermitflowError)):
+        walk(SYSTEM, LinkWithoutEpochs(ANEW), ANEW)
 
 
 # What comes behind a gap is kept by the link.  For the model it is doubled: one copy is refused, and acknowledged
@@ -250,7 +299,7 @@ def test_what_is_kept_behind_a_gap_is_still_in_the_network(parameters: Parameter
     assert gaps > 10
 
 
-WIDE = Parameters(window=4, total=99, copies=5)
+WIDE = Parameters(window=4, total=99, copies=5, reconnects=2)
 
 
 class LinkMachine(RuleBasedStateMachine):

@@ -11,6 +11,7 @@ COMPARED = {
     *("mute-scheduler-unlike", "empty-chunks", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
+    "lossy-reconnects",
     *("stages-line", "resume-gives-up"),
 }
 # A verdict of each kind.

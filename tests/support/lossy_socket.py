@@ -22,6 +22,7 @@ class Faults(NamedTuple):
 
 
 MOST_BEHIND = 10
+_Address = tuple[object, ...] | None
 
 
 class LossySocket(socket.socket):
@@ -32,7 +33,7 @@ class LossySocket(socket.socket):
 
     faults: Faults
     dice: random.Random
-    _held: list[tuple[int, bytes, object]]
+    _held: list[tuple[int, bytes, _Address]]
     _sent = 0
     lost = 0
 
@@ -41,7 +42,7 @@ class LossySocket(socket.socket):
         self.faults, self.dice, self._held = faults, random.Random(seed), []
 
     def sendmsg(  # type: ignore[override]
-        self, buffers: Iterable[bytes], ancdata: tuple[()] = (), flags: int = 0, address: object = None
+        self, buffers: Iterable[bytes], ancdata: tuple[()] = (), flags: int = 0, address: _Address = None
     ) -> int:
         """As that of a socket; what is lost counts as sent."""
         datagram = b"".join(buffers)
@@ -52,7 +53,7 @@ class LossySocket(socket.socket):
         """As that of a socket."""
         return self.sendmsg((datagram,))
 
-    def _suffer(self, datagram: bytes, address: object) -> None:
+    def _suffer(self, datagram: bytes, address: _Address) -> None:
         self._sent += 1
         due = [each for each in self._held if each[0] <= self._sent]
         self._held = [each for each in self._held if each[0] > self._sent]
@@ -75,11 +76,8 @@ class LossySocket(socket.socket):
         for _, late, to in due:
             self._into_kernel(late, to)
 
-    def _into_kernel(self, datagram: bytes, address: object) -> None:
-        if address is None:
-            super().sendmsg((datagram,))
-        else:
-            super().sendmsg((datagram,), (), 0, address)  # type: ignore[call-overload]
+    def _into_kernel(self, datagram: bytes, address: _Address) -> None:
+        super().sendmsg((datagram,), (), 0, address)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
+from permitflow.carriers.dialling import resolved
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
 
 T = TypeVar("T")
@@ -99,7 +100,7 @@ async def is_of_this_host(address: str) -> bool:
         return False
     _, host, port = parsed(address)
     try:
-        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_DGRAM)
+        found = await resolved(host, port)
     except OSError:
         return False
     return any(_is_own(family, name) for family, _, _, _, name in found)

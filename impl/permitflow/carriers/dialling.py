@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -65,9 +66,8 @@ class Dialling(Generic[T]):
         Raises:
             OSError: nobody answers; ``why_not`` has the reasons of all addresses.
         """
-        loop = asyncio.get_running_loop()
         try:
-            addresses = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM)
+            addresses = await resolved(self._host, self._port)
             self._failures.pop(self._host, None)
         except OSError as error:
             self._failures[self._host] = error
@@ -82,6 +82,17 @@ class Dialling(Generic[T]):
             except OSError as error:
                 self._failures[name] = error
         raise self._failures[addresses[-1][-1]]
+
+
+async def resolved(host: str, port: int) -> Sequence[tuple[int, int, int, str, Name]]:
+    """The addresses of a name; an address is its own, without a thread.
+
+    Raises:
+        OSError: there is no such name.
+    """
+    with suppress(socket.gaierror):
+        return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
 
 
 async def connected(

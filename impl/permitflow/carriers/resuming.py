@@ -19,6 +19,7 @@ from permitflow.carriers.resumption import Resumption
 from permitflow.change import Change
 from permitflow.errors import (
     PeerGoneError,
+    PeerTimeoutError,
     PermitflowError,
     ResumeTimeoutError,
     TransportError,
@@ -265,10 +266,14 @@ class ResumingCarrier(Carrier, ABC):
         """React to the end of a connection: another one may follow if it was cut."""
         if connection is not self._connection or self._is_over:
             return
-        if connection.carrier.is_cut and not connection.carrier.is_unreached:
+        if self._is_lost(connection.carrier, error):
             self.lose(connection, error)
         else:
             self._tell(error)
+
+    def _is_lost(self, carrier: Carrier, _error: PermitflowError) -> bool:
+        """May another connection take the place of this one, which has ended with an error?"""
+        return carrier.is_cut
 
     def lose(self, connection: Connection, error: PermitflowError) -> None:
         """Give a connection up that is of no use any more, and wait for another one."""
@@ -364,6 +369,11 @@ class DialledCarrier(ResumingCarrier):
         self.write(_HALF_CLOSE)
         self._has_closed_half = True
 
+    def _is_lost(self, carrier: Carrier, error: PermitflowError) -> bool:
+        """Likewise if the acceptor says that it has heard nothing: so the first message was lost."""
+        is_unheard = self._core.received == 0 and isinstance(error, PeerTimeoutError)
+        return (carrier.is_cut and not carrier.is_unreached) or is_unheard
+
     def _on_connection_end(self, connection: Connection) -> None:
         """The acceptor ends a stream in good order when this end has everything."""
         self._is_over = True
@@ -406,7 +416,7 @@ class DialledCarrier(ResumingCarrier):
             try:
                 answer = await first.wait()
             except PermitflowError as error:
-                return None if carrier.is_cut else error
+                return None if carrier.is_cut or isinstance(error, PeerTimeoutError) else error
             try:
                 frame = None if answer is None else decode_connection_frame(answer)
                 if isinstance(frame, Resumed):

@@ -114,6 +114,10 @@ class Reception:
             first.on_error(_being_stopped())
         try:
             message = await first.wait()
+        except PeerGoneError:
+            if first.carrier.is_cut:
+                raise ConnectionGivenUp from None  # its dialler may come again, and is to be told nothing else
+            raise
         finally:
             self._arriving.discard(first)
         if message is None:

@@ -8,6 +8,8 @@ ONE = Parameters(window=1, total=2, copies=1)
 
 TWO = Parameters(window=2, total=3, copies=1)
 
+ANEW = Parameters(window=1, total=2, copies=1, reconnects=1)
+
 
 def takes_whatever_comes(state: State, _parameters: Parameters) -> State:
     """Without numbers, duplicates are delivered, and gaps are not noticed."""
@@ -50,6 +52,11 @@ def believes_that_all_arrived(state: State, parameters: Parameters) -> State:
     return SYSTEM.perform("Hear", state, parameters)._replace(acked=state.sent)
 
 
+def keeps_its_limit(state: State, parameters: Parameters) -> State:
+    """A sender that only the receiver's end has left, and that does not notice."""
+    return SYSTEM.perform("Reconnect", state, parameters)._replace(limit=state.limit)
+
+
 MISTAKES = (
     Mistake("Deliver", takes_whatever_comes, "InOrder", ONE),
     Mistake("Deliver", takes_what_comes_after_a_gap, "InOrder", TWO),
@@ -58,4 +65,5 @@ MISTAKES = (
     Mistake("Hear", adds_the_limit, "LimitGranted", ONE),
     Mistake("Send", sends_beyond_the_limit, "LimitGranted", ONE),
     Mistake("Hear", believes_that_all_arrived, "NothingInvented", TWO),
+    Mistake("Reconnect", keeps_its_limit, "LimitGranted", ANEW),
 )

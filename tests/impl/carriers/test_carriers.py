@@ -8,8 +8,12 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 import pyarrow as pa
 import pytest
 
+from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import Carrier, Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.datagrams import udp
+from permitflow.carriers.datagrams.link_pipe import LinkPipe
+from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
 from permitflow.carriers.grpc_calls import Context, ServerCall, calling
 from permitflow.carriers.shared_memory.link import AsyncioLink
 from permitflow.client import RemoteReceiver, RemoteSender
@@ -33,6 +37,22 @@ async def over_tcp() -> AsyncIterator[Ends]:
         dialler.listen(Ear(lambda message, _: heard.append(message), lambda: None, lambda: None, fail))
         await until(lambda: bool(heard))  # the agreement
         yield dialler, acceptor
+
+
+@asynccontextmanager
+async def over_udp() -> AsyncIterator[Ends]:
+    serving: asyncio.Future[UdpStream] = asyncio.get_running_loop().create_future()
+
+    def serve(pipe: LinkPipe, _: object) -> None:
+        serving.set_result(UdpStream(pipe, who="the client", is_acceptor=True))
+
+    acceptor = UdpAcceptor(parsed("udp://127.0.0.1:0", least_port=0), serve)
+    async with udp.calling(f"udp://127.0.0.1:{acceptor.port}", GET_STREAM, "the exchange", 10.0) as client:
+        far = await serving
+        await far.method()
+        yield client, far
+        far.close()
+    await acceptor.close()
 
 
 def fail(error: PermitflowError) -> None:
@@ -71,7 +91,7 @@ async def in_memory() -> AsyncIterator[Ends]:
     yield joined(MemoryCarrier(), MemoryCarrier())
 
 
-@pytest.fixture(params=[over_tcp, in_shared_memory, over_grpc, in_memory], ids=lambda over: over.__name__)
+@pytest.fixture(params=[over_tcp, over_udp, in_shared_memory, over_grpc, in_memory], ids=lambda over: over.__name__)
 def carriers(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContextManager[Ends]]:
     """Both ends of a carrier; the first one has dialled."""
     made: Callable[[], AbstractAsyncContextManager[Ends]] = request.param
@@ -99,7 +119,7 @@ async def test_messages_of_all_sizes_arrive_whole_and_in_order(
         await writing
 
 
-@pytest.mark.parametrize("carriers", [over_tcp, in_shared_memory])
+@pytest.mark.parametrize("carriers", [over_tcp, over_udp, in_shared_memory])
 async def test_other_tasks_run_while_many_messages_are_delivered(
     carriers: Callable[[], AbstractAsyncContextManager[Ends]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

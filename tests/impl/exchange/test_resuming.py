@@ -370,7 +370,7 @@ def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
 def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
     async def run() -> None:
         async with network_of() as network, produced() as sender, consumed() as receiver:
-            for number in range(40):
+            for number in range(100):
                 await sender.send(batch([number]))
                 await receiver.receive()
             token = next(token for token, stream in network.reception._streams.items() if stream.method == GET_STREAM)

@@ -59,7 +59,8 @@ class LinkPipe(Pipe):
         )
         self._datagram_bytes, self._payload_bytes = datagram_bytes, datagram_bytes - DATA_BYTES
         self._transmit, self._on_over = transmit, on_over
-        self._last_feedback = encode(Feedback(connection, 0, window))
+        self._told = self._heard = Feedback(connection, 0, window)
+        self._last_feedback = encode(self._told)
         # Reading.
         self._begun = memoryview(_END)
         """What is left of the payload that was begun."""
@@ -103,7 +104,9 @@ class LinkPipe(Pipe):
             return
         try:
             self._receiver.arrive(data.feedback.epoch, data.number, data.payload, now)
-            self._sender.hear(data.feedback, now)
+            if data.feedback != self._heard:
+                self._heard = data.feedback
+                self._sender.hear(data.feedback, now)
         except PermitflowError as error:
             self._refuse(error)
 
@@ -138,6 +141,8 @@ class LinkPipe(Pipe):
         """All packets that were there have been taken: let the application read and write, and answer."""
         self._is_turn_due = True  # nothing below needs another turn
         now = self._now()
+        if next(self._receiver.early, None) is not None and self._receiver.deadline <= now and not self._is_closed:
+            self._send_feedback(now)  # what has come behind the gap has no room in a packet that is full of data
         if not (self._is_gone or self._is_blocked):
             for number, payload in self._sender.due(now):
                 if not self._send_data(number, payload, now):
@@ -154,11 +159,12 @@ class LinkPipe(Pipe):
             self._end_if_over(now)
             if self.over.is_set():
                 return
-        elif self._receiver.deadline <= now:
+        elif self._receiver.deadline <= now and not self._is_gone:
             self._send_feedback(now)
         if (self._on_readable is not None and self._may_read) or (self._on_writable is not None and self._may_write):
             self._need_turn()
-        self._set_timer()
+        if not self._is_gone:
+            self._set_timer()
 
     def _need_turn(self) -> None:
         if not self._is_turn_due:
@@ -170,11 +176,9 @@ class LinkPipe(Pipe):
             self.end_turn()
 
     def _set_timer(self) -> None:
-        at_seconds = self._receiver.deadline
-        if (of_sender := self._sender.deadline) is not None and not self._is_blocked:
+        at_seconds = self._linger_until if self._is_closed else self._receiver.deadline
+        if not self._is_blocked and (of_sender := self._sender.deadline) is not None:
             at_seconds = min(at_seconds, of_sender)
-        if self._is_closed:
-            at_seconds = self._linger_until if of_sender is None else min(of_sender, self._linger_until)
         # A timer that is early finds nothing to do, and is set again.
         if self._timer is None or at_seconds < self._timer.when():
             if self._timer is not None:
@@ -290,7 +294,9 @@ class LinkPipe(Pipe):
 
     def _send_data(self, number: int, payload: bytes, now: float) -> bool:
         """Send a datagram; without room in the socket it counts as lost, and writing waits."""
-        told = self._receiver.feedback(now)
+        if self._receiver.owes:
+            self._told = self._receiver.feedback(now)
+        told = self._told
         self._sent_seconds = now
         if told.beyond and len(payload) + len(told.beyond) * RANGE_BYTES > self._payload_bytes:
             told = told._replace(beyond=())
@@ -298,7 +304,8 @@ class LinkPipe(Pipe):
         return not self._is_blocked
 
     def _send_feedback(self, now: float) -> None:
-        self._last_feedback = encode(self._receiver.feedback(now))
+        self._told = self._receiver.feedback(now)
+        self._last_feedback = encode(self._told)
         self._sent_seconds = now
         self._transmit((self._last_feedback,))
 

@@ -137,10 +137,12 @@ class _Endpoint(ABC):
 
     def _on_readable(self) -> None:
         receive, space, now = self._socket.recvfrom_into, self._space, self._loop.time()
-        for _ in range(_READS_AT_ONCE):
+        for count in range(_READS_AT_ONCE):
             try:
                 size, sender = receive(space)
             except BlockingIOError:
+                if not count:
+                    self._read_errors()
                 break
             except OSError:  # what a host tells about an earlier packet
                 self._on_refusal()
@@ -162,6 +164,10 @@ class _Endpoint(ABC):
     @abstractmethod
     def _on_refusal(self) -> None:
         """A host has told that nobody listens there."""
+
+    @abstractmethod
+    def _read_errors(self) -> None:
+        """The socket is readable, but there is no packet: take what is there, or the loop would call back for ever."""
 
     @abstractmethod
     def _pipes(self) -> Sequence[LinkPipe]:
@@ -238,6 +244,9 @@ class _Dialled(_Endpoint):
     def _on_refusal(self) -> None:
         self.pipe.take_refusal()
         self._touched.add(self.pipe)
+
+    def _read_errors(self) -> None:
+        """A connected socket has no queue of errors, unless it is asked to."""
 
 
 async def _met(made: socket.socket, window: int) -> Accept:
@@ -434,7 +443,13 @@ class UdpAcceptor(_Endpoint):
             self._over.set()
 
     def _on_refusal(self) -> None:
-        """Find out which connection it is about: the kernel returns the packet that was refused."""
+        self._read_errors()
+
+    def _read_errors(self) -> None:
+        """Find out which connections they are about: the kernel returns the packets that were refused.
+
+        A write that comes in between is told of the error, too, and then no read is: only the queue has it.
+        """
         with suppress(OSError):
             while True:
                 data, _, _, sender = self._socket.recvmsg(_MOST_DATAGRAM_BYTES, 0, _MSG_ERRQUEUE)

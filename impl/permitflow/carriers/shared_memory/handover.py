@@ -37,8 +37,8 @@ _log = logging.getLogger(__name__)
 
 NO_OFFER = "the peer does not offer to share memory"
 
-# The dialer hands over in the next turn of its event loop.
-_HANDOVER_SECONDS = 2.0
+# The dialer, which listens, hands over in the next turn of its event loop; on a crowded machine that takes a while.
+_HANDOVER_SECONDS = 10.0
 _RETRY_SECONDS = 0.05
 
 _PREFIX = "permitflow-"
