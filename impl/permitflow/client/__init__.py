@@ -1,6 +1,6 @@
 """The client of an exchange, for asyncio; ``permitflow.client.blocking`` is for callers without an event loop.
 
-Both dial gRPC (``host:port``) and plain TCP (``tcp://host:port``).  Needs permitflow[grpc].
+Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp://host:port``).  Needs permitflow[grpc].
 """
 
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded

@@ -315,7 +315,8 @@ async def get(
     acknowledges nothing.
 
     Args:
-        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
+            ``udp://localhost:5600`` if it serves that.
         channel: its name.
         wanted: the most that this end wants; by default what the exchange has.
         schema: the required schema of the chunks; by default any.
@@ -396,7 +397,8 @@ async def put(
     A named producer only disconnects then: it can reconnect and continue.
 
     Args:
-        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` if it serves that.
+        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
+            ``udp://localhost:5600`` if it serves that.
         channel: its name.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.

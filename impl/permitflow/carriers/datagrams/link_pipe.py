@@ -141,7 +141,7 @@ class LinkPipe(Pipe):
         """All packets that were there have been taken: let the application read and write, and answer."""
         self._is_turn_due = True  # nothing below needs another turn
         now = self._now()
-        if next(self._receiver.early, None) is not None and self._receiver.deadline <= now and not self._is_closed:
+        if self._receiver.has_gap and self._receiver.deadline <= now and not self._is_closed:
             self._send_feedback(now)  # what has come behind the gap has no room in a packet that is full of data
         if not (self._is_gone or self._is_blocked):
             for number, payload in self._sender.due(now):
