@@ -24,8 +24,23 @@ __all__ = ["ExchangeCollector", "GateCollector"]
 T = TypeVar("T")
 
 # Of a channel; FIGURES has their texts.
-_COUNTERS = ("rows_in", "rows_out", "waiting_seconds", "consumer_waiting_seconds", "consumer_stopped_seconds")
-_GAUGES = ("producers", "consumers", "window_rows", "rows_held", "peak_rows_held", "rows_with_consumers")
+_COUNTERS = (
+    "rows_in",
+    "rows_out",
+    "waiting_seconds",
+    "consumer_waiting_seconds",
+    "consumer_stopped_seconds",
+    "resumes",
+)
+_GAUGES = (
+    "producers",
+    "consumers",
+    "window_rows",
+    "rows_held",
+    "peak_rows_held",
+    "rows_with_consumers",
+    "suspended_streams",
+)
 _KEPT = ("staged_rows", "published_rows")
 _LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
     "state": ("state", lambda traffic: {traffic.state: 1}),

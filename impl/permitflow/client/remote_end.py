@@ -148,6 +148,11 @@ class RemoteEnd(ABC, Generic[S]):
         return State.FAILED if self._failure is not None else self._session.state
 
     @property
+    def resumes(self) -> int:
+        """How often the stream has gone on over another connection."""
+        return self._carrier.interruptions.resumes
+
+    @property
     def suspended_since(self) -> float | None:
         """The loop's time at which the stream lost its connection, while it waits for another one."""
         return self._carrier.interruptions.since

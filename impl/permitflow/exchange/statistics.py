@@ -86,6 +86,10 @@ class BridgeStatistics:
     """The number of streams that put now."""
     streams: tuple[StreamStatistics, ...]
     """The open streams, and the latest finished ones."""
+    resumes: int = 0
+    """How often its streams have gone on over another connection."""
+    suspended_streams: int = 0
+    """Streams that have lost their connection, and wait for another one."""
     replay: KeptRows | None = None
     """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
@@ -115,6 +119,8 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         waiting_seconds=numbers.waiting_seconds,
         consumer_waiting_seconds=sum(stream.numbers.waiting_seconds for stream in gets),
         consumer_stopped_seconds=sum(stream.numbers.stopped_seconds for stream in gets),
+        resumes=bridge.resumes,
+        suspended_streams=bridge.suspended_streams,
         compressed_streams=_compressed(bridge),
         kept=bridge.replay,
         gauges=numbers.gauges,

@@ -27,6 +27,8 @@ FIGURES: Mapping[str, str] = {
     "lag_rows": "By consumer: the rows that it has still to acknowledge.",
     "staged_rows": "Rows that are staged, and not published: no consumer sees them.",
     "published_rows": "Published rows that exceed the window of the channel.",
+    "resumes": "How often its streams have gone on over another connection.",
+    "suspended_streams": "Streams that have lost their connection, and wait for another one.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
 """What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.
@@ -79,6 +81,8 @@ class ChannelTraffic:
     waiting_seconds: float
     consumer_waiting_seconds: float
     consumer_stopped_seconds: float = 0.0
+    resumes: int = 0
+    suspended_streams: int = 0
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""

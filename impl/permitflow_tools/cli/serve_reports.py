@@ -138,6 +138,7 @@ def _line(flow: Rates) -> str:
         f"blocked in {flow.blocked_share:.0%}, out {flow.consumer_blocked_share:.0%}"
         f"{f', stopped {flow.consumer_stopped_share:.0%}' if traffic.consumer_stopped_seconds else ''}"
         f"{f', {gauges_in_words(traffic)}' if traffic.gauges else ''}"
+        f"{f', streams without a connection {traffic.suspended_streams}' if traffic.suspended_streams else ''}"
         f"{f', compressed streams: {traffic.compression}' if traffic.compressed_streams else ''}"
     )
 

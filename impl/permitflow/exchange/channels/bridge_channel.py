@@ -245,6 +245,8 @@ class BridgeChannel:
             numbers=self._sender.statistics(),
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
+            resumes=self.streams.resumes,
+            suspended_streams=self.streams.suspended,
         )
 
 
@@ -384,11 +386,6 @@ class _Consumer(ConsumerStream[BridgeChannel]):
                 await self._left.wait()
                 return False
             await end.changed()
-
-    @property
-    def is_suspended(self) -> bool:
-        """Has the consumer lost its connection, and may it come again?"""
-        return self._end.suspended_since is not None
 
     def make_way(self, by: str) -> None:
         """Leave the channel to another consumer."""

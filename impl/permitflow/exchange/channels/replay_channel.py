@@ -531,6 +531,8 @@ class ReplayChannel:
             numbers=self._numbers(),
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
+            resumes=self.streams.resumes,
+            suspended_streams=self.streams.suspended,
             replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
         )
 

@@ -28,6 +28,7 @@ class Streams:
         self._open: dict[str, AnyStream] = {}
         self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
         self._counts = Counter[Direction]()
+        self._past_resumes = 0
 
     def new_name(self, direction: Direction) -> str:
         """A name for the next stream: unique in the exchange."""
@@ -41,11 +42,22 @@ class Streams:
     def close(self, stream: "AnyStream") -> None:
         """Note that a stream is over."""
         if self._open.pop(stream.name, None) is not None:
-            self._past.append(stream.statistics())
+            self._past.append(past := stream.statistics())
+            self._past_resumes += past.numbers.resumes
 
     def count(self, direction: Direction) -> int:
         """The number of open streams."""
         return sum(stream.direction is direction for stream in self._open.values())
+
+    @property
+    def resumes(self) -> int:
+        """How often streams have gone on over another connection."""
+        return self._past_resumes + sum(stream.resumes for stream in self._open.values())
+
+    @property
+    def suspended(self) -> int:
+        """The number of streams that have lost their connection, and wait for another one."""
+        return sum(stream.is_suspended for stream in self._open.values())
 
     def statistics(self) -> tuple[StreamStatistics, ...]:
         """A snapshot of each stream."""
@@ -86,6 +98,16 @@ class _Stream(ABC, Generic[C, E]):
         self.name = name
         if not is_probe:
             streams.open(self)
+
+    @property
+    def resumes(self) -> int:
+        """How often it has gone on over another connection."""
+        return self._end.resumes
+
+    @property
+    def is_suspended(self) -> bool:
+        """Has the peer lost its connection, and may it come again?"""
+        return self._end.suspended_since is not None
 
     def fail(self, reason: str) -> None:
         """React to a failure of the stream; called before ``leave``.  By default, do nothing."""

@@ -556,7 +556,7 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds")
+    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams")
     class CompressedStreamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -596,6 +596,8 @@ class ChannelTraffic(_message.Message):
     GAUGES_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_GAUGES_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_STOPPED_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    RESUMES_FIELD_NUMBER: _ClassVar[int]
+    SUSPENDED_STREAMS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
@@ -614,7 +616,9 @@ class ChannelTraffic(_message.Message):
     gauges: _containers.ScalarMap[str, int]
     consumer_gauges: _containers.ScalarMap[str, int]
     consumer_stopped_seconds: float
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ...) -> None: ...
+    resumes: int
+    suspended_streams: int
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
