@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine, Hashable, Iterable, Iterator, S
 from contextlib import suppress
 from copy import copy
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from itertools import chain, combinations, count
 from random import Random
 from typing import Any, Final
@@ -32,7 +32,7 @@ from permitflow.stream.frames import Staging
 from tests.simulator import store_contents
 from tests.simulator.disk import NEVER, Crashed, Faults, SimulatedDisk
 from tests.simulator.store_contents import CHANNELS, CONSUMERS, Contents, Kept
-from tests.simulator.stores import SimulatedSystem
+from tests.simulator.stores import SimulatedSystem, new_store
 
 PARAMETERS: Final = ChannelParameters(row_permits=100_000)
 SCHEMA: Final = pa.schema([("n", pa.int64()), ("filling", pa.binary())])
@@ -157,7 +157,7 @@ class StoreRun:
         """
         try:
             if not self.plan.begins_empty:
-                self.disk.take_over(_new_store(), self.system.root)
+                self.disk.take_over(new_store(), self.system.root)
             for _ in range(self.plan.lives):
                 if not self._open_again():
                     return
@@ -494,17 +494,6 @@ def _read(place: ChannelStore, first_row: int, next_row: int) -> list[int]:
     raise Wrong("reading waits for something")
 
 
-@lru_cache(1)
-def _new_store() -> SimulatedDisk:
-    """A disk with a new store."""
-    disk = SimulatedDisk(Random(0))
-    system = SimulatedSystem(disk, "new", lambda _: None)
-    SqliteStore(system.folder, system).close()
-    disk.flush_names()
-    system.unmount()
-    return disk
-
-
 async def judge(seeds: Sequence[int]) -> dict[str, int]:
     """Run schedules; return how often what has happened.
 
@@ -523,3 +512,12 @@ async def judge(seeds: Sequence[int]) -> dict[str, int]:
         for what in ("crashes", "openings", "refusals", "failures"):
             counts[what] += getattr(run, what)
     return counts
+
+
+def laws_of(seed: int) -> list[str]:
+    """Run one schedule; return the rules that were broken."""
+    try:
+        asyncio.run(judge([seed]))
+    except Wrong as error:
+        return [str(error)]
+    return []

@@ -4,10 +4,13 @@ import contextlib
 import errno
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import lru_cache
 from pathlib import Path
+from random import Random
 from sqlite3 import Connection
 from typing import Generic, TypeVar
 
+from permitflow.exchange import SqliteStore
 from permitflow.exchange.stores.system import System, Writer
 from tests.simulator import sqlite_files
 from tests.simulator.disk import Crashed, File, SimulatedDisk
@@ -195,3 +198,14 @@ class SimulatedSystem(System):
         self.writers.clear()
         self._connections.clear()
         self._opened.clear()
+
+
+@lru_cache(1)
+def new_store() -> SimulatedDisk:
+    """A disk with a new store."""
+    disk = SimulatedDisk(Random(0))
+    system = SimulatedSystem(disk, "new", lambda _: None)
+    SqliteStore(system.folder, system).close()
+    disk.flush_names()
+    system.unmount()
+    return disk

@@ -13,10 +13,12 @@ from typing import Any
 
 from permitflow.carriers import dialling, heartbeat
 from permitflow.exchange import server
+from permitflow.exchange.channels.staging import StagingAreas
 from tests.simulator.sockets import SimulatedSocket
 from tests.simulator.world import Host, World
 
 _PING_SECONDS = 1.0
+_STAGING_DEFAULTS = StagingAreas.__init__.__kwdefaults__ or {}
 _WHEREVER_FOUND: dict[str, object] = {"monotonic": time.monotonic, "uuid4": uuid.uuid4}
 """By the name under which modules import them."""
 
@@ -81,6 +83,7 @@ def simulated(world: World) -> Iterator[None]:
         (heartbeat, "_pinger", pinger),
         (server, "socket", sockets),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
+        (StagingAreas.__init__, "__kwdefaults__", {**_STAGING_DEFAULTS, "clock": lambda: world.now}),
         (secrets, "token_bytes", lambda size=32: ids.randbytes(size)),
         (secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()),
     ]

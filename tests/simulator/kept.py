@@ -1,0 +1,511 @@
+"""Channels that keep their rows on a simulated disk, while processes die, disks fill up and networks are cut.
+
+Named producers, writers of staged batches, and consumers go on after whatever happens, as their users do.  The laws:
+
+1. A row number has one value, for all consumers and for ever; there are no gaps.
+2. The exchange never takes back what it has told: a producer's count of rows, a position, a published batch.
+3. Each producer's rows, and each published batch, are there once, in order.
+4. The store always opens.
+5. Once nothing goes wrong any more, everybody comes to an end; and then the file has what the consumers have read.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import accumulate, count, pairwise
+from random import Random
+from typing import Final
+
+import pyarrow as pa
+
+from permitflow import ChannelParameters
+from permitflow.carriers.same_host import SameHost
+from permitflow.client import AioControl, StagedPart, Staging, control, get, put
+from permitflow.errors import (
+    LogReplacedError,
+    PermitflowError,
+    RowsForgottenError,
+    RowsNotThereError,
+    StoreError,
+)
+from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
+from permitflow.stream.frames import EndOutcome
+from tests.simulator.disk import NEVER, Crashed, SimulatedDisk
+from tests.simulator.outcome import Outcome
+from tests.simulator.sockets import Conditions, Network
+from tests.simulator.stores import SimulatedSystem, new_store
+from tests.simulator.surroundings import simulated
+from tests.simulator.world import Host, WaitsForEver, World
+
+SCHEMA: Final = pa.schema([("n", pa.int64())])
+CHANNEL: Final = "c"
+EXCHANGE: Final = "exchange"
+ADDRESS: Final = "tcp://exchange:5600"
+QUERY: Final = "q"
+PATIENCE_SECONDS: Final = 900.0
+_RESTART_SECONDS: Final = 1.0
+_AGAIN_SECONDS: Final = 0.5
+_AMPLE_ROWS: Final = 100
+_FULL_BYTES: Final = 1 << 17
+_PRODUCER_SHIFT: Final = 1 << 16
+_BATCH_SHIFT: Final = 1 << 32
+
+_TAKEN_BACK: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError)
+"""What no client may ever hear: it has only asked for what it was told."""
+
+_roots = count()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """All that is drawn before a run."""
+
+    parameters: ChannelParameters
+    has_store: bool
+    """Else it makes a new one."""
+    kept_rows: int
+    conditions: Conditions
+    producers: tuple[tuple[int, ...], ...]
+    """For each named producer, the rows of its chunks."""
+    batches: tuple[tuple[int, ...], ...]
+    """For each batch to stage, the rows of its partitions."""
+    consumers: tuple[str, ...]
+    troubles: tuple[tuple[int, str, str, float], ...]
+    """After how many turns, what, whose, and for how long."""
+    dies_in_operation: tuple[int, ...]
+    """For each life of the exchange: how many operations its disk has before it dies; 0: it does not."""
+    had_power: float
+    turn_seconds: float
+    most_in_turn: int
+    write_seconds: float
+    log_bytes: int
+    silence_seconds: float
+
+    @classmethod
+    def drawn(cls, random: Random) -> "Plan":
+        """Draw."""
+        row_permits = random.choice((2, 4, 8))
+        most_rows = 3
+        producers = tuple(
+            tuple(random.randint(1, most_rows) for _ in range(random.choice((1, 3, 6))))
+            for _ in range(random.choice((0, 1, 1, 2)))
+        )
+        batches = tuple(
+            tuple(random.randint(0, 4) for _ in range(random.choice((1, 2))))
+            for _ in range(random.choice((0, 0, 1, 2)))
+        )
+        consumers = ("default", "audit")[: random.choice((1, 1, 2))]
+        clients = (*(f"producer{number}" for number in range(len(producers))), *consumers)
+        kinds = random.sample(("crash", "power", "client", "cut", "part", "full", "pause"), k=random.choice((0, 1, 2)))
+        troubles = tuple(
+            (random.randrange(random.choice((60, 400))), random.choice(kinds), random.choice(clients),
+             random.choice((0.01, 2.0, 40.0)))
+            for _ in range(random.choice((1, 2, 4)) if kinds else 0)
+        )  # fmt: skip
+        dies = random.choice(((), (), (0.3, 0.3), (1.0,), (0.0, 1.0)))
+        return cls(
+            parameters=ChannelParameters(row_permits=row_permits, permit_batch=random.randrange(1, row_permits)),
+            has_store=random.random() < 0.9,
+            kept_rows=random.choice((4, 6, _AMPLE_ROWS)),
+            conditions=Conditions(
+                most_latency_seconds=random.choice((1e-3, 1e-3, 0.03)), capacity_bytes=random.choice((300, 1 << 16))
+            ),
+            producers=producers,
+            batches=batches,
+            consumers=consumers,
+            troubles=tuple(sorted(troubles)),
+            dies_in_operation=tuple(random.randint(1, 120) if random.random() < share else 0 for share in dies),
+            had_power=random.choice((0.0, 0.5, 1.0)),
+            turn_seconds=random.choice((1e-6, 2e-5)),
+            most_in_turn=random.choice((1, 4, 64)),
+            write_seconds=random.choice((1e-5, 1e-3, 0.05)),
+            log_bytes=random.choice((1 << 16, 32 << 20)),
+            silence_seconds=random.choice((5.0, 20.0)),
+        )
+
+
+@dataclass
+class _Client:
+    """A party that goes on until it has done what it wants, over all its lives."""
+
+    name: str
+    act: "Callable[[_Client], Awaitable[None]]"
+    host: Host | None = None
+    is_over: bool = False
+    told: int = 0
+    """Of a producer, and of a consumer: rows that the exchange has said it has, or has let go of."""
+    asked: int = 0
+    """Of a consumer: the row up to which it has asked to let go; of the answer it may not have heard."""
+    errors: Counter[str] = field(default_factory=Counter)
+
+
+class KeptRun:
+    """One run."""
+
+    def __init__(self, seed: int, *, tells: bool = False) -> None:
+        """``tells``: keep the story."""
+        random = Random(seed)
+        self.seed, self.plan = seed, Plan.drawn(random)
+        plan = self.plan
+        self.world = World(seed, turn_seconds=plan.turn_seconds, most_in_turn=plan.most_in_turn)
+        if tells:
+            self.world.story = []
+        self.network = Network(self.world, plan.conditions)
+        self.disk = SimulatedDisk(self.world.random)
+        self.disk.on_crash = self._exchange_dies
+        self.system = SimulatedSystem(self.disk, f"kept{next(_roots)}", self._write_later, log_bytes=plan.log_bytes)
+        self.clients: dict[str, _Client] = {}
+        self.values: dict[int, int] = {}
+        """By row number, as any consumer has ever seen it."""
+        self.read: dict[str, set[int]] = {name: set() for name in plan.consumers}
+        self.next_row = 0
+        """The highest that the exchange has ever told."""
+        self.broken: list[str] = []
+        self.seen: Counter[str] = Counter()
+        self._exchange: Host
+        self._lives = 0
+        self._next_has_power = True
+        self._is_stopping = self._is_over = False
+        self._stopping = asyncio.Event()
+
+    def run(self) -> Outcome:
+        """Run it to its end, and judge it."""
+        outcome = Outcome(self.seed, seen=self.seen)
+        with simulated(self.world):
+            try:
+                self._run()
+                for host in self.world.hosts:
+                    self.broken += host.problems
+            finally:
+                self.disk.on_crash = lambda: None
+                self.disk.crash()
+                self.world.close()
+                self.system.unmount()
+        outcome.broken, outcome.digest, outcome.seconds = self.broken, self.world.digest, self.world.now
+        outcome.story = self.world.story or []
+        return outcome
+
+    def _run(self) -> None:
+        world, plan = self.world, self.plan
+        if plan.has_store:
+            self.disk.take_over(new_store(), self.system.root)
+        self._start_exchange()
+        for number, chunks in enumerate(plan.producers):
+            self._add(f"producer{number}", partial(self._produce, number, chunks))
+        if plan.batches:
+            self._add("writer", self._write_batches)
+        for name in plan.consumers:
+            self._add(name, self._consume)
+        self._add("closer", self._close)
+        for turn, what, whose, seconds in plan.troubles:
+            world.at_turn(turn, self._bring, what, whose, seconds)
+        try:
+            world.run(until=PATIENCE_SECONDS)
+            self._is_stopping = True
+            self._exchange.schedule(self._stopping.set)
+            world.run(until=world.now + 60.0)
+            self._judge_file()
+        except WaitsForEver as error:
+            waiting = [
+                f"{client.name} ({', '.join(client.errors)})" for client in self.clients.values() if not client.is_over
+            ]
+            self.broken.append(f"{error}: {', '.join(waiting) or 'the exchange'} waits")
+        self._judge()
+
+    # The exchange and its machine.
+
+    def _write_later(self, do: Callable[[], object]) -> None:
+        self.world.after(self.plan.write_seconds * self.world.random.random(), do)
+
+    def _start_exchange(self) -> None:
+        plan, disk = self.plan, self.disk
+        if self._lives:
+            self.system.go_on(had_power=self._next_has_power)
+        host = self._exchange = self.world.new_host(EXCHANGE)
+        if self._lives < len(plan.dies_in_operation) and plan.dies_in_operation[self._lives]:
+            disk.crashes_at = disk.operations + plan.dies_in_operation[self._lives]
+            self._next_has_power = self.world.random.random() < plan.had_power
+        self._lives += 1
+        _begin(host, self._serve())
+
+    async def _serve(self) -> None:
+        plan = self.plan
+        try:
+            with SqliteStore(self.system.folder, self.system) as store:
+                exchange = Exchange(parameters=plan.parameters, same_host=SameHost.NEVER, store=store)
+                channel = exchange.add_channel(
+                    CHANNEL,
+                    schema=SCHEMA,
+                    retention=Retention.REPLAY,
+                    consumers=plan.consumers,
+                    kept_rows=plan.kept_rows,
+                    staging_rows=64,
+                )
+                if channel.books.next_row < self.next_row:
+                    self.broken.append(f"the store has {channel.books.next_row} rows, and {self.next_row} were told")
+                async with ExchangeServer(exchange, ADDRESS, silence_seconds=plan.silence_seconds):
+                    self._stopping = asyncio.Event()
+                    if not self._is_stopping:
+                        await self._stopping.wait()
+        except Crashed:
+            return
+        except StoreError as error:
+            if self.disk.is_dead:
+                return
+            if self.disk.faults.capacity_bytes == NEVER:
+                self.broken.append(f"the store does not open: {error}")
+                self.world.stop()
+            else:
+                self.seen["full disk, not opened"] += 1
+                self.disk.crash()
+            return
+        self._is_over = True
+        self.world.stop()
+
+    def _exchange_dies(self) -> None:
+        if asyncio.events._get_running_loop() is self._exchange:
+            # It does not get beyond this callback: its disk lets it do nothing.
+            self.world.after(0.0, self._end_exchange)
+        else:
+            self._end_exchange()
+
+    def _end_exchange(self) -> None:
+        if self._exchange.is_running_now:
+            self.world.tell(EXCHANGE, "dies" if self._next_has_power else "loses its power")
+            self.seen["crash" if self._next_has_power else "power"] += 1
+            self.network.crash(self._exchange, is_power=not self._next_has_power)
+            if not self._is_stopping:
+                self.world.after(_RESTART_SECONDS, self._start_exchange)
+            else:
+                self.world.stop()
+
+    # Trouble.
+
+    def _bring(self, what: str, whose: str, seconds: float) -> None:
+        world, network = self.world, self.network
+        client = self.clients[whose]
+        assert client.host is not None, "it has begun"
+        match what:
+            case "crash" | "power":
+                self._next_has_power = what == "crash"
+                self.disk.crash()
+                return
+            case "client" if not client.is_over:
+                world.tell(whose, "crashes")
+                network.crash(client.host, is_power=False)
+                world.after(_RESTART_SECONDS, self._begin, client)
+            case "part":
+                network.part(whose, EXCHANGE, seconds)
+            case "pause":
+                world.tell(EXCHANGE, f"is stopped for {seconds:g} s")
+                self._exchange.pause()
+                world.after(seconds, self._exchange.go_on)
+            case "full":
+                world.tell(EXCHANGE, f"has a full disk for {seconds:g} s")
+                self.disk.faults.capacity_bytes = self.disk.used_bytes() + _FULL_BYTES
+                world.after(seconds, self._make_room)
+            case "cut":
+                open_ = [ends for ends in network.open_connections() if ends[0].host is client.host]
+                if not open_:
+                    return
+                late = min(seconds, 2.0)
+                network.cut(open_[-1], world.random.choice(((0.0, late), (late, 0.0), (None, late), (0.0, 0.0))))
+            case _:
+                return
+        self.seen[what] += 1
+
+    def _make_room(self) -> None:
+        self.disk.faults.capacity_bytes = NEVER
+
+    # Clients.
+
+    def _add(self, name: str, act: Callable[[_Client], Awaitable[None]]) -> None:
+        client = self.clients[name] = _Client(name, act)
+        self._begin(client)
+
+    def _begin(self, client: _Client) -> None:
+        client.host = self.world.new_host(client.name)
+        _begin(client.host, self._go_on(client))
+
+    async def _go_on(self, client: _Client) -> None:
+        """Try until it is done."""
+        while True:
+            try:
+                await client.act(client)
+                break
+            except _TAKEN_BACK as error:
+                self.broken.append(f"{client.name} hears: {error}")
+                break
+            except PermitflowError as error:
+                client.errors[type(error).__name__] += 1
+                self.seen[f"{client.name.rstrip('0123456789')} {type(error).__name__}"] += 1
+                self.world.tell(client.name, f"tries again after {type(error).__name__}: {error}")
+                await asyncio.sleep(_AGAIN_SECONDS)
+        client.is_over = True
+        self.world.tell(client.name, "is done")
+        if all(each.is_over for each in self.clients.values()):
+            self.world.stop()
+
+    def _note_told(self, client: _Client, row: int, what: str) -> None:
+        if row < client.told:
+            self.broken.append(f"{client.name} was told of {client.told} {what}, and then of {row}")
+        client.told = max(client.told, row)
+
+    async def _produce(self, number: int, chunks: tuple[int, ...], client: _Client) -> None:
+        rows = sum(chunks)
+        ends = [0, *accumulate(chunks)]
+        async with put(
+            ADDRESS, CHANNEL, SCHEMA, producer=client.name, same_host=SameHost.NEVER, silence_seconds=self._silence
+        ) as sender:
+            first = sender.first_row
+            assert first is not None, "a named producer is told"
+            if first > rows:
+                self.broken.append(f"{client.name} has sent {rows} rows at most, and the exchange has {first}")
+            self._note_told(client, first, "rows")
+            for start, end in pairwise(ends):
+                if end > first:
+                    await sender.send(_rows(_PRODUCER_SHIFT * number, max(start, first), end))
+            outcome = await sender.end(closes_channel=False)
+            if outcome is EndOutcome.ACCEPTED:
+                self._note_told(client, rows, "rows")
+
+    async def _write_batches(self, client: _Client) -> None:
+        """As Spark's driver: it stages a batch again as a whole until it is published."""
+        while client.told < len(self.plan.batches):
+            batch = client.told
+            attempt = f"attempt {client.errors.total()} {self.world.now}"
+            parts = []
+            for partition, rows in enumerate(self.plan.batches[batch]):
+                staging = Staging(QUERY, batch, partition, attempt)
+                async with put(
+                    ADDRESS, CHANNEL, SCHEMA, staging=staging, same_host=SameHost.NEVER, silence_seconds=self._silence
+                ) as sender:
+                    first = _BATCH_SHIFT * (batch + 1) + _PRODUCER_SHIFT * partition
+                    for row in range(rows):
+                        await sender.send(_rows(first, row, row + 1))
+                    await sender.end(closes_channel=False)
+                parts.append(StagedPart(CHANNEL, partition, attempt, rows))
+            async with self._control() as orders:
+                published = await orders.publish(QUERY, batch, parts)
+            if published.last_batch > batch:
+                self.broken.append(f"batch {published.last_batch} was published before batch {batch} was asked for")
+            self.seen["published before" if published.was_published else "published"] += 1
+            client.told = batch + 1
+
+    async def _consume(self, client: _Client) -> None:
+        """Read from the last acknowledged row on; a second of its rows, and the end, are acknowledged."""
+        row = client.told
+        async with get(
+            ADDRESS,
+            CHANNEL,
+            consumer="" if client.name == "default" else client.name,
+            from_row=self.world.random.choice((None, client.asked)),
+            same_host=SameHost.NEVER,
+            silence_seconds=self._silence,
+        ) as receiver:
+            first = receiver.first_row
+            assert first is not None, "it is a channel that keeps its rows"
+            if first < row:
+                self.broken.append(f"{client.name} has acknowledged {row} rows, and the exchange knows of {first}")
+            row = first
+            async with self._control() as orders:
+                async for message in receiver:
+                    for value in message.payload.column(0).to_pylist():
+                        self._note_value(client, row, value)
+                        row += 1
+                    if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
+                        await self._acknowledge(orders, client, row)
+                await self._acknowledge(orders, client, row)
+
+    async def _acknowledge(self, orders: AioControl, client: _Client, row: int) -> None:
+        told, client.asked = self.next_row, max(client.asked, row)
+        (position,) = await orders.acknowledge({CHANNEL: row}, consumer="" if client.name == "default" else client.name)
+        if position.acknowledged_row < row:
+            self.broken.append(f"{client.name} has acknowledged {row} rows, and is told of {position.acknowledged_row}")
+        if position.next_row < told:
+            self.broken.append(f"{told} rows were told, and then {position.next_row}")
+        self.next_row = max(self.next_row, position.next_row)
+        client.told = max(client.told, row)
+
+    def _note_value(self, client: _Client, row: int, value: int) -> None:
+        if self.values.setdefault(row, value) != value:
+            self.broken.append(f"row {row} was {self.values[row]}, and is {value} for {client.name}")
+        self.read[client.name].add(row)
+        self.next_row = max(self.next_row, row + 1)
+
+    async def _close(self, client: _Client) -> None:
+        """Close the channel once all rows are there."""
+        others = [each for each in self.clients.values() if each.name.startswith(("producer", "writer"))]
+        while not all(each.is_over for each in others):  # noqa: ASYNC110  # they are other hosts
+            await asyncio.sleep(0.1)
+        async with self._control() as orders:
+            await orders.close_channels([CHANNEL], consumer="" if "default" in self.plan.consumers else "audit")
+
+    @asynccontextmanager
+    async def _control(self) -> AsyncIterator[AioControl]:
+        async with control(ADDRESS, silence_seconds=self._silence) as orders:
+            yield orders
+
+    @property
+    def _silence(self) -> float:
+        return self.plan.silence_seconds
+
+    # Laws.
+
+    def _judge(self) -> None:
+        if self.broken:
+            return
+        values = [self.values[row] for row in sorted(self.values)]
+        if [*sorted(self.values)] != [*range(len(values))]:
+            self.broken.append(f"rows are missing: {sorted(self.values)}")
+        for name, rows in self.read.items():
+            if missing := self.values.keys() - rows:
+                self.broken.append(f"{name} has not seen rows {sorted(missing)}")
+        for number, chunks in enumerate(self.plan.producers):
+            first = _PRODUCER_SHIFT * number
+            found = [value for value in values if first <= value < first + _PRODUCER_SHIFT]
+            if found != [*range(first, first + sum(chunks))]:
+                self.broken.append(f"of producer{number}'s {sum(chunks)} rows, these are there: {found}")
+        published = [value for value in values if value >= _BATCH_SHIFT]
+        if published != [*self._staged()]:
+            self.broken.append(f"of the batches, these rows are there: {published}, and not {[*self._staged()]}")
+
+    def _staged(self) -> Iterator[int]:
+        for batch, partitions in enumerate(self.plan.batches):
+            for partition, rows in enumerate(partitions):
+                first = _BATCH_SHIFT * (batch + 1) + _PRODUCER_SHIFT * partition
+                yield from range(first, first + rows)
+
+    def _judge_file(self) -> None:
+        """The exchange has stopped, or died while it stopped; everything was acknowledged."""
+        self.disk.crash()
+        self.system.go_on(had_power=False)
+        with SqliteStore(self.system.folder, self.system) as store:
+            (place,) = store.open_channels([CHANNEL], parameters=self.plan.parameters, consumers=self.plan.consumers)
+            kept = place.load()
+        if kept.next_row != len(self.values) or kept.state.value != "ended":
+            self.broken.append(f"the file has {kept.next_row} rows, {kept.state.value}; {len(self.values)} were read")
+        if wrong := {name: row for name, row in (kept.acknowledged or {}).items() if row != kept.next_row}:
+            self.broken.append(f"all rows were acknowledged, and the file says {wrong}")
+        if kept.staged:
+            self.seen["staged rows left"] += 1
+
+
+def _rows(first: int, start: int, stop: int) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(range(first + start, first + stop), pa.int64())], schema=SCHEMA)
+
+
+def _begin(host: Host, work: Awaitable[None]) -> None:
+    asyncio.events._set_running_loop(host)
+    try:
+        host.create_task(work, name=f"main of {host.name}")  # type: ignore[arg-type]
+    finally:
+        asyncio.events._set_running_loop(None)
+
+
+def run_seed(seed: int, tells: bool) -> Outcome:
+    """Run one seed."""
+    return KeptRun(seed, tells=tells).run()
