@@ -216,7 +216,27 @@ def test_a_network_that_reorders_is_given_more_time() -> None:
     assert sender.due(NOW + 0.102) == []
 
 
+def test_what_feedback_has_no_room_to_tell_is_not_taken_for_lost() -> None:
+    """A copy of number 0, the latest transmission, has arrived; of those behind the last range nothing is known."""
+    sender = sender_of(100, 200)
+    gaps = range(1, 2 * MOST_RANGES, 2)
+    sender.hear(told(0, 200, *((first, first + 1) for first in gaps)), NOW + 0.1)
+    sent_again = numbers(sender.due(NOW + 0.1))
+    assert sent_again == [*range(0, gaps[-1] - OVERTAKEN + 1, 2)]
+    sender.hear(told(2, 202, *((first + 2, first + 3) for first in gaps)), NOW + 0.2)
+    assert set(numbers(sender.due(NOW + 0.2))) <= set(range(gaps[-1] + 3))
+
+
 # Time.
+
+
+def test_what_nothing_has_overtaken_waits_for_the_timeout() -> None:
+    sender = sender_of(2, 9)
+    sender.hear(told(1, 10), NOW + 0.08)
+    timeout = NOW + 0.08 + 0.08 + 4 * 0.04
+    assert sender.deadline == pytest.approx(timeout)
+    assert sender.due(timeout - 0.001) == []
+    assert numbers(sender.due(timeout + 0.001)) == [1]
 
 
 def test_after_the_timeout_the_oldest_is_sent_again() -> None:
@@ -241,9 +261,18 @@ def test_what_was_sent_twice_measures_nothing() -> None:
 def test_feedback_waits_for_more_to_tell() -> None:
     receiver = receiver_of(99)
     arrive(receiver, 0)
+    receiver.take(NOW + HOLD_SECONDS / 2)
     assert receiver.deadline == NOW + HOLD_SECONDS
+    arrive(receiver, 1, now=NOW + HOLD_SECONDS / 2)
+    assert receiver.deadline == NOW + HOLD_SECONDS / 2
+
+
+def test_that_a_gap_is_filled_is_told_at_once() -> None:
+    receiver = receiver_of(99)
     arrive(receiver, 1)
-    assert receiver.deadline == NOW
+    receiver.feedback(NOW)
+    arrive(receiver, 0, now=NOW + 1)
+    assert receiver.deadline == NOW + 1
 
 
 def test_reminders_become_rare_until_there_is_news() -> None:
