@@ -2,9 +2,10 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from random import Random
+from types import MappingProxyType
 
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
@@ -96,6 +97,7 @@ class Network:
         *,
         resume_seconds: float = 30.0,
         cuts: Collection[int] = (),
+        damages: Mapping[int, int] = MappingProxyType({}),
         loses: bool = True,
         is_narrow: bool = False,
         is_noticed: bool = True,
@@ -106,11 +108,13 @@ class Network:
             exchange: that is dialled.
             resume_seconds: of its server.
             cuts: numbers of messages, from 0 on, at which their connections are cut.
+            damages: by the number of a message: the place of the byte in it that is altered.
             loses: is that message lost?
             is_narrow: does a connection take one message after the other?
             is_noticed: does the exchange notice the cuts?
         """
         self.reception = Reception(exchange, resume_seconds=resume_seconds)
+        self.damages = damages
         self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
         self.is_down = False
         self.messages = self.connections = 0
@@ -122,6 +126,9 @@ class Network:
         if line not in self._lines:
             return
         number, self.messages = self.messages, self.messages + 1
+        if number in self.damages:
+            place = self.damages[number] % len(message)
+            message = message[:place] + bytes((message[place] ^ 4,)) + message[place + 1 :]
         is_cut = number in self.cuts
         if not (is_cut and self.loses):
             line.peer.give(message)

@@ -18,6 +18,7 @@ from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Li
 from permitflow.carriers.resumption import Resumption
 from permitflow.change import Change
 from permitflow.errors import (
+    AlteredMessageError,
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
@@ -42,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 _FAREWELL_SECONDS = 1.0  # for the acceptor to hear that the dialler leaves
 
+_MOST_DISTRUSTED = 3
+"""Connections that may fail at the same message before it counts as one that nobody can read."""
 _HALF_CLOSE = encode_connection_frame(HalfClose())
 
 
@@ -121,6 +124,7 @@ class ResumingCarrier(Carrier, ABC):
         self._resumes, self._suspended_seconds = int(number > 0), 0.0
         self._since: float | None = None
         self._changed = Change()
+        self._distrusted = (-1, 0)  # at which position, and how often
 
     # Reading.
 
@@ -251,6 +255,12 @@ class ResumingCarrier(Carrier, ABC):
         if self._is_over or self._is_plain:
             return False
         if self._connection is not None:
+            position, times = self._distrusted
+            times = times + 1 if position == self._core.received else 1
+            self._distrusted = self._core.received, times
+            if times > _MOST_DISTRUSTED:
+                return False
+        if self._connection is not None:
             self.lose(self._connection, error)
         return not self._is_over
 
@@ -370,8 +380,8 @@ class DialledCarrier(ResumingCarrier):
         self._has_closed_half = True
 
     def _is_lost(self, carrier: Carrier, error: PermitflowError) -> bool:
-        """Likewise if the acceptor says that it has heard nothing: so the first message was lost."""
-        is_unheard = self._core.received == 0 and isinstance(error, PeerTimeoutError)
+        """Likewise if the acceptor says that the first message was lost or damaged."""
+        is_unheard = self._core.received == 0 and isinstance(error, PeerTimeoutError | AlteredMessageError)
         return (carrier.is_cut and not carrier.is_unreached) or is_unheard
 
     def _on_connection_end(self, connection: Connection) -> None:

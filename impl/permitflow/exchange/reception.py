@@ -13,6 +13,7 @@ from permitflow.carriers.carrier import Carrier, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.resuming import AcceptedCarrier, Connection, ConnectionGivenUp
 from permitflow.errors import (
+    AlteredMessageError,
     InvalidParametersError,
     PeerGoneError,
     PermitflowError,
@@ -92,7 +93,10 @@ class Reception:
         if len(message) == 0 or message[0] != CONNECTION_KEY:
             await self._begin(method, first, message, peer)
             return
-        resume = decode_connection_frame(message)
+        try:
+            resume = decode_connection_frame(message)
+        except AlteredMessageError:
+            raise ConnectionGivenUp from None  # the dialler comes again
         if not isinstance(resume, Resume):
             raise UndecodableDataError(what="the beginning of a stream", reason=f"it is {type(resume).__name__}")
         stream = self._streams.get(resume.token)

@@ -1,8 +1,9 @@
 """Streams survive their connections: cut at every message, and whatever comes up while there is no connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import MappingProxyType
 from typing import TypeAlias
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM
 from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
 from permitflow.errors import (
+    AlteredMessageError,
     ChannelAbortedError,
     ChannelSpentError,
     EndOfStream,
@@ -28,7 +30,7 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.resuming import Resume
 from permitflow.wire.connection_frames import encode_connection_frame
-from tests.support.cut_lines import ADDRESS, Network
+from tests.support.cut_lines import ADDRESS, Line, Network
 from tests.support.simulated_time import in_simulated_time
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -46,6 +48,7 @@ async def network_of(
     exchange: Exchange | None = None,
     *,
     cuts: Collection[int] = (),
+    damages: Mapping[int, int] = MappingProxyType({}),
     loses: bool = True,
     is_narrow: bool = False,
     is_noticed: bool = True,
@@ -54,7 +57,7 @@ async def network_of(
     if exchange is None:
         exchange = Exchange()
         exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = Network(exchange, cuts=cuts, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed)
+    network = Network(exchange, cuts=cuts, damages=damages, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed)
     with network.dialled():
         try:
             yield network
@@ -141,6 +144,42 @@ def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
 
     for first in range(every):
         in_simulated_time(run(first))
+
+
+@pytest.mark.parametrize("place", [-1, 0, 1, 9], ids=["sum", "first byte", "second byte", "tenth byte"])
+def test_a_damaged_message_comes_again(place: int) -> None:
+    async def run(number: int) -> None:
+        async with network_of(damages={number: place}) as network:
+            await passed_through(network)
+
+    for number in range(MESSAGES):
+        in_simulated_time(run(number))
+
+
+class SpoilingNetwork(Network):
+    """It alters every message of the exchange that has a barrier."""
+
+    def carry(self, line: Line, message: bytes) -> None:
+        if b"spoil me" in message:
+            message = message.replace(b"spoil me", b"spoiled!")
+        super().carry(line, message)
+
+
+def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", PARAMETERS, SCHEMA)
+        network = SpoilingNetwork(exchange)
+        with network.dialled():
+            async with produced() as sender, consumed() as receiver:
+                await sender.send(batch([1]))
+                assert (await receiver.receive()).payload.num_rows == 1
+                with pytest.raises(AlteredMessageError):
+                    await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
+            assert 2 < network.connections < 9
+        await network.close()
+
+    in_simulated_time(run())
 
 
 # Without a connection.
