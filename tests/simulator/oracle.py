@@ -1,7 +1,7 @@
 """The model as the judge of a simulated run: each recorded step must be one of its steps, at the moment it happens."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from permitflow.flows.recording import ENDS, ActionTable, End, ParameterValue, Recorder
@@ -23,9 +23,11 @@ class Judge:
         self.subject: Subject = subject_of(channel)
         self._table = channel.table
         self._oracle = oracle
-        self._explanation = self.subject.explanation(self.subject.parameters(channel), frozenset(ENDS), False)
+        self._parameters = self.subject.parameters(channel)
+        self._explanation = self.subject.explanation(self._parameters, frozenset(ENDS), False)
         self.worlds: tuple[World[Any], ...] = (self._explanation.start(),)
         self._count = 0
+        self.states: set[Any] = set()
 
     def see(self, end: End, action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
         """Perform the same step in the model."""
@@ -44,6 +46,8 @@ class Judge:
                     oracle.broken.append(f"{self.name}: the {end}'s {action}{arguments} is no step: {reason}")
                     return
         self.worlds = tuple(following)
+        if oracle.key_of is not None and (key := oracle.key_of(self._parameters, following[0].state)) is not None:
+            self.states.add(key)
         oracle.on_step(self, event)
         # Theorems about all states to which the model's steps lead: they check the model rather than the run.
         if self._count % _BETWEEN_LOOKS == 0 and (broken := self._explanation.broken(following[0])):
@@ -61,8 +65,9 @@ class Judge:
 class Oracle:
     """Judges all streams of a world."""
 
-    def __init__(self, *, on_step: Any = None) -> None:
-        """``on_step`` hears of each judge's event."""
+    def __init__(self, *, on_step: Any = None, key_of: Callable[[object, object], Any] | None = None) -> None:
+        """``on_step`` hears of each judge's event; ``key_of`` says which states are to be kept, see ``coverage``."""
+        self.key_of = key_of
         self.broken: list[str] = []
         """What no model allows; after the first, nothing more is judged."""
         self.judges: list[Judge] = []

@@ -5,21 +5,25 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from multiprocessing import get_context
+from typing import Any
 
-from tests.simulator.schedule import draw
-from tests.simulator.streams import Outcome, StreamsRun
+from tests.simulator.outcome import Outcome
+from tests.simulator.subjects import SOMETIMES, run_of
 from tests.simulator.world import quiet
 
 _AT_ONCE = 200
 _BETWEEN_COLLECTIONS = 25
 _SHOWN = 20
+_ENOUGH = 10_000
 
 
 @dataclass
 class Report:
-    """What came of many schedules."""
+    """What came of many schedules of a subject."""
 
+    subject: str = "streams"
     schedules: int = 0
     seconds: float = 0.0
     """That were simulated."""
@@ -28,7 +32,9 @@ class Report:
     seen: Counter[str] = field(default_factory=Counter)
     """How often what was sometimes to happen has happened."""
     steps: Counter[str] = field(default_factory=Counter)
-    """Of the model."""
+    """Of the models."""
+    states: set[Any] = field(default_factory=set)
+    """Of the model that ``coverage`` knows."""
 
     def add(self, outcome: Outcome) -> None:
         """Count one more."""
@@ -36,8 +42,9 @@ class Report:
         self.seconds += outcome.seconds
         self.seen += outcome.seen
         self.steps += outcome.steps
+        self.states |= outcome.states
         if outcome.broken:
-            self.broken[outcome.schedule.seed] = outcome.broken
+            self.broken[outcome.seed] = outcome.broken
 
     def merge(self, other: "Report") -> None:
         """Add those of another process."""
@@ -45,29 +52,38 @@ class Report:
         self.seconds += other.seconds
         self.seen += other.seen
         self.steps += other.steps
+        self.states |= other.states
         self.broken |= other.broken
+
+    def never_seen(self) -> list[str]:
+        """What so many schedules should have shown."""
+        if self.schedules < _ENOUGH:
+            return []
+        return [name for name in SOMETIMES.get(self.subject, ()) if not (self.seen[name] or self.steps[name])]
 
     def in_words(self) -> Iterator[str]:
         """Line by line."""
         for seed, laws in sorted(self.broken.items())[:_SHOWN]:
-            yield f"broken: python -m tests.simulator --seed {seed}"
+            yield f"broken: python -m tests.simulator --subject {self.subject} --seed {seed}"
             yield from (f"    {law}" for law in laws[:4])
         if len(self.broken) > _SHOWN:
             yield f"… and {len(self.broken) - _SHOWN} more"
         for name, count in sorted(self.seen.items()):
             yield f"{count:10,}  {name}"
+        if missing := self.never_seen():
+            yield f"never seen: {', '.join(missing)}"
         yield f"{self.steps.total():10,}  steps of the model, {self.seconds:,.0f} simulated seconds"
 
 
-def run_some(seeds: Sequence[int]) -> Report:
+def run_some(seeds: Sequence[int], subject: str = "streams") -> Report:
     """In this process, one after the other."""
-    report = Report()
+    report, run = Report(subject), run_of(subject)
     gc.disable()
     collect()
     gc.freeze()  # what is there already need not be looked at again and again
     try:
         for number, seed in enumerate(seeds, start=1):
-            report.add(StreamsRun(draw(seed)).run())
+            report.add(run(seed, False))
             if number % _BETWEEN_COLLECTIONS == 0:
                 collect()
     finally:
@@ -83,15 +99,15 @@ def collect() -> None:
         gc.collect()
 
 
-def run_seeds(seeds: Sequence[int], jobs: int) -> Report:
+def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Report:
     """In so many processes at once."""
     parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
-    report = Report()
+    report, some = Report(subject), partial(run_some, subject=subject)
     if jobs == 1:
         for part in parts:
-            report.merge(run_some(part))
+            report.merge(some(part))
         return report
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for each in pool.map(run_some, parts):
+        for each in pool.map(some, parts):
             report.merge(each)
     return report

@@ -8,6 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from permitflow import ChannelParameters
+from tests.simulator.coverage import COVERED
 from tests.simulator.sockets import Conditions
 
 CONSUMER, EXCHANGE = "consumer", "exchange"
@@ -80,6 +81,7 @@ class Schedule:
         return (*self.producers, CONSUMER)
 
 
+_COVERED_SHARE = 0.15
 _SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
 _PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
 _LATE = (0.0, 0.0, 1e-3, 0.3, 8.0)
@@ -93,12 +95,16 @@ def draw(seed: int) -> Schedule:
     row_permits = random.choice((2, 3, 4, 6, 8, 12))
     batch = random.randrange(1, row_permits)
     most = row_permits - batch + 1
-    parameters = ChannelParameters(
-        row_permits=row_permits,
-        permit_batch=batch,
-        max_chunk_cost=random.randrange(1, most + 1),
-        barrier_permits=random.choice((1, 2, 10)),
-        initial_permits=random.choice((-1, -1, -1, 0, random.randrange(row_permits + 1))),
+    parameters = (
+        COVERED
+        if random.random() < _COVERED_SHARE
+        else ChannelParameters(
+            row_permits=row_permits,
+            permit_batch=batch,
+            max_chunk_cost=random.randrange(1, most + 1),
+            barrier_permits=random.choice((1, 2, 10)),
+            initial_permits=random.choice((-1, -1, -1, 0, random.randrange(row_permits + 1))),
+        )
     )
     chunks = tuple(_chunks(random, parameters.max_chunk_cost) for _ in range(producers))
     clients = (*(f"producer{number}" for number in range(producers)), CONSUMER)

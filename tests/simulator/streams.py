@@ -17,8 +17,10 @@ from permitflow.errors import EndOfStream, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.stream.frames import EndOutcome
 from permitflow.wire.joined import JoinedChunks
+from tests.simulator.coverage import reached
 from tests.simulator.oracle import Oracle
-from tests.simulator.schedule import BARRIER, CONSUMER, EXCHANGE, WATERMARK, Fault, Schedule, Trouble
+from tests.simulator.outcome import Outcome
+from tests.simulator.schedule import BARRIER, CONSUMER, EXCHANGE, WATERMARK, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
 from tests.simulator.surroundings import simulated
 from tests.simulator.world import Host, WaitsForEver, World
@@ -34,21 +36,6 @@ PRODUCER_SHIFT = 1 << 20
 
 
 @dataclass
-class Outcome:
-    """What came of a schedule."""
-
-    schedule: Schedule
-    broken: list[str] = field(default_factory=list)
-    """The laws that do not hold; empty: all is well."""
-    digest: str = ""
-    seconds: float = 0.0
-    steps: Counter[str] = field(default_factory=Counter)
-    seen: Counter[str] = field(default_factory=Counter)
-    """What was sometimes to happen, and has."""
-    story: list[tuple[float, str, str]] = field(default_factory=list)
-
-
-@dataclass
 class _Client:
     """What a client has seen."""
 
@@ -58,6 +45,8 @@ class _Client:
     is_over: bool = False
     is_ended: bool = False
     """Of a producer: was it told that its rows were taken?  Of the consumer: has it seen the end?"""
+    exchange: int = 0
+    """Which exchange it has agreed with: another one after each crash, and none keeps rows in memory."""
     outcome: EndOutcome | None = None
     messages: list[int] = field(default_factory=list)
     """Of a producer: those it wanted to send; of the consumer: those it has consumed; see ``_number``."""
@@ -74,7 +63,7 @@ class StreamsRun:
         if tells:
             self.world.story = []
         self.network = Network(self.world, schedule.conditions)
-        self.oracle = Oracle(on_step=self._on_step if tells else None)
+        self.oracle = Oracle(on_step=self._on_step if tells else None, key_of=reached)
         self.clients: dict[str, _Client] = {}
         self.exchanges: list[Host] = []
         self.seen: Counter[str] = Counter()
@@ -86,7 +75,7 @@ class StreamsRun:
 
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
-        outcome = Outcome(self.schedule, seen=self.seen)
+        outcome = Outcome(self.schedule.seed, seen=self.seen)
         world = self.world
         with simulated(world):
             try:
@@ -97,6 +86,7 @@ class StreamsRun:
                 world.close()
         outcome.digest, outcome.seconds, outcome.steps = world.digest, world.now, self.oracle.steps
         outcome.story = world.story or []
+        outcome.states = {state for judge in self.oracle.judges for state in judge.states}
         return outcome
 
     def _run(self) -> list[str]:
@@ -201,6 +191,7 @@ class StreamsRun:
         pause = schedule.pause_seconds.get(client.host.name, 0.0)
         row = PRODUCER_SHIFT * number
         async with self._put() as sender:
+            client.exchange = len(self.exchanges)
             for place, rows in enumerate(schedule.chunks[number], start=PRODUCER_SHIFT * number):
                 if pause:
                     await asyncio.sleep(pause)
@@ -245,6 +236,7 @@ class StreamsRun:
             record=self.oracle.recorder,
             same_host=SameHost.NEVER,
         ) as receiver:
+            client.exchange = len(self.exchanges)
             if schedule.joins:
                 while True:
                     try:
@@ -322,12 +314,14 @@ class StreamsRun:
             way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"
             self.seen[f"{name.rstrip('0123456789')} {way}"] += 1
         for number, name in enumerate(schedule.producers):
-            sent = self.clients[name].messages
+            client = self.clients[name]
+            sent = client.messages
             for consumer in self._consumers():
                 got = [each for each in consumer.messages if _producer_of(each) == number]
                 if got != sent[: len(got)]:
                     broken.append(f"of {name}'s {sent} the consumer got {got}: lost, doubled or in another order")
-                if consumer.is_ended and got != sent and self.clients[name].is_ended:
+                is_whole = consumer.is_ended and client.is_ended and consumer.exchange == client.exchange
+                if is_whole and got != sent:
                     broken.append(f"the consumer saw the end, and of {name}'s {sent} it got only {got}")
                 marks = [each for each in consumer.watermarks if each // PRODUCER_SHIFT == number]
                 if marks != sorted(marks):
@@ -346,6 +340,13 @@ class StreamsRun:
 
     def _on_step(self, judge: Any, event: Any) -> None:
         self.world.tell(event.end, f"{judge.name}: {judge.event_in_words(event)}")
+
+
+def run_seed(seed: int, tells: bool) -> Outcome:
+    """The run of this seed."""
+    run = StreamsRun(draw(seed), tells=tells)
+    run.world.tell("schedule", str(run.schedule))
+    return run.run()
 
 
 def _begin(host: Host, work: Coroutine[Any, Any, None]) -> None:

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.simulator.running import run_some
-from tests.simulator.schedule import draw
-from tests.simulator.streams import StreamsRun
+from tests.simulator.streams import run_seed
 
 SHARE = 60
 PARTS = 2
@@ -25,7 +24,7 @@ def test_all_laws_hold_in_seeded_schedules(part: int) -> None:
 
 
 def test_a_seed_reproduces_its_run_to_the_byte() -> None:
-    first, again = (StreamsRun(draw(12), tells=True).run() for _ in range(2))
+    first, again = (run_seed(12, True) for _ in range(2))
 
     assert (first.digest, first.story) == (again.digest, again.story)
 
