@@ -8,11 +8,11 @@ from enum import StrEnum
 from random import Random
 
 from permitflow import ChannelParameters
+from tests.simulator.applications import BARRIER, WATERMARK, Receiving, Sending
 from tests.simulator.coverage import COVERED
 from tests.simulator.sockets import Conditions
 
 CONSUMER, EXCHANGE = "consumer", "exchange"
-BARRIER, WATERMARK = 0, -1
 
 
 class Fault(StrEnum):
@@ -69,8 +69,9 @@ class Schedule:
     late_seconds: dict[str, float]
     """How late each client begins."""
     silence_seconds: float
-    joins: bool
-    """Does the consumer take small chunks joined?"""
+    sending: tuple[Sending, ...]
+    """Of each producer."""
+    receiving: Receiving
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -124,7 +125,8 @@ def draw(seed: int) -> Schedule:
         pause_seconds={client: random.choice(_PAUSES) for client in clients},
         late_seconds={client: random.choice(_LATE) for client in clients},
         silence_seconds=random.choice((3.0, 5.0, 20.0)),
-        joins=random.random() < 0.3,
+        sending=tuple(random.choice([*Sending]) for _ in range(producers)),
+        receiving=random.choice([*Receiving]),
     )
 
 

@@ -8,24 +8,20 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import pyarrow as pa
-
-from permitflow import Kind, Message
 from permitflow.carriers.same_host import SameHost
 from permitflow.client import RemoteSender, get, put
-from permitflow.errors import EndOfStream, PermitflowError
+from permitflow.errors import ChannelCancelledError, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.stream.frames import EndOutcome
-from permitflow.wire.joined import JoinedChunks
+from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
 from tests.simulator.coverage import reached
 from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
-from tests.simulator.schedule import BARRIER, CONSUMER, EXCHANGE, WATERMARK, Fault, Schedule, Trouble, draw
+from tests.simulator.schedule import CONSUMER, EXCHANGE, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
 from tests.simulator.surroundings import simulated
 from tests.simulator.world import Host, WaitsForEver, World
 
-SCHEMA = pa.schema([("n", pa.int64())])
 CHANNEL = "c"
 ADDRESS = "tcp://exchange:5600"
 PATIENCE_SECONDS = 400.0
@@ -48,9 +44,7 @@ class _Client:
     exchange: int = 0
     """Which exchange it has agreed with: another one after each crash, and none keeps rows in memory."""
     outcome: EndOutcome | None = None
-    messages: list[int] = field(default_factory=list)
-    """Of a producer: those it wanted to send; of the consumer: those it has consumed; see ``_number``."""
-    watermarks: list[int] = field(default_factory=list)
+    log: Log = field(default_factory=Log)
 
 
 class StreamsRun:
@@ -189,22 +183,10 @@ class StreamsRun:
     async def _produce(self, number: int, client: _Client) -> None:
         schedule = self.schedule
         pause = schedule.pause_seconds.get(client.host.name, 0.0)
-        row = PRODUCER_SHIFT * number
         async with self._put() as sender:
             client.exchange = len(self.exchanges)
-            for place, rows in enumerate(schedule.chunks[number], start=PRODUCER_SHIFT * number):
-                if pause:
-                    await asyncio.sleep(pause)
-                if rows == WATERMARK:
-                    client.watermarks.append(place)
-                    sender.send_watermark(place)
-                elif rows == BARRIER:
-                    client.messages.append(-place - 1)
-                    await sender.send_barrier(place)
-                else:
-                    client.messages += range(row, row + rows)
-                    await sender.send(pa.record_batch([pa.array(range(row, row + rows), pa.int64())], schema=SCHEMA))
-                    row += rows
+            first = PRODUCER_SHIFT * number
+            await Sender(sender, client.log, first, pause).send_all(schedule.chunks[number], schedule.sending[number])
             self._open_producers -= 1
             is_last = not self._open_producers
             others = [self.clients[name] for name in schedule.producers if name != client.host.name]
@@ -220,8 +202,8 @@ class StreamsRun:
         return [client for name, client in self.clients.items() if name.startswith(CONSUMER)]
 
     def _require_consumed(self, producer: _Client) -> None:
-        there = {message for client in self._consumers() for message in client.messages}
-        if missing := [message for message in producer.messages if message not in there]:
+        there = {message for client in self._consumers() for message in client.log.messages}
+        if missing := [message for message in producer.log.messages if message not in there]:
             self.oracle.broken.append(
                 f"{producer.host.name} was told that all was consumed, and {len(missing)} messages were not"
             )
@@ -237,21 +219,9 @@ class StreamsRun:
             same_host=SameHost.NEVER,
         ) as receiver:
             client.exchange = len(self.exchanges)
-            if schedule.joins:
-                while True:
-                    try:
-                        _note(client, await receiver.receive_joined())
-                    except EndOfStream:
-                        break
-                    if pause:
-                        await asyncio.sleep(pause)
-            else:
-                async for message in receiver:
-                    _note(client, message)
-                    if pause:
-                        await asyncio.sleep(pause)
+            await receive_all(receiver, client.log, schedule.receiving, pause)
             client.is_ended = True
-            self.world.tell(client.host.name, f"sees the end after {len(client.messages)} rows and barriers")
+            self.world.tell(client.host.name, f"sees the end after {len(client.log.messages)} rows and barriers")
 
     # Trouble.
 
@@ -309,21 +279,22 @@ class StreamsRun:
         for name, client in self.clients.items():
             if client.error is not None and not isinstance(client.error, PermitflowError):
                 broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
-            if client.error is not None and not self._may_fail(name):
+            if client.error is not None and not self._may_fail(name, client.error):
                 broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
             way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"
             self.seen[f"{name.rstrip('0123456789')} {way}"] += 1
+        leaves = schedule.receiving is Receiving.LEAVES
         for number, name in enumerate(schedule.producers):
             client = self.clients[name]
-            sent = client.messages
+            sent = client.log.messages
             for consumer in self._consumers():
-                got = [each for each in consumer.messages if _producer_of(each) == number]
+                got = [each for each in consumer.log.messages if _producer_of(each) == number]
                 if got != sent[: len(got)]:
                     broken.append(f"of {name}'s {sent} the consumer got {got}: lost, doubled or in another order")
-                is_whole = consumer.is_ended and client.is_ended and consumer.exchange == client.exchange
+                is_whole = consumer.is_ended and not leaves and client.is_ended and consumer.exchange == client.exchange
                 if is_whole and got != sent:
                     broken.append(f"the consumer saw the end, and of {name}'s {sent} it got only {got}")
-                marks = [each for each in consumer.watermarks if each // PRODUCER_SHIFT == number]
+                marks = [each for each in consumer.log.watermarks if each // PRODUCER_SHIFT == number]
                 if marks != sorted(marks):
                     broken.append(f"{name}'s watermarks went back: {marks}")
         for host in self.world.hosts:
@@ -334,8 +305,10 @@ class StreamsRun:
                 broken.append(f"{each.name} stays open")
         return broken
 
-    def _may_fail(self, name: str) -> bool:
+    def _may_fail(self, name: str, error: BaseException) -> bool:
         """Was there more than what everybody must bear?"""
+        if isinstance(error, ChannelCancelledError) and self.schedule.receiving is Receiving.LEAVES:
+            return True
         return bool(self.schedule.troubles) or name not in self.schedule.clients
 
     def _on_step(self, judge: Any, event: Any) -> None:
@@ -359,14 +332,3 @@ def _begin(host: Host, work: Coroutine[Any, Any, None]) -> None:
 
 def _producer_of(message: int) -> int:
     return (message if message >= 0 else -message - 1) // PRODUCER_SHIFT
-
-
-def _note(client: _Client, message: Message[pa.RecordBatch] | JoinedChunks) -> None:
-    if isinstance(message, JoinedChunks):
-        client.messages += message.batch.column(0).to_pylist()
-    elif message.kind is Kind.CHUNK:
-        client.messages += message.payload.column(0).to_pylist()
-    elif message.kind is Kind.BARRIER:
-        client.messages.append(-message.payload - 1)
-    else:
-        client.watermarks.append(message.payload)

@@ -29,6 +29,7 @@ T = TypeVar("T")
 Callback = Callable[..., object]
 
 LATEST_SECONDS: Final = 1e9
+_MOST_TURNS: Final = 200_000
 _NO_TURN: Final = 1 << 62
 
 
@@ -187,6 +188,8 @@ class World:
                     ran = host.take_turn(1 + int(draw() * self._most_in_turn))
                     self._digest.update(b"%d:%d;" % (host.number, ran))
                     self.turns += 1
+                    if self.turns > _MOST_TURNS:
+                        raise WaitsForEver(f"{host.name} and others turn in circles")
                     if not host.is_ready:
                         ready.remove(host)
                         host.is_listed = False

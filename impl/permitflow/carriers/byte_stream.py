@@ -181,7 +181,7 @@ class ByteStream(PipeCarrier[Kind]):
         if self._late is not None:
             self._late.cancel()
         self._inbox.append((kind, payload))
-        self._has_end_come |= kind is Kind.END
+        self._has_end_come |= kind in (Kind.END, Kind.STATUS)  # nothing follows either of them
         if self._listener is None and len(self._inbox) >= _MOST_AHEAD:
             self._unwatch()
 

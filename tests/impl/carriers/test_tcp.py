@@ -13,7 +13,7 @@ from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
-from permitflow.carriers.tcp import calling
+from permitflow.carriers.tcp import TcpStream, calling
 from permitflow.errors import (
     PeerGoneError,
     PermitflowError,
@@ -21,7 +21,9 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.wire.wire_errors import encode_status
 from tests.support.carriers import connected, dialled_by_a_stranger
+from tests.support.turns import turns
 
 # No system has it: as IPv6 where that is switched off.
 UNKNOWN_FAMILY = 12_345
@@ -120,6 +122,23 @@ async def test_a_connection_that_breaks_off_is_no_end() -> None:
             await far.read()
         with pytest.raises(PeerGoneError):
             await far.write([b"?"])
+
+
+async def test_a_status_that_comes_in_parts_outlives_the_hang_up_behind_it() -> None:
+    status = encode_status(UnknownChannelError(channel="x", known=("y",)))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = socket.create_connection(listener.getsockname())
+        far, _ = listener.accept()
+    dialler = TcpStream(near, who="the acceptor", is_acceptor=False)
+    reading = asyncio.create_task(Conversation(dialler).read())
+    with far:
+        far.sendall(header(Kind.STATUS, len(status)) + status[:10])
+        await turns()
+        far.sendall(status[10:])
+        far.shutdown(socket.SHUT_WR)
+        with pytest.raises(UnknownChannelError):
+            await reading
+    dialler.close()
 
 
 async def write_for_ever(conversation: Conversation) -> None:
