@@ -255,7 +255,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         session = self._session
         if self._is_closed or session.is_cancelled or session.state not in (State.OPEN, State.ENDED):
             return
-        if isinstance(session.end, Abort):
+        if session.is_finished:  # its half may be closed already, and nobody would hear of it
             return
         session.cancel(reason)
         self._is_cut_off = True
