@@ -35,9 +35,9 @@ class Fault(StrEnum):
     """A host ends, with all that its kernel would have said."""
 
     @property
-    def is_slowness(self) -> bool:
-        """Nothing breaks if it lasts less than the deadline for silence."""
-        return self in (Fault.PART, Fault.PAUSE)
+    def is_bridgeable(self) -> bool:
+        """Does a stream that resumes survive it?"""
+        return self in (Fault.CUT, Fault.HALF_CLOSE, Fault.SILENCE, Fault.PART, Fault.PAUSE)
 
 
 @dataclass(frozen=True)
@@ -69,9 +69,19 @@ class Schedule:
     late_seconds: dict[str, float]
     """How late each client begins."""
     silence_seconds: float
+    resume_seconds: float
+    """How long a stream waits for another connection; 0: not at all."""
     sending: tuple[Sending, ...]
     """Of each producer."""
     receiving: Receiving
+
+    @property
+    def is_bridgeable(self) -> bool:
+        """Must streams survive all of it?  Each loss is noticed after the silence at the latest."""
+        if not all(trouble.fault.is_bridgeable for trouble in self.troubles):
+            return False
+        noticing = self.silence_seconds + _NOTICING_SECONDS
+        return not self.troubles or sum(each.seconds + noticing for each in self.troubles) < self.resume_seconds
 
     @property
     def producers(self) -> tuple[str, ...]:
@@ -83,7 +93,10 @@ class Schedule:
 
 
 _COVERED_SHARE = 0.15
+_NOTICING_SECONDS = 15.0
+"""Beyond the silence: signs of life come each second, and an attempt to dial again takes up to 10 s."""
 _SECONDS = (1e-3, 0.05, 2.0, 10.0, 60.0)
+_RESUME_SECONDS = (0.0, 5.0, 60.0, 300.0, 300.0)
 _PAUSES = (0.0, 0.0, 0.0, 1e-4, 2e-3, 0.1)
 _LATE = (0.0, 0.0, 1e-3, 0.3, 8.0)
 _TURNS = (40, 150, 600)
@@ -125,6 +138,7 @@ def draw(seed: int) -> Schedule:
         pause_seconds={client: random.choice(_PAUSES) for client in clients},
         late_seconds={client: random.choice(_LATE) for client in clients},
         silence_seconds=random.choice((3.0, 5.0, 20.0)),
+        resume_seconds=random.choice(_RESUME_SECONDS),
         sending=tuple(random.choice([*Sending]) for _ in range(producers)),
         receiving=random.choice([*Receiving]),
     )

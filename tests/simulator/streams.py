@@ -10,7 +10,7 @@ from typing import Any
 
 from permitflow.carriers.same_host import SameHost
 from permitflow.client import RemoteSender, get, put
-from permitflow.errors import ChannelCancelledError, PermitflowError
+from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
@@ -102,7 +102,11 @@ class StreamsRun:
         return self._judged()
 
     def _deadline(self) -> float:
-        return PATIENCE_SECONDS + sum(trouble.seconds for trouble in self.schedule.troubles)
+        return (
+            PATIENCE_SECONDS
+            + 2 * self.schedule.resume_seconds
+            + sum(trouble.seconds for trouble in self.schedule.troubles)
+        )
 
     def _who_waits(self) -> str:
         waiting = [name for name, client in self.clients.items() if not client.is_over]
@@ -128,7 +132,9 @@ class StreamsRun:
         schedule = self.schedule
         exchange = Exchange(parameters=schedule.parameters, record=self.oracle.recorder, same_host=SameHost.NEVER)
         exchange.add_channel(CHANNEL, schema=SCHEMA)
-        async with ExchangeServer(exchange, ADDRESS, silence_seconds=schedule.silence_seconds):
+        async with ExchangeServer(
+            exchange, ADDRESS, silence_seconds=schedule.silence_seconds, resume_seconds=schedule.resume_seconds
+        ):
             self._stopping = asyncio.Event()
             await self._stopping.wait()
         self._exchange_is_over = True
@@ -170,14 +176,27 @@ class StreamsRun:
             self.world.tell(client.host.name, f"fails: {type(error).__name__}: {error}")
         self._note_over(client)
 
+    @property
+    def _options(self) -> dict[str, Any]:
+        schedule = self.schedule
+        # Who resumes also waits for the first connection.
+        waits = (
+            {"connect_timeout_seconds": 500.0, "agreement_timeout_seconds": 500.0} if schedule.resume_seconds else {}
+        )
+        return {
+            "silence_seconds": schedule.silence_seconds,
+            "resume_seconds": schedule.resume_seconds,
+            "record": self.oracle.recorder,
+            "same_host": SameHost.NEVER,
+            **waits,
+        }
+
     def _put(self) -> AbstractAsyncContextManager[RemoteSender]:
         return put(
             ADDRESS,
             CHANNEL,
             SCHEMA,
-            silence_seconds=self.schedule.silence_seconds,
-            record=self.oracle.recorder,
-            same_host=SameHost.NEVER,
+            **self._options,
         )
 
     async def _produce(self, number: int, client: _Client) -> None:
@@ -214,9 +233,7 @@ class StreamsRun:
         async with get(
             ADDRESS,
             CHANNEL,
-            silence_seconds=schedule.silence_seconds,
-            record=self.oracle.recorder,
-            same_host=SameHost.NEVER,
+            **self._options,
         ) as receiver:
             client.exchange = len(self.exchanges)
             await receive_all(receiver, client.log, schedule.receiving, pause)
@@ -309,7 +326,9 @@ class StreamsRun:
         """Was there more than what everybody must bear?"""
         if isinstance(error, ChannelCancelledError) and self.schedule.receiving is Receiving.LEAVES:
             return True
-        return bool(self.schedule.troubles) or name not in self.schedule.clients
+        if isinstance(error, PeerGoneError) and self.schedule.troubles and self.clients[CONSUMER].is_ended:
+            return True  # the consumer has all, and has left before its last word was heard
+        return name not in self.schedule.clients or not self.schedule.is_bridgeable
 
     def _on_step(self, judge: Any, event: Any) -> None:
         self.world.tell(event.end, f"{judge.name}: {judge.event_in_words(event)}")

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
-from permitflow.carriers import dialling, heartbeat
+from permitflow.carriers import calling, dialling, heartbeat
 from permitflow.exchange import server
 from permitflow.exchange.channels.staging import StagingAreas
 from tests.simulator.sockets import SimulatedSocket
@@ -82,6 +82,7 @@ def simulated(world: World) -> Iterator[None]:
         *((module, name, instead[name]) for module, name in _places()),
         (heartbeat, "_pinger", pinger),
         (server, "socket", sockets),
+        (calling, "_jitter", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
         (StagingAreas.__init__, "__kwdefaults__", {**_STAGING_DEFAULTS, "clock": lambda: world.now}),
         (secrets, "token_bytes", lambda size=32: ids.randbytes(size)),

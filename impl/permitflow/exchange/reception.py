@@ -63,7 +63,7 @@ class Reception:
         self.exchange, self._resume_seconds = exchange, resume_seconds
         self._stopping = asyncio.Event()
         self._is_closing = False
-        self._arriving: set[FirstMessage] = set()
+        self._arriving: dict[FirstMessage, None] = {}
         self._streams: dict[bytes, _Stream] = {}
         self._suspended: dict[bytes, int] = {}  # the bytes that each keeps; the oldest is the first
         self._past: OrderedDict[bytes, _LastWord] = OrderedDict()
@@ -113,7 +113,7 @@ class Reception:
             raise ResumeRefusedError(who=_WHO, reason=reason)
 
     async def _arrival(self, first: FirstMessage, method: str, peer: str) -> Received:
-        self._arriving.add(first)
+        self._arriving[first] = None
         if self._stopping.is_set():
             first.on_error(_being_stopped())
         try:
@@ -123,7 +123,7 @@ class Reception:
                 raise ConnectionGivenUp from None  # its dialler may come again, and is to be told nothing else
             raise
         finally:
-            self._arriving.discard(first)
+            self._arriving.pop(first, None)
         if message is None:
             role, frame = _PEERS[method]
             reason = f"its stream broke off before the end (it was awaiting {frame})"

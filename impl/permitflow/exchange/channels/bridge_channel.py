@@ -63,8 +63,8 @@ class BridgeChannel:
         self._lost_consumer = ""
         self.is_cancelled = False
         """Has the consumer said that it needs no more?"""
-        self.producers: set[_Producer] = set()
-        """Connected producers that have not received the outcome of their end."""
+        self.producers: dict[_Producer, None] = {}
+        """Connected producers that have not received the outcome of their end, in the order in which they came."""
         self.streams = Streams(name)
 
     @property
@@ -279,7 +279,7 @@ class _Producer(ProducerStream[BridgeChannel]):
                 self._has_finished = True
                 self._end_attempt()
                 outcome = await channel.outcome(end.until)
-                channel.producers.discard(self)
+                channel.producers.pop(self, None)
                 self._end.answer_end(outcome)
 
     def cancel(self, reason: str) -> None:
@@ -312,7 +312,7 @@ class _Producer(ProducerStream[BridgeChannel]):
         await self._begin(put)
         self._agree(schema)
         channel.announce(schema)
-        channel.producers.add(self)
+        channel.producers[self] = None
 
     def fail(self, reason: str) -> None:
         """Break the channel if the stream failed before its end."""
@@ -321,7 +321,7 @@ class _Producer(ProducerStream[BridgeChannel]):
 
     def leave(self) -> None:
         """Note that the stream is over."""
-        self._channel.producers.discard(self)
+        self._channel.producers.pop(self, None)
         super().leave()
 
 
