@@ -4,19 +4,22 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import MappingProxyType
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters, Kind
+from permitflow import ChannelParameters, Kind, open_channel
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM
+from permitflow.channels.interface import BulkSend
+from permitflow.channels.local import LocalReceiver, LocalSender
 from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
 from permitflow.errors import (
     AlteredMessageError,
     ChannelAbortedError,
+    ChannelClosedError,
     ChannelSpentError,
     EndOfStream,
     FalsePositionError,
@@ -26,12 +29,14 @@ from permitflow.errors import (
     ResumeTimeoutError,
 )
 from permitflow.exchange import Exchange, Retention, reception
+from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.resuming import Resume
 from permitflow.wire.connection_frames import encode_connection_frame
 from tests.support.cut_lines import ADDRESS, Line, Network
 from tests.support.simulated_time import in_simulated_time
+from tests.support.turns import turns
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2)
@@ -470,3 +475,37 @@ def test_beyond_the_most_the_longest_wait_is_given_up(monkeypatch: pytest.Monkey
                 assert await other.end(closes_channel=False) is EndOutcome.ACCEPTED
 
     in_simulated_time(run())
+
+
+class FullTarget:
+    """Has no room; its end wakes those who wait for some."""
+
+    sendable_rows = 0
+
+    def __init__(self) -> None:
+        self.is_over = asyncio.Event()
+
+    def send_at_once(self, *_: object) -> int:
+        return 0
+
+    async def until_room(self, *_: object) -> bool:
+        await self.is_over.wait()
+        return False
+
+
+async def test_a_stopped_bridge_leaves_its_source_to_the_next_reader() -> None:
+    sender: LocalSender[pa.RecordBatch]
+    source: LocalReceiver[pa.RecordBatch]
+    sender, source = open_channel(ChannelParameters(row_permits=4, permit_batch=1))
+    sender.send_nowait(batch([1, 2, 3]))
+    target = FullTarget()
+    bridge = Bridge(source, cast("BulkSend[pa.RecordBatch]", target))
+    running = asyncio.create_task(bridge.run())
+    await turns()
+
+    bridge.stop()
+    target.is_over.set()
+
+    with pytest.raises(ChannelClosedError):
+        await running
+    assert source.receive_nowait().payload == batch([1, 2, 3])

@@ -44,6 +44,11 @@ class Bridge:
         """Messages taken from the source."""
         self.passed_on = 0
         """Those of them that have left for the target."""
+        self._is_stopped = False
+
+    def stop(self) -> None:
+        """Take nothing more: from now on, the source has another reader."""
+        self._is_stopped = True
 
     async def run(self) -> ChannelAbortedError | None:
         """Move messages until the source ends; return the error if its sender gave up.
@@ -59,7 +64,7 @@ class Bridge:
         try:
             while True:
                 await stint.pause()
-                await source.until_takeable()
+                await self._until_takeable()
                 chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
                 if moved := target.send_at_once(chunks, rows):
                     self.taken += moved
@@ -72,13 +77,19 @@ class Bridge:
         except ChannelAbortedError as error:
             return error
 
+    async def _until_takeable(self) -> None:
+        await self._source.until_takeable()
+        if self._is_stopped:
+            raise ChannelClosedError(end=f"bridge from channel {self._source.name!r}")
+
     def _rows_at_hand(self) -> Sequence[int]:
         """Of the chunks that can be moved next."""
         return self._source.chunks_at_hand(_AT_ONCE, self._most_rows)[1]
 
     async def _move_one(self) -> None:
         """Move one message that needs more: a barrier, a watermark, or a chunk that must be split or must wait."""
-        message = await self._source.take()
+        await self._until_takeable()
+        message = self._source.take_nowait()
         self.taken += 1
         if message.kind is Kind.CHUNK:
             await self._target.send(message.payload)

@@ -391,6 +391,8 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         """Leave the channel to another consumer."""
         reason = f"the consumer at {by} came while its connection was lost"
         self.fail(reason)
+        if self._bridge is not None:  # its target's end would make it take one more, which nobody would get
+            self._bridge.stop()
         self._holds_channel = False
         self._end.break_off(PeerGoneError(who=f"the consumer at {self.peer}", reason=reason))
 
