@@ -7,6 +7,7 @@ again, until the peer has them, also for a while after it was closed.  The rules
 import asyncio
 from collections.abc import Callable, Sequence
 
+from permitflow.carriers.datagrams.congestion import Congestion
 from permitflow.carriers.datagrams.link import Feedback, LinkReceiver, LinkSender
 from permitflow.carriers.datagrams.packets import DATA_BYTES, RANGE_BYTES, Data, Gone, encode, encode_data
 from permitflow.carriers.pipe import Pipe
@@ -54,6 +55,7 @@ class LinkPipe(Pipe):
         self._connection = connection
         now = self._now()
         self._sender: LinkSender[bytes] = LinkSender(epoch=connection, window=peer_window)
+        self._congestion = Congestion(peer_window)
         self._receiver: LinkReceiver[bytes] = LinkReceiver(
             epoch=connection, window=window, now=now, remind_seconds=REMIND_SECONDS
         )
@@ -143,6 +145,8 @@ class LinkPipe(Pipe):
         now = self._now()
         if self._receiver.has_gap and self._receiver.deadline <= now and not self._is_closed:
             self._send_feedback(now)  # what has come behind the gap has no room in a packet that is full of data
+        sender = self._sender
+        self._congestion.note(sender.sent, sender.retransmitted, now, sender.round_trip.smoothed_seconds or 0.0)
         if not (self._is_gone or self._is_blocked):
             for number, payload in self._sender.due(now):
                 if not self._send_data(number, payload, now):
@@ -252,7 +256,8 @@ class LinkPipe(Pipe):
 
     @property
     def _can_send(self) -> bool:
-        return self._sender.can_send and not self._is_blocked
+        sender = self._sender
+        return sender.can_send and not self._is_blocked and sender.unacknowledged < self._congestion.bound
 
     @property
     def _may_write(self) -> bool:
