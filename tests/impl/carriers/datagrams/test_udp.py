@@ -1,9 +1,10 @@
 """Streams over UDP: whatever the network does, all comes once and in order; strangers do no harm."""
 
 import asyncio
+import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 
 import pyarrow as pa
 import pytest
@@ -42,6 +43,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.lossy_socket import Faults, LossySocket, lossy_network
 from tests.support.served import served
+from tests.support.served_exchange import numbers, served_exchange, sink_of, source_of_first
 from tests.support.simulated_time import in_simulated_time
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -372,3 +374,20 @@ async def test_a_full_acceptor_answers_nobody_further(monkeypatch: pytest.Monkey
             assert isinstance(challenge, Challenge)
             assert await answer(dialler, encode(Open(8, challenge.cookie, 16))) is None
             assert len(pipes) == 1
+
+
+# Processes.
+
+
+def test_blocking_clients_use_a_served_exchange_until_it_is_killed() -> None:
+    with (
+        served_exchange(address=LISTEN, same_host=SameHost.NEVER) as exchange,
+        suppress(PeerGoneError),  # at the end of the sink's block
+        sink_of(exchange, channel := exchange.channel()) as sink,
+        source_of_first(exchange, channel, sink) as source,
+    ):
+        assert exchange.address.startswith("udp://")
+        assert source.receive().payload == numbers(0, 64)
+        exchange.signal(signal.SIGKILL)
+        with pytest.raises(PeerGoneError):
+            source.receive()
