@@ -4,8 +4,8 @@
     python -m tests.simulator.mutants --only NAME     one
     python -m tests.simulator.mutants --keep          note the counts for docs/reliability.md
 
-A mistake is one replaced text.  The changed module is compiled in a process of its own, and the changed functions get
-their new code: no file is touched, and all who have imported a function run the new one.
+A mistake is one replaced text.  The changed module is compiled, and the changed functions get their new code for a
+while: no file is touched, and all who have imported a function run the new one.
 
 Exit code 0: all were found.  1: some were not.
 """
@@ -17,6 +17,7 @@ import time
 import tomllib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import date
 from functools import partial
@@ -63,8 +64,9 @@ def mutants() -> list[Mutant]:
     return [Mutant(**entry) for entry in tomllib.loads(LIST.read_text())["mutant"]]
 
 
-def apply(mutant: Mutant) -> None:
-    """Let this process make the mistake from now on.
+@contextmanager
+def made(mutant: Mutant) -> Iterator[None]:
+    """Let this process make the mistake within the block.
 
     Raises:
         ValueError: the text is not there exactly once, or no function has changed.
@@ -76,14 +78,19 @@ def apply(mutant: Mutant) -> None:
         raise ValueError(f"{mutant.name}: the text is {text.count(mutant.old)} times in {path.name}")
     codes = dict(_codes(compile(text.replace(mutant.old, mutant.new), str(path), "exec")))
     changed = {
-        function: code
+        function: (function.__code__, code)
         for function in _functions(module)
         if (code := codes.get(function.__code__.co_qualname)) is not None and _differs(function.__code__, code)
     }
     if not changed:
         raise ValueError(f"{mutant.name}: no function of {path.name} has changed")
-    for function, code in changed.items():
-        function.__code__ = code
+    try:
+        for function, (_, code) in changed.items():
+            function.__code__ = code
+        yield
+    finally:
+        for function, (code, _) in changed.items():
+            function.__code__ = code
 
 
 def _codes(code: CodeType) -> Iterator[tuple[str, CodeType]]:
@@ -137,15 +144,18 @@ def _runner(subject: str) -> Callable[[int], list[str]]:
 def hunt(mutant: Mutant, most: int = MOST_SCHEDULES) -> Found:
     """Run schedules until the mistake is found."""
     run = _runner(mutant.subject)
-    apply(mutant)
     began = time.process_time()
-    with quiet():
-        gc.disable()
-        for seed in range(most):
-            if broken := run(seed):
-                return Found(mutant.name, seed + 1, broken[0], time.process_time() - began)
-            if seed % _BETWEEN_COLLECTIONS == 0:
-                gc.collect()
+    with made(mutant), quiet():
+        gc.disable()  # what crashed processes have left must not be freed in the middle of a run
+        try:
+            for seed in range(most):
+                if broken := run(seed):
+                    return Found(mutant.name, seed + 1, broken[0], time.process_time() - began)
+                if seed % _BETWEEN_COLLECTIONS == 0:
+                    gc.collect()
+        finally:
+            gc.collect()
+            gc.enable()
     return Found(mutant.name, most, "", time.process_time() - began)
 
 
@@ -159,7 +169,7 @@ def main() -> int:
     asked = parser.parse_args()
     chosen = [mutant for mutant in mutants() if asked.only in (None, mutant.name)]
     began, results, numbers = time.monotonic(), list[Found](), count(1)
-    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn"), max_tasks_per_child=1) as pool:
+    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         for found in pool.map(partial(hunt, most=asked.most), chosen):
             results.append(found)
             told = found.broken[:100] if found.broken else "NOT FOUND"
