@@ -1,7 +1,8 @@
 """The store of an exchange's replay channels: in memory and, for a durable store, also on disk.
 
 The exchange keeps the ledger; the store keeps the data.  A write of a durable store that has returned survives a crash
-of the process and of the machine; a store in memory ends with its process.  A call that raises has changed nothing.
+of the process and of the machine; a store in memory ends with its process.  A call that raises has changed nothing that
+this process sees; if the disk failed to flush, the next one to open the store may find what was refused.
 """
 
 from bisect import bisect_right
