@@ -31,7 +31,7 @@ COMMANDS = {
         ["tools/spec_mutants.py", "-m tools.model_mutants --anew", "tools/mutants.py"],
     ),
     "faults": (
-        "240 schedules of cut lines, flipped bits, stops, kills, set clocks, full disks: no silent loss (10 minutes)",
+        "320 schedules of cut lines, flipped bits, stops, kills, set clocks, full disks: no silent loss (10 minutes)",
         ["-m tests.faults"],
     ),
     "graphs": (
@@ -42,7 +42,7 @@ COMMANDS = {
         "fifty kills in a streaming pipeline, 120 of stages, calls and muted workers (a quarter of an hour)",
         [
             "-m tools.killed_pipeline",
-            "-m tests.faults --kills --schedules 480 --subject stages --subject calls --subject mute",
+            "-m tests.faults --kills --schedules 880 --subject stages --subject calls --subject mute",
         ],
     ),
     "reruns": (

@@ -1,6 +1,6 @@
 """``nox -s faults``: seeded schedules of faults between processes that stream; no loss goes unheard.
 
-    python -m tests.faults                                           240 schedules
+    python -m tests.faults                                           320 schedules
     python -m tests.faults --subject calls --seed 3                  those of one subject
     python -m tests.faults --subject calls --seed 3 --only 17        one of them again, with all that its processes said
 
@@ -91,15 +91,15 @@ def table(results: Sequence[Result]) -> Iterator[str]:
         yield f"{name:<20}" + "".join(f"{number:>10}" for number in numbers)
 
 
-def trial(results: Sequence[Result], seconds: float, command: str) -> Trial:
-    """For docs/reliability.md."""
+def trial(results: Sequence[Result], seconds: float, subjects: Sequence[Subject], asked: str) -> Trial:
+    """For docs/reliability.md; of some subjects only, if they were chosen."""
     return Trial(
-        name="faults",
-        title="Real processes, real faults",
+        name="-".join(["faults", *subjects]),
+        title="Real processes, real faults" + (f": {', '.join(subjects)}" if subjects else ""),
         told="Processes that stream over gRPC and TCP through a proxy that cuts, swallows and flips; they are stopped, "
         "killed, put to sleep, their clocks jump, their disks are full. Each schedule is drawn from a seed, and judged "
         "by named laws. *Told*: an end heard of the fault by a typed error; *all well*: nobody needed to.",
-        command=command,
+        command=f".venv/bin/nox -s faults -- {asked}",
         date=f"{date.today()}",
         seconds=round(seconds),
         tried=len(results),
@@ -155,8 +155,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     seconds = time.monotonic() - began
     print("\n".join(summary(results, seconds)))
     if options.keep:
-        asked = f" -- --seed {options.seed} --schedules {options.schedules}"
-        trial(results, seconds, f".venv/bin/nox -s faults{asked}").keep()
+        chosen = options.subject or []
+        asked = f"--seed {options.seed} --schedules {options.schedules}" + "".join(
+            f" --subject {each}" for each in chosen
+        )
+        trial(results, seconds, chosen, asked).keep()
     return int(any(verdict.broken for _, verdict in results))
 
 
@@ -166,7 +169,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--subject", type=Subject, choices=Subject, action="append", help="may be repeated; default: all"
     )
-    parser.add_argument("--schedules", type=int, default=240, help="how many of all subjects (default: 240)")
+    parser.add_argument("--schedules", type=int, default=320, help="how many of all subjects (default: 320)")
     parser.add_argument("--kills", action="store_true", help="of these schedules only those that kill a process")
     parser.add_argument("--only", type=int, action="append", metavar="N", help="schedule N; may be repeated")
     parser.add_argument("--keep", action="store_true", help="the results, for docs/reliability.md")

@@ -52,7 +52,7 @@ RETRY_SECONDS = 0.3
 ACKNOWLEDGING_SECONDS = 0.05
 MOST_TRIES = 4
 # Without any progress; black holes and stops take less until they are noticed and over.
-PATIENCE_SECONDS = 40.0
+PATIENCE_SECONDS = 50.0
 
 
 def chunk(first: int, rows: int) -> pa.RecordBatch:
@@ -100,6 +100,7 @@ class Journal:
     def gave(self, rows: int, **facts: Any) -> None:
         """They leave for the next one now."""
         self.tell("gave", rows=rows, **facts)
+        self.last_progress = time.monotonic()
 
     def ended(self, outcome: object, **facts: Any) -> None:
         """The producer was told that all went well: in this form.
@@ -120,9 +121,12 @@ class Journal:
         return time.monotonic() - self.last_progress < PATIENCE_SECONDS
 
 
-AGREEMENT_SECONDS = 15.0
+# Longer than any sleep, with room for a slow machine.
+AGREEMENT_SECONDS = 25.0
 # Of a blocking client: for each permit and each chunk; the longest stop is shorter.
-WAIT_SECONDS = 20.0
+WAIT_SECONDS = 25.0
+# Of both, where a stream may go on: a silent peer is noticed after 20 s, and then there is time for another connection.
+RESUMING_SECONDS = 45.0
 
 
 class Doors(NamedTuple):
@@ -133,15 +137,20 @@ class Doors(NamedTuple):
     control: Callable[..., Any]
 
 
-def doors_of(client: Client) -> Doors:
+def doors_of(client: Client, resume_seconds: float) -> Doors:
     # gRPC is loaded in this process, and not in the one that it was forked off.
     from permitflow.client import aio, blocking
 
+    dialling: dict[str, Any]
+    resuming = {"resume_seconds": resume_seconds} if resume_seconds else {}
     if client is Client.ASYNCIO:
-        dialling: dict[str, Any] = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": AGREEMENT_SECONDS}
+        agreement_seconds = RESUMING_SECONDS if resume_seconds else AGREEMENT_SECONDS
+        dialling = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": agreement_seconds, **resuming}
+        dialling["connect_timeout_seconds"] = AGREEMENT_SECONDS
         put, get = partial(aio.put, **dialling), partial(aio.get, schema=SCHEMA, **dialling)
         return Doors(put, get, partial(aio.control, reply_timeout_seconds=WAIT_SECONDS))
-    dialling = {"same_host": SameHost.NEVER, "timeout_seconds": WAIT_SECONDS}
+    wait_seconds = RESUMING_SECONDS if resume_seconds else WAIT_SECONDS
+    dialling = {"same_host": SameHost.NEVER, "timeout_seconds": wait_seconds, **resuming}
     open_sink, open_source = (partial(dial, **dialling) for dial in (blocking.open_sink, blocking.open_source))
     return Doors(open_sink, open_source, partial(blocking.control, timeout_seconds=WAIT_SECONDS))
 
@@ -163,7 +172,7 @@ class Role:
         scheme = "tcp://" if schedule.carrier is Carrier.TCP else ""
         self.schedule, self.journal = schedule, journal
         self.own = schedule.producer if self.party is Party.PRODUCER else schedule.consumer
-        self.doors = doors_of(self.own.client)
+        self.doors = doors_of(self.own.client, schedule.resume_seconds)
         self.address = f"{scheme}127.0.0.1:{port}"
         self.dice: Random = generator(schedule, self.party)
         self.keeps = schedule.retention is Retention.REPLAY
@@ -465,6 +474,7 @@ def serve(schedule: Schedule, addresses: Mapping[str, str], folder: Path, _: obj
     sys.argv = [
         *("permitflow", "serve", "--stream", f"{STREAM}:{2 if schedule.pipeline else 1}", "--address", address, *flow),
         *("--same-host", "never", "--drain-seconds", "0.1", "--json"),
+        *(("--resume-seconds", str(schedule.resume_seconds)) if schedule.resume_seconds else ()),
         *(replay if schedule.retention is Retention.REPLAY else ()),
         *(() if schedule.checksums else ("--no-checksums",)),
     ]

@@ -24,6 +24,8 @@ class Subject(StrEnum):
     """A producer, an exchange, a consumer."""
     STAGES = "stages"
     """The same, with a worker that streams from one channel of the exchange into another."""
+    RESUME = "resume"
+    """A producer, an exchange, a consumer, whose streams go on over new connections."""
     CALLS = "calls"
     """A client and a server of a streaming method of gRPC."""
     MUTE = "mute"
@@ -161,6 +163,14 @@ CASTS: Mapping[Subject, Cast] = {
         keeper=Party.EXCHANGE,
         shares=9,
     ),
+    Subject.RESUME: Cast(
+        ends=(Party.PRODUCER, Party.CONSUMER),
+        servers=(Party.EXCHANGE,),
+        links={Party.PRODUCER: Party.EXCHANGE, Party.CONSUMER: Party.EXCHANGE},
+        kinds=(*BREAKING, *_MACHINES),
+        keeper=None,
+        shares=12,
+    ),
     # gRPC itself has no checksums: bits are flipped where there is TLS.
     Subject.CALLS: Cast(
         ends=(Party.CLIENT,),
@@ -196,6 +206,10 @@ BREAKS = 0.3
 """The share of calls whose client's source fails at first, if it has one."""
 JUMPS_SECONDS = (-86_400, -3_600, -5, 5, 3_600, 34_560_000)
 """Of wall clocks: up to 400 days."""
+RESUME_SECONDS = 15.0
+"""Of streams that go on: longer than any black hole and stop."""
+MOST_CUTS = 6
+"""Of a stream that goes on."""
 GATES = 0.4
 """The share of bridged channels that lead to a gate."""
 BARRIERS = 16
@@ -298,6 +312,8 @@ class Schedule:
     """Does the consumer align the channel's barriers with those of an input of its own?"""
     pipeline: Pipeline | None = None
     call: Call | None = None
+    resume_seconds: float = 0.0
+    """Of both ends and the exchange: for so long after a cut they try to go on."""
 
     @property
     def name(self) -> str:
@@ -333,6 +349,9 @@ class Schedule:
                 fault.kind is Kind.KILL_FRONT or (fault.link, fault.kind) == (Party.SENDER, Kind.CUT)
                 for fault in self.faults
             )
+        if self.resume_seconds:
+            # Bits that change in a greeting, or in HTTP/2 itself, make it another protocol.
+            return not self.kills and not self.has_flips
         return self.retention is Retention.REPLAY and not self.has_flips
 
     @property
@@ -440,6 +459,35 @@ def _draw_stages(seed: int, number: int) -> Schedule:
     )
 
 
+def _draw_resume(seed: int, number: int) -> Schedule:
+    """Kinds in turn, over both carriers in turn; two carriers have the same kind."""
+    dice = _dice(Subject.RESUME, seed, number, "schedule")
+    kinds, carrier = CASTS[Subject.RESUME].kinds, list(Carrier)[number % 2]
+    cycle, place = divmod(number // 2, len(kinds))
+    kind = kinds[place]
+    slow = [] if dice.random() < SLOW else [dice.choice((Kind.DELAY, Kind.THROTTLE))]
+    row_permits = dice.choice((16, 64, 256, 1024, 8192))
+    largest = dice.choice((1, 8) if kind is Kind.BIT_FLIP else (1, 8, 64, 500))
+    rows = min(dice.randrange(1_500, 12_000), row_permits * (24 if Kind.DELAY in slow else 200), 1_500 * largest)
+    is_gate = dice.random() < GATES
+    producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
+    consumer = _draw_end(dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
+    cuts = [kind] * (dice.randrange(MOST_CUTS) if kind is Kind.CUT else 0)
+    return Schedule(
+        subject=Subject.RESUME,
+        seed=seed,
+        number=number,
+        carrier=carrier,
+        row_permits=row_permits,
+        rows=rows,
+        producer=replace(producer, client=Client.ASYNCIO) if is_gate else producer,
+        consumer=replace(consumer, client=Client.ASYNCIO) if is_gate else consumer,
+        is_gate=is_gate,
+        resume_seconds=RESUME_SECONDS,
+        faults=_draw_faults(Subject.RESUME, [*slow, kind, *cuts], dice, rows, row_permits, turn=2 * cycle + number % 2),
+    )
+
+
 def _draw_calls(seed: int, number: int) -> Schedule:
     """Each kind with each method in turn."""
     dice = _dice(Subject.CALLS, seed, number, "schedule")
@@ -497,6 +545,7 @@ def _draw_mute(seed: int, number: int) -> Schedule:
 _DRAWS = {
     Subject.EXCHANGE: _draw_exchange,
     Subject.STAGES: _draw_stages,
+    Subject.RESUME: _draw_resume,
     Subject.CALLS: _draw_calls,
     Subject.MUTE: _draw_mute,
 }

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.faults.__main__ import main, run_all
+from tests.faults.__main__ import main, rows_of, run_all
 from tests.faults.judge import LAWS, Verdict, judged
 from tests.faults.running import Evidence, Life, is_possible, run_schedule
 from tests.faults.schedules import (
@@ -46,13 +46,14 @@ def results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
     return {evidence.schedule.name: (evidence, verdict) for evidence, verdict in found}
 
 
-CYCLES = {Subject.EXCHANGE: CYCLE, Subject.STAGES: 48, Subject.CALLS: 27, Subject.MUTE: 27}
+CYCLES = {Subject.EXCHANGE: CYCLE, Subject.STAGES: 48, Subject.RESUME: 20, Subject.CALLS: 27, Subject.MUTE: 27}
 """So many schedules have each kind of fault with each carrier and retention, or with each method."""
 # Of an exchange, two that follow each other have the same faults, over gRPC and over TCP.  make test has the faults of
 # those with a store, which are of every kind, and half as many schedules without one.
 SAMPLES = {
     Subject.EXCHANGE: {0, 3, 12, 20, 23, 24, 27, 28, 31},
     Subject.STAGES: {0, 8},
+    Subject.RESUME: {0, 1, 3},
     Subject.CALLS: {1, 10, 20},
     Subject.MUTE: {1, 4, 17},
 }
@@ -86,9 +87,13 @@ def test_a_cycle_has_every_kind_of_fault_in_every_way(seed: int, cycle: int, sub
         for fault in each.faults
         if not fault.kind.is_slowness
     }
-    of_few: dict[Subject, Iterable[object]] = {Subject.CALLS: Method, Subject.MUTE: [(Carrier.TCP, Retention.ONCE)]}
+    of_few: dict[Subject, Iterable[object]] = {
+        Subject.CALLS: Method,
+        Subject.MUTE: [(Carrier.TCP, Retention.ONCE)],
+        Subject.RESUME: [(carrier, Retention.ONCE) for carrier in Carrier],
+    }
     wanted = set(product(CASTS[subject].kinds, of_few.get(subject, product(Carrier, Retention))))
-    if subject is not Subject.MUTE:  # nothing of a bridged channel is on a disk
+    if subject in (Subject.EXCHANGE, Subject.STAGES):  # nothing of a bridged channel is on a disk
         wanted -= {(Kind.FULL_DISK, (carrier, Retention.ONCE)) for carrier in Carrier}
     assert found == wanted
     assert {Kind.DELAY, Kind.THROTTLE} < {fault.kind for each in schedules for fault in each.faults}
@@ -291,6 +296,12 @@ def test_a_broken_law_is_named(law: str, changes: dict[str, Any]) -> None:
 
 def test_each_law_is_broken_by_one_of_these() -> None:
     assert {law.__name__.replace("_", " ") for law in LAWS} == {law for law, _ in BROKEN}
+
+
+def test_a_schedule_counts_once_for_its_subject_and_each_fault() -> None:
+    cuts = replace(HALVED, faults=schedule(Retention.ONCE).faults * 2)
+    results = [(evidence, judged(evidence)) for evidence in (made_up(schedule=cuts, fired={0, 1}), made_up())]
+    assert [*rows_of(results)] == [("cut", 2, 1, 2, 0, 0), ("exchange", 2, 1, 2, 0, 0)]
 
 
 @pytest.mark.parametrize(
