@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
@@ -304,6 +304,29 @@ def test_a_new_consumer_displaces_one_without_a_connection() -> None:
                 with pytest.raises(PeerGoneError, match="came while its connection was lost"):
                     await former.receive()
                 assert await _ended(sender, latter)
+
+    in_simulated_time(run())
+
+
+@pytest.mark.parametrize("turns", range(24))
+def test_a_displaced_consumer_takes_no_row_with_it(turns: int) -> None:
+    """A chunk comes while the newcomer takes its place: it gets that chunk, or is told that it is lost."""
+
+    async def run() -> None:
+        exchange = Exchange()
+        here = exchange.add_channel("c", PARAMETERS, SCHEMA).sender
+        async with network_of(exchange) as network, consumed():
+            await asyncio.sleep(0.1)
+            network.let_down()
+            await asyncio.sleep(1)
+            network.is_down = False
+            newcomer = asyncio.create_task(read_all())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await here.send(batch([1]))
+            await here.end()
+            with suppress(ChannelSpentError):
+                assert await newcomer == [[1]]
 
     in_simulated_time(run())
 
