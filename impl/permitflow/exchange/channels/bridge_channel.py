@@ -171,7 +171,7 @@ class BridgeChannel:
 
     # The consumer.
 
-    def claim(self, consumer: "_Consumer") -> None:
+    async def claim(self, consumer: "_Consumer") -> None:
         """Make this consumer the channel's consumer.
 
         One that has lost its connection makes way, as one that is lost: this may be the same program, started again.
@@ -180,8 +180,8 @@ class BridgeChannel:
             ChannelBusyError: the channel has a consumer.
             ChannelSpentError: the channel had a consumer, and its data are gone.
         """
-        if self._consumer is not None and self._consumer.is_suspended:
-            self._consumer.make_way(consumer.peer)
+        while self._consumer is not None and self._consumer.is_suspended:
+            await self._consumer.make_way(consumer.peer)
         if self._state is BridgeState.SPENT or self._lost_consumer:
             raise ChannelSpentError(channel=self.name, reason=self._reason)
         if self._consumer is not None:
@@ -343,7 +343,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             await self._end.end(closes_channel=False)
             return
         self._require_no_replay(get)
-        channel.claim(self)
+        await channel.claim(self)
         self._holds_channel = True
         self._agree(await self._meet(schema))
         self._bridge = Bridge(channel.receiver, self._end)
@@ -387,14 +387,13 @@ class _Consumer(ConsumerStream[BridgeChannel]):
                 return False
             await end.changed()
 
-    def make_way(self, by: str) -> None:
-        """Leave the channel to another consumer."""
+    async def make_way(self, by: str) -> None:
+        """Leave the channel to another consumer, which comes when nothing here waits for messages any more."""
         reason = f"the consumer at {by} came while its connection was lost"
-        self.fail(reason)
         if self._bridge is not None:  # its target's end would make it take one more, which nobody would get
             self._bridge.stop()
-        self._holds_channel = False
         self._end.break_off(PeerGoneError(who=f"the consumer at {self.peer}", reason=reason))
+        await self._left.wait()
 
     @property
     def has_cancelled(self) -> bool:
