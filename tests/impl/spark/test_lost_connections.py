@@ -1,4 +1,4 @@
-"""The connections of Spark's workers to an exchange are cut: a job has each row once, or the error says what to do."""
+"""The connections of Spark's workers to an exchange are cut: a job has each of its rows once."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -46,15 +46,3 @@ def test_ten_cuts_leave_a_job_its_exact_rows(
 
         assert sorted(driver.run(job)) == [*range(rows)]
         assert way.cuts == len(cuts)
-
-
-def test_a_network_that_stays_away_fails_a_job_with_advice(driver: Driver, exchange: ServedExchange) -> None:
-    with cutting_beside(exchange.address, [Cut(2_000, is_last=True)]) as way:
-        options = options_of(exchange, address=way.address, resume_seconds="0.5", chunk_rows="50")
-
-        def job(spark: SparkSession) -> None:
-            spark.range(0, ROWS, 1, 2).write.format("permitflow").mode("append").options(**options).save()
-
-        said = driver.failure(job)
-        assert "ResumeTimeoutError" in said
-        assert "raise resume_seconds" in said
