@@ -34,6 +34,10 @@ COMMANDS = {
         "320 schedules of cut lines, flipped bits, stops, kills, set clocks, full disks: no silent loss (10 minutes)",
         ["-m tests.faults"],
     ),
+    "simulate": (
+        "a million seeded schedules of streams in simulated time: nothing is lost in silence (hours)",
+        ["-m tests.simulator --schedules 1000000"],
+    ),
     "graphs": (
         "500 graphs run for real against what check_graph says; analysers with a mistake are found (2 minutes)",
         ["-m tests.graphs"],

@@ -9,11 +9,14 @@ Exit code 0: all laws hold.  1: some were broken, or something was never tried. 
 
 import argparse
 import sys
+from datetime import UTC, datetime
 from time import monotonic
 
 from tests.simulator import coverage
 from tests.simulator.running import Report, run_seeds
+from tests.simulator.schedule import Fault
 from tests.simulator.subjects import SUBJECTS, run_of
+from tools.reliability import Trial
 
 
 def main() -> int:
@@ -23,6 +26,7 @@ def main() -> int:
     parser.add_argument("--schedules", type=int, default=10_000, metavar="N", help="how many (10,000)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one's seed (0)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
+    parser.add_argument("--keep", action="store_true", help="keep what came of it for docs/reliability.md")
     parser.add_argument("--seed", type=int, metavar="SEED", help="only this one, with its story")
     asked = parser.parse_args()
     if asked.seed is not None:
@@ -31,12 +35,55 @@ def main() -> int:
     report = run_seeds(range(asked.first, asked.first + asked.schedules), asked.jobs, asked.subject)
     seconds = monotonic() - began
     print("\n".join(report.in_words()))
+    covered = ""
     if report.states:
         known = coverage.all_states()
         there, beyond = len(report.states & known), len(report.states - known)
-        print(f"{there:,} of the {len(known):,} states of a small channel's model were reached, and {beyond:,} others")
+        covered = f"{there:,} of {len(known):,}, and {beyond:,} in which more messages wait"
+        print(f"states of a small channel's model that were reached: {covered}")
     print(f"{report.schedules:,} schedules in {seconds:.0f} s, {report.schedules / seconds * 60:,.0f} a minute")
+    if asked.keep:
+        keep(report, seconds, covered)
     return 1 if report.broken or report.never_seen() else 0
+
+
+_TOLD = (
+    "Producers, an exchange and a consumer: the whole production code over TCP, on simulated event loops, sockets and "
+    "clocks. Each seed draws parameters, how applications send and receive, latencies, short reads and writes, and "
+    "which faults come between which two callbacks. The model judges each step as it happens."
+)
+_PROMISES = (
+    "rows come in order, each once",
+    "an end that is seen is the end of everything that was sent",
+    "who is told that all was consumed is told the truth",
+    "each step is one of the specification's",
+    "a stream that resumes survives cuts, silence, partitions and stopped processes",
+    "everybody comes to an end after the last fault, and leaves no task and no socket behind",
+    "what fails says why, by an error of this library",
+)
+
+
+def keep(report: Report, seconds: float, covered: str) -> None:
+    """Write the file of which docs/reliability.md is made."""
+    faults = [(f"faults: {fault.value}", report.seen[fault.value]) for fault in Fault]
+    Trial(
+        name=f"simulator-{report.subject}",
+        title="Simulated streams",
+        told=_TOLD,
+        command=".venv/bin/nox -s simulate",
+        date=datetime.now(UTC).date().isoformat(),
+        seconds=round(seconds, 1),
+        tried=report.schedules,
+        broken=len(report.broken),
+        columns=("what", "count"),
+        rows=(
+            *faults,
+            ("steps judged by the model", report.steps.total()),
+            ("simulated hours", round(report.seconds / 3600, 1)),
+            *((("states of a small channel's model that were reached", covered),) if covered else ()),
+        ),
+        promises=_PROMISES,
+    ).keep()
 
 
 def tell(subject: str, seed: int) -> int:
