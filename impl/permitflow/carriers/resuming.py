@@ -66,10 +66,10 @@ class Connection:
             self._owner.take(self, held, not is_frame)
         if is_frame:
             self._owner.take_frame(self, message)
-        elif has_more:
+        elif has_more and not self._owner.is_plain:
             self._held = message
         else:
-            self._owner.take(self, message, False)
+            self._owner.take(self, message, has_more)
 
     def on_writable(self) -> None:
         """As ``Listener.on_writable``."""
@@ -152,6 +152,8 @@ class ResumingCarrier(Carrier, ABC):
         if connection.number != core.current or listener is None:
             return
         listener.on_message(message, has_more)
+        if self._is_plain:  # since this message, which was the agreement, or before
+            return
         if core.deliver(connection.number, len(message)) or (self._has_closed_half and core.owes):
             self._acknowledge()
 
@@ -243,6 +245,11 @@ class ResumingCarrier(Carrier, ABC):
             self._tell(PeerGoneError(who=self._who, reason="its connection was lost"))
         elif self._listener is not None:
             self._inner.listen(self._listener)
+
+    @property
+    def is_plain(self) -> bool:
+        """Does the stream end with its connection, so that no frame but the stream's own comes over it?"""
+        return self._is_plain
 
     @property
     def interruptions(self) -> Interruptions:

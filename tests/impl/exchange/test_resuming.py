@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from types import MappingProxyType
 from typing import TypeAlias, cast
 
@@ -11,8 +11,9 @@ import pytest
 
 from permitflow import ChannelParameters, Kind, open_channel
 from permitflow.carriers.calling import calling
-from permitflow.carriers.carrier import Conversation
+from permitflow.carriers.carrier import Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.resuming import DialledCarrier
 from permitflow.channels.interface import BulkSend
 from permitflow.channels.local import LocalReceiver, LocalSender
 from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
@@ -33,6 +34,7 @@ from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.resuming import Resume
+from permitflow.wire.buffers import Received
 from permitflow.wire.connection_frames import encode_connection_frame
 from tests.support.cut_lines import ADDRESS, Line, Network
 from tests.support.simulated_time import in_simulated_time
@@ -532,3 +534,25 @@ async def test_a_stopped_bridge_leaves_its_source_to_the_next_reader() -> None:
     with pytest.raises(ChannelClosedError):
         await running
     assert source.receive_nowait().payload == batch([1, 2, 3])
+
+
+async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
+    """The exchange does not resume; its agreement and the first chunks come together."""
+    async with network_of() as network:
+        near, far = Line(network, is_dialler=True), Line(network, is_dialler=False)
+        near.peer, far.peer = far, near
+        carrier = DialledCarrier(
+            near, AsyncExitStack(), lambda: pytest.fail("dials"), who="the exchange", token=bytes(16), seconds=1.0
+        )
+        heard = list[bytes]()
+
+        def on_message(message: Received, _has_more: bool) -> None:
+            heard.append(bytes(message))
+            carrier.survive(0.0)
+
+        sent = [b"the agreement", *(b"chunk %d" % number for number in range(4))]
+        for message in sent:
+            near.give(message)
+        carrier.listen(Ear(on_message, lambda: None, lambda: None, lambda _: None))
+        await turns()
+        assert heard == sent
