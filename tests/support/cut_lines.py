@@ -57,7 +57,9 @@ class Line(Carrier):
         self._loop.call_soon(self._deliver)
 
     def _deliver(self) -> None:
-        while self._inbox and self._listener is not None and not (self._is_paused or self._is_over):
+        while self._inbox and self._listener is not None and not self._is_over:
+            if self._is_paused and isinstance(self._inbox[0], bytes):
+                return  # an end is told at once, as over TCP
             item, listener = self._inbox.popleft(), self._listener
             if isinstance(item, bytes):
                 listener.on_message(item, bool(self._inbox) and isinstance(self._inbox[0], bytes))

@@ -446,8 +446,12 @@ class FirstMessage:
         """Give what has come to the carrier's next listener, and let the others come."""
         if self._message is not None:
             listener.on_message(self._message, False)
+        self.hand_over_end(listener)
+        self.carrier.resume()
+
+    def hand_over_end(self, listener: Listener) -> None:
+        """Tell the carrier's next listener the end, if it came behind the message: the carrier tells it once."""
         if self._error is not None:
             listener.on_error(self._error)
         elif self._has_ended:
             listener.on_end()
-        self.carrier.resume()

@@ -313,8 +313,14 @@ class ResumingCarrier(Carrier, ABC):
     def _suspend(self, error: PermitflowError) -> None:
         """Begin to wait for another connection: the last one was lost for this reason."""
 
-    def _go_on(self, connection: Connection, *, is_full: bool) -> None:
-        """Use another connection, which the core has taken; ``is_full``: it takes messages later."""
+    def _go_on(self, connection: Connection, first: FirstMessage, *, is_full: bool) -> None:
+        """Use another connection, which the core has taken.
+
+        Args:
+            connection: it.
+            first: the message that came over it.
+            is_full: it takes messages later.
+        """
         self._connection, self._inner = connection, connection.carrier
         if self._since is not None:
             self._suspended_seconds += self._loop.time() - self._since
@@ -325,6 +331,7 @@ class ResumingCarrier(Carrier, ABC):
         _log.info("%s: the stream goes on over connection %d, messages again: %d", self._who, connection.number, again)
         self._is_full = True
         self._inner.listen(connection)
+        self._loop.call_soon(first.hand_over_end, connection)
         if not self._is_paused:
             self._inner.resume()
         if not is_full:
@@ -448,7 +455,7 @@ class DialledCarrier(ResumingCarrier):
             if not isinstance(frame, Resumed):
                 return UndecodableDataError(what="the answer to Resume", reason=f"it is {type(frame).__name__}")
             self._stack = stack.pop_all()
-            self._go_on(Connection(self, number, carrier), is_full=first.is_full)
+            self._go_on(Connection(self, number, carrier), first, is_full=first.is_full)
         return True
 
     async def stop(self) -> None:
@@ -549,7 +556,7 @@ class AcceptedCarrier(ResumingCarrier):
         carrier = first.carrier
         connection = Connection(self, resume.attempt, carrier)
         is_taken = carrier.write(encode_connection_frame(Resumed(answer)))
-        self._go_on(connection, is_full=not is_taken)
+        self._go_on(connection, first, is_full=not is_taken)
         return connection
 
     def half_close(self) -> None:

@@ -141,6 +141,7 @@ class Reception:
     async def _begin_late(self, method: str, resume: Resume, first: FirstMessage, peer: str) -> None:
         following = FirstMessage(first.carrier)
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
+        first.hand_over_end(following)
         first.carrier.resume()
         message = await self._arrival(following, method, peer)
         offer = _offer_in(method, message)
