@@ -415,7 +415,8 @@ class FirstMessage:
         """As ``Listener.on_message``."""
         self.carrier.pause()
         self._message = message
-        self._came.set_result(message)
+        if not self._came.done():  # an error of this end's may have come before it
+            self._came.set_result(message)
 
     def on_writable(self) -> None:
         """As ``Listener.on_writable``."""
