@@ -561,12 +561,11 @@ async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
 async def test_a_first_message_that_crosses_a_stop_is_dropped() -> None:
     unhandled = list[object]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
-    async with network_of() as network:
+    async with network_of() as network, calling(ADDRESS, GET_STREAM, "the exchange", 10.0) as connection:
+        conversation = Conversation(connection)
+        await turns()
+        network.reception.stop()
+        await conversation.write([b"late"])
         with pytest.raises(PeerGoneError, match="is being stopped"):
-            async with calling(ADDRESS, GET_STREAM, "the exchange", 10.0) as connection:
-                conversation = Conversation(connection)
-                await turns()
-                network.reception.stop()
-                await conversation.write([b"late"])
-                await conversation.read()
+            await conversation.read()
     assert not unhandled
