@@ -18,6 +18,8 @@ from tests.simulator.world import Host, World
 if TYPE_CHECKING:
     import asyncio
 
+    from tests.simulator.datagrams import DatagramSocket
+
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Address: TypeAlias = tuple[str, int]
 
@@ -35,6 +37,8 @@ class Conditions:
     """Of one direction of a connection: what is written and not read."""
     short_share: float = 0.0
     """Of writes, and of reads, that move only a part of the bytes."""
+    lost_share: float = 0.0
+    """Of datagrams that are lost."""
 
 
 class _Mark(Enum):
@@ -317,6 +321,7 @@ class Network:
         world.network = self
         self.sockets: dict[int, SimulatedSocket] = {}
         self.listeners: dict[Address, SimulatedSocket] = {}
+        self.mailboxes: dict[Address, DatagramSocket] = {}
         self.connections: list[tuple[SimulatedSocket, SimulatedSocket]] = []
         """Dialler and acceptor of each that was made, in this order."""
         self._heals: dict[frozenset[str], float] = {}
@@ -333,6 +338,14 @@ class Network:
     def is_short(self) -> bool:
         """Does a write or a read move only a part?"""
         return self.world.chance(self.conditions.short_share)
+
+    def loses_datagram(self) -> bool:
+        """Is this one lost?"""
+        return self.world.chance(self.conditions.lost_share)
+
+    def is_parted(self, one: str, other: str) -> bool:
+        """Does nothing pass between these two now?"""
+        return self._heals.get(frozenset((one, other)), 0.0) > self.world.now
 
     def heals_at(self, one: Host, other: Host) -> float:
         """When these two reach each other again; in the past, if they do."""

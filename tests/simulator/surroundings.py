@@ -12,8 +12,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from permitflow.carriers import calling, dialling, heartbeat
+from permitflow.carriers.datagrams import udp
 from permitflow.exchange import server
 from permitflow.exchange.channels.staging import StagingAreas
+from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.sockets import SimulatedSocket
 from tests.simulator.world import Host, World
 
@@ -84,7 +86,10 @@ def simulated(world: World) -> Iterator[None]:
         (server, "socket", sockets),
         (calling, "_jitter", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
+        (udp, "new_socket", DatagramSocket),
+        (udp, "os", SimpleNamespace(urandom=ids.randbytes)),
         (StagingAreas.__init__, "__kwdefaults__", {**_STAGING_DEFAULTS, "clock": lambda: world.now}),
+        (secrets, "randbits", ids.getrandbits),
         (secrets, "token_bytes", lambda size=32: ids.randbytes(size)),
         (secrets, "token_hex", lambda size=32: ids.randbytes(size).hex()),
     ]

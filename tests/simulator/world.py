@@ -484,6 +484,11 @@ class Host(asyncio.AbstractEventLoop):
             except BlockingIOError:
                 await self._until(self._readers, sock)
 
+    async def sock_recv(self, sock: Any, nbytes: int) -> bytes:
+        """See asyncio."""
+        space = memoryview(bytearray(nbytes))
+        return bytes(space[: await self.sock_recv_into(sock, space)])
+
     async def _until(self, handles: dict[int, Handle], sock: Any) -> None:
         fd, woken = sock.fileno(), self.create_future()
 

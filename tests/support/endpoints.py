@@ -21,6 +21,8 @@ from permitflow.errors import PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 
 CHANNEL = "rows/0"
+PATIENCE_SECONDS = 60.0
+"""For an exchange that starts on a busy machine."""
 SCHEMA = pa.schema([("number", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])
 
 
@@ -38,7 +40,7 @@ def say(event: str, **facts: object) -> None:
 async def serve(options: argparse.Namespace) -> None:
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange, options.listen, silence_seconds=options.silence_seconds) as server:
+    async with ExchangeServer(exchange, options.listen, **_lasting(options)) as server:
         say("ready", address=server.address)
         await server.wait_until_stopped()
 
@@ -47,7 +49,7 @@ async def source(options: argparse.Namespace) -> None:
     """Serve a channel, fill it, and stop when everything was consumed."""
     exchange = Exchange(parameters=_parameters(options), same_host=options.same_host)
     channel = exchange.add_channel(CHANNEL, schema=SCHEMA)
-    async with ExchangeServer(exchange, options.listen, silence_seconds=options.silence_seconds) as server:
+    async with ExchangeServer(exchange, options.listen, **_lasting(options)) as server:
         say("ready", address=server.address)
         await fill(channel.sender, options)
         await channel.sender.end()
@@ -63,7 +65,9 @@ async def produce(options: argparse.Namespace) -> None:
         SCHEMA,
         wanted=_parameters(options),
         same_host=options.same_host,
-        silence_seconds=options.silence_seconds,
+        connect_timeout_seconds=PATIENCE_SECONDS,
+        agreement_timeout_seconds=PATIENCE_SECONDS,
+        **_lasting(options),
     ) as sender:
         say("ready")
         await fill(sender, options)
@@ -88,7 +92,9 @@ async def consume(options: argparse.Namespace) -> None:
         CHANNEL,
         wanted=_parameters(options),
         same_host=options.same_host,
-        silence_seconds=options.silence_seconds,
+        connect_timeout_seconds=PATIENCE_SECONDS,
+        agreement_timeout_seconds=PATIENCE_SECONDS,
+        **_lasting(options),
     ) as receiver:
         say("ready")
         async for message in receiver:
@@ -99,6 +105,11 @@ async def consume(options: argparse.Namespace) -> None:
             if options.pause_seconds:
                 await asyncio.sleep(options.pause_seconds)
         say("done", rows=rows, statistics=asdict(receiver.statistics()))
+
+
+def _lasting(options: argparse.Namespace) -> dict[str, Any]:
+    """How long a connection may be silent, and a stream without one."""
+    return {"silence_seconds": options.silence_seconds, "resume_seconds": options.resume_seconds}
 
 
 def _parameters(options: argparse.Namespace) -> ChannelParameters:
@@ -118,6 +129,7 @@ def main(arguments: list[str] | None = None) -> int:
         "--row-permits": (int, 32_768),
         "--pause-seconds": (float, 0.0),
         "--silence-seconds": (float, 8.0),
+        "--resume-seconds": (float, 0.0),
     }
     for name, (kind, default) in numbers.items():
         parser.add_argument(name, type=kind, default=default)

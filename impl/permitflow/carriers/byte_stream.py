@@ -21,6 +21,7 @@ from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.heartbeat import Heartbeat
+from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.pipe import Pipe, drained, sent_all
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
@@ -124,7 +125,7 @@ class ByteStream(PipeCarrier[Kind]):
         self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
         self._silent_seconds = 0.0
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
-        self._late = self._loop.call_later(handshake_seconds, self._on_late) if is_acceptor else None
+        self._late = Countdown(handshake_seconds, self._on_late) if is_acceptor else None
         self._heartbeat = Heartbeat(
             self._loop,
             ping=self._ping,
@@ -290,7 +291,7 @@ class ByteStream(PipeCarrier[Kind]):
         told = b"" if error is None else encode_status(error)
         last = header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)
         with suppress(OSError):
-            async with asyncio.timeout(self._silence_seconds):
+            async with patience(self._silence_seconds):
                 await sent_all(self._pipe, self._before_last() + last)
             self._pipe.shut_writing()
             async with asyncio.timeout(_FAREWELL_SECONDS):

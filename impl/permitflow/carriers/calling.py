@@ -17,6 +17,7 @@ from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
 from permitflow.carriers.dialling import resolved
+from permitflow.carriers.patience import patience
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
 
 T = TypeVar("T")
@@ -144,7 +145,7 @@ async def reached_again(
     attempts = 0
     last = ""
     try:
-        async with asyncio.timeout(seconds):
+        async with patience(seconds):
             while True:
                 most = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2.0 ** min(attempts, 30))
                 await asyncio.sleep(random.uniform(0, most))

@@ -10,7 +10,7 @@ T = TypeVar("T")
 Name: TypeAlias = tuple[object, ...]
 """An address of a host, with the port."""
 
-RETRY_SECONDS = 0.05
+_FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.05, 0.5
 NEXT_ADDRESS_SECONDS = 2.0
 """Seconds to wait for one resolved address before trying the next, as where packets for IPv6 are lost."""
 
@@ -49,7 +49,7 @@ class Dialling(Generic[T]):
 
         Not asyncio's own ``create_connection``: its transport would read into a buffer of its own.
         """
-        has_complained = False
+        has_complained, pause_seconds = False, _FIRST_RETRY_SECONDS
         while True:
             try:
                 return await self.connected_at_once()
@@ -58,7 +58,8 @@ class Dialling(Generic[T]):
                     complain(self.why_not)
                 has_complained = True
                 # The peer may be about to start.
-                await asyncio.sleep(RETRY_SECONDS)
+                await asyncio.sleep(pause_seconds)
+                pause_seconds = min(1.5 * pause_seconds, _LAST_RETRY_SECONDS)
 
     async def connected_at_once(self) -> T:
         """Try each address of the name once.

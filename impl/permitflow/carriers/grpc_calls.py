@@ -16,6 +16,7 @@ from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
+from permitflow.carriers.patience import patience
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
@@ -172,7 +173,7 @@ class ServerCall(_Call):
     async def _read_first(self) -> object:
         self._read = self._context.read
         try:
-            async with asyncio.timeout(self._first_within_seconds):
+            async with patience(self._first_within_seconds):
                 return await self._context.read()
         except TimeoutError:
             reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
@@ -287,7 +288,7 @@ async def calling(
     async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
         try:
             if timeout_seconds is not None:
-                async with asyncio.timeout(timeout_seconds):
+                async with patience(timeout_seconds):
                     await channel.channel_ready()
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"

@@ -15,6 +15,7 @@ from functools import partial
 
 from permitflow.carriers.calling import calling, reached_again
 from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Listener
+from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.resumption import Resumption
 from permitflow.change import Change
 from permitflow.errors import (
@@ -510,7 +511,7 @@ class AcceptedCarrier(ResumingCarrier):
         self._first: FirstMessage | None = first
         self._is_full = first.is_full
         self._on_suspended = on_suspended
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: Countdown | None = None
 
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
@@ -581,7 +582,7 @@ class AcceptedCarrier(ResumingCarrier):
         connection.release(ConnectionGivenUp())
 
     def _suspend(self, error: PermitflowError) -> None:
-        self._timer = self._loop.call_later(self._seconds, self._expire, error, self._seconds)
+        self._timer = Countdown(self._seconds, partial(self._expire, error, self._seconds))
         self._on_suspended()
 
     def _expire(self, lost: PermitflowError, seconds: float) -> None:
@@ -597,7 +598,7 @@ class AcceptedCarrier(ResumingCarrier):
     async def settled(self) -> None:
         """Wait until the dialler has all messages, or cannot be waited for any more."""
         try:
-            async with asyncio.timeout(self._seconds):
+            async with patience(self._seconds):
                 while self._core.kept and not (self._is_over or self._is_plain):
                     await self._changed.wait()
         except TimeoutError:

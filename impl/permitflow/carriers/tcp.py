@@ -1,6 +1,5 @@
 """Streams over TCP: a socket of the kernel for each, and how an exchange is dialled."""
 
-import asyncio
 import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
@@ -11,6 +10,7 @@ from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
+from permitflow.carriers.patience import patience
 from permitflow.carriers.pipe import SocketPipe
 from permitflow.errors import PeerGoneError, PeerTimeoutError
 from permitflow.wire.buffers import Buffer
@@ -97,7 +97,7 @@ async def calling(
             raise PeerGoneError(who=who, reason=f"{dialling.why_not}; {advice}") from None
     else:
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with patience(timeout_seconds):
                 connection = await dialling.connected()
         except TimeoutError:
             why = f" ({dialling.why_not})" if dialling.why_not else ""

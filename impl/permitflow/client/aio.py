@@ -22,6 +22,7 @@ from permitflow.carriers.calling import calling, is_of_this_host, reached_again
 from permitflow.carriers.carrier import Carrier, Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
+from permitflow.carriers.patience import Limit, patience
 from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import Offer, SameHost
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -201,7 +202,7 @@ class AioControl:
 
     async def _reply_to(self, message: bytes) -> Received:
         try:
-            async with asyncio.timeout(self._timeout_seconds):
+            async with patience(self._timeout_seconds):
                 reply = await self._line.ask(message)
         except PeerTimeoutError:
             raise
@@ -352,7 +353,7 @@ async def get(
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
     connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
-    async with connecting as (call, resume):
+    async with timing, connecting as (call, resume):
         with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
                 PROTOCOL_VERSION,
@@ -436,7 +437,7 @@ async def put(
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
     connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
-    async with connecting as (call, resume):
+    async with timing, connecting as (call, resume):
         with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
             first = Put(
@@ -518,7 +519,7 @@ async def describe(
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds)
     connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
-    async with connecting as (call, resume):
+    async with timing, connecting as (call, resume):
         first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
         async with _running(RemoteReceiver(session, call), who, timing) as receiver:
@@ -579,12 +580,20 @@ def _require_name(channel: str) -> None:
 
 
 class _Timing:
-    """The time-outs of one call: the whole wait, for the connection too, is no longer than the one for the answer."""
+    """The time-outs of one call: the whole wait, for the connection too, is no longer than the one for the answer.
+
+    It begins when the block is entered.
+    """
 
     def __init__(self, connect_seconds: float | None, answer_seconds: float) -> None:
         self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
         self.answer_seconds = answer_seconds
-        self.answer_until = asyncio.get_running_loop().time() + answer_seconds
+
+    async def __aenter__(self) -> None:
+        self.limit = Limit(self.answer_seconds)
+
+    async def __aexit__(self, *_: object) -> None:
+        self.limit.end()
 
 
 @asynccontextmanager
@@ -593,7 +602,7 @@ async def _running(end: E, who: str, timing: _Timing) -> AsyncIterator[E]:
     task = asyncio.create_task(_run_quietly(end), name=f"{end.END} of {who}")
     try:
         try:
-            async with asyncio.timeout_at(timing.answer_until):
+            async with timing.limit.over_wait():
                 await end.agreed()
         except PeerTimeoutError:
             raise

@@ -39,6 +39,7 @@ from permitflow.carriers.datagrams.packets import (
 )
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, Name
+from permitflow.carriers.patience import patience
 from permitflow.errors import PeerGoneError, PeerTimeoutError
 from permitflow.wire.buffers import Buffer
 
@@ -129,7 +130,7 @@ class _Endpoint(ABC):
         self._loop = asyncio.get_running_loop()
         self._socket = made
         self._space = memoryview(bytearray(_MOST_DATAGRAM_BYTES))
-        self._touched: set[LinkPipe] = set()
+        self._touched: dict[LinkPipe, None] = {}  # in their order
         self._is_blocked = False
         self.dropped: Counter[str] = Counter()
         """Packets that were not for this end, by the reason."""
@@ -152,7 +153,7 @@ class _Endpoint(ABC):
                 self.dropped["malformed"] += 1
             else:
                 self._take(packet, sender, now)
-        touched, self._touched = self._touched, set()
+        touched, self._touched = self._touched, {}
         for pipe in touched:
             if not pipe.over.is_set():
                 pipe.end_turn()
@@ -180,7 +181,7 @@ class _Endpoint(ABC):
             pipe.take_feedback(packet, now)
         else:
             pipe.take_gone()
-        self._touched.add(pipe)
+        self._touched[pipe] = None
 
     def _sent(self, pieces: Sequence[Buffer], peer: SocketName | None) -> bool:
         """Send a packet; False: the socket has no room.  What else may go wrong, the network may do as well."""
@@ -243,7 +244,7 @@ class _Dialled(_Endpoint):
 
     def _on_refusal(self) -> None:
         self.pipe.take_refusal()
-        self._touched.add(self.pipe)
+        self._touched[self.pipe] = None
 
     def _read_errors(self) -> None:
         """A connected socket has no queue of errors, unless it is asked to."""
@@ -309,7 +310,7 @@ async def calling(
             raise PeerGoneError(who=who, reason=f"{attempts.why_not}; {advice}") from None
     else:
         try:
-            async with asyncio.timeout(timeout_seconds):
+            async with patience(timeout_seconds):
                 dialled = await attempts.connected()
         except TimeoutError:
             why = f" ({attempts.why_not})" if attempts.why_not else ""
@@ -459,7 +460,7 @@ class UdpAcceptor(_Endpoint):
                 pipe, peer = self._connections.get(connection, (None, None))
                 if pipe is not None and peer == sender:
                     pipe.take_refusal()
-                    self._touched.add(pipe)
+                    self._touched[pipe] = None
 
     def refuse_all(self) -> None:
         """Accept no more connections; those that there are go on."""
