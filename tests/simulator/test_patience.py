@@ -144,6 +144,8 @@ def test_a_stop_that_is_too_long_is_told_in_time(way: str, party: str) -> None:
 
     require_named(meeting, party, seconds)
     assert {PRODUCER, CONSUMER} <= {*meeting.errors}
+    if party != EXCHANGE and not WAYS[way].resume_seconds:
+        assert "you were silent for 21 s" in str(meeting.errors[party])
 
 
 @each_way

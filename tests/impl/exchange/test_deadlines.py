@@ -1,4 +1,4 @@
-"""A peer that connects and says nothing, or gives no sign of life any more, is told so and closed; others go on."""
+"""A peer that connects and says nothing is told so and closed; others go on."""
 
 import asyncio
 import socket
@@ -13,7 +13,7 @@ from permitflow.carriers.byte_stream import Kind, read_header
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.client import control, get, put
-from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, UndecodableDataError
+from permitflow.errors import InvalidParametersError, PeerTimeoutError, UndecodableDataError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.wire.codec import encode_downstream
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
@@ -141,24 +141,6 @@ async def test_a_peer_that_breaks_the_framing_of_tcp_is_told_at_once(what: str) 
 def test_times_that_cannot_work_are_refused(name: str, seconds: float) -> None:
     with pytest.raises(InvalidParametersError, match=f"{name} must be"):
         ExchangeServer(Exchange(), **{name: seconds})  # type: ignore[arg-type]  # one of two
-
-
-# A peer that gives no sign of life any more.
-
-SILENT_SECONDS = 3.0
-
-
-async def test_a_peer_that_falls_silent_over_tcp_is_told_and_closed() -> None:
-    server = ExchangeServer(Exchange(), "tcp://127.0.0.1:0", silence_seconds=SILENT_SECONDS)
-    async with server, connected_to(server.address) as connection:
-        clock = asyncio.get_running_loop().time
-        connection.send(header(Kind.CONTROL))
-        before = clock()
-        error = status_in(await hears(connection))
-        assert clock() - before >= SILENT_SECONDS
-        assert isinstance(error, PeerGoneError)
-        assert "you were silent for 3 s" in str(error)
-        assert "it has given no sign of life for 3 s" in error.reason
 
 
 # A full table of descriptors.
