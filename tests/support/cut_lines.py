@@ -40,6 +40,10 @@ class Line(Carrier):
     def is_cut(self) -> bool:
         return self._is_cut
 
+    @property
+    def sign_seconds(self) -> float | None:
+        return self._network.sign_seconds
+
     def listen(self, listener: Listener) -> None:
         self._listener = listener
         self._loop.call_soon(self._deliver)
@@ -103,6 +107,8 @@ class Network:
         loses: bool = True,
         is_narrow: bool = False,
         is_noticed: bool = True,
+        outage_seconds: float = 0.0,
+        sign_seconds: float | None = None,
     ) -> None:
         """Everything is open.
 
@@ -114,10 +120,13 @@ class Network:
             loses: is that message lost?
             is_narrow: does a connection take one message after the other?
             is_noticed: does the exchange notice the cuts?
+            outage_seconds: with a cut, all connections are cut, and none can be made for so long.
+            sign_seconds: as of a carrier.
         """
         self.reception = Reception(exchange, resume_seconds=resume_seconds)
         self.damages = damages
         self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
+        self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
         self.is_down = False
         self.messages = self.connections = 0
         self._lines: dict[Line, None] = {}  # in their order
@@ -134,7 +143,10 @@ class Network:
         is_cut = number in self.cuts
         if not (is_cut and self.loses):
             line.peer.give(message)
-        if is_cut:
+        if is_cut and self.outage_seconds:
+            self.let_down()
+            asyncio.get_running_loop().call_later(self.outage_seconds, self.let_up)
+        elif is_cut:
             self.cut(line)
 
     def cut(self, line: Line) -> None:
@@ -154,6 +166,10 @@ class Network:
         """Cut all connections, and let none be made."""
         self.is_down = True
         self.cut_all()
+
+    def let_up(self) -> None:
+        """Let connections be made again."""
+        self.is_down = False
 
     @contextmanager
     def dialled(self) -> Iterator[None]:

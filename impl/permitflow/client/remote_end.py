@@ -229,14 +229,21 @@ class RemoteEnd(ABC, Generic[S]):
         sign_seconds = self._carrier.sign_seconds
         if self._last_wait is None and sign_seconds is not None and self._session.is_settled:
             seconds = sign_seconds * (_ACCEPTOR_SIGNS if self._session.is_acceptor else _DIALLER_SIGNS)
-            self._last_wait = asyncio.get_running_loop().call_later(seconds, self._close_alone, seconds)
+            self._wait_for_end(seconds)
 
-    def _close_alone(self, seconds: float) -> None:
-        """End a settled stream whose peer does not close its half."""
+    def _wait_for_end(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._last_wait = loop.call_later(seconds, self._close_alone, seconds, self.resumes)
+
+    def _close_alone(self, seconds: float, resumes: int) -> None:
+        """End a settled stream whose peer does not close its half; it had a connection all the time."""
         if self._over.done():
             return
         if self._session.is_acceptor:
             self._on_end()
+            return
+        if self.suspended_since is not None or self.resumes > resumes:
+            self._wait_for_end(seconds)
             return
         reason = f"all of the stream was sent and settled, and it has not closed it for {seconds:g} s"
         self._on_error(PeerTimeoutError(who=self._session.peer, reason=reason))

@@ -59,12 +59,23 @@ async def network_of(
     loses: bool = True,
     is_narrow: bool = False,
     is_noticed: bool = True,
+    outage_seconds: float = 0.0,
+    sign_seconds: float | None = None,
 ) -> AsyncIterator[Network]:
     """Connections to an exchange, by default with one channel."""
     if exchange is None:
         exchange = Exchange()
         exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = Network(exchange, cuts=cuts, damages=damages, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed)
+    network = Network(
+        exchange,
+        cuts=cuts,
+        damages=damages,
+        loses=loses,
+        is_narrow=is_narrow,
+        is_noticed=is_noticed,
+        outage_seconds=outage_seconds,
+        sign_seconds=sign_seconds,
+    )
     with network.dialled():
         try:
             yield network
@@ -112,11 +123,15 @@ EVERYTHING = [*CHUNKS[:3], "barrier 7", *CHUNKS[3:]]
 
 async def passed_through(network: Network) -> None:
     """Everything arrives once, in order, and the producer hears so; no stream is left over."""
+    await everything_arrives()
+    assert network.reception.suspended == 0
+
+
+async def everything_arrives() -> None:
     async with asyncio.timeout(600):
         outcome, items = await asyncio.gather(send_all(), read_all())
     assert items == EVERYTHING
     assert outcome is EndOutcome.CONSUMED
-    assert network.reception.suspended == 0
 
 
 async def messages_without_cuts() -> int:
@@ -140,6 +155,19 @@ def test_a_cut_at_any_message_loses_and_doubles_nothing(loses: bool, is_narrow: 
 
     for number in range(MESSAGES):
         in_simulated_time(run(number))
+
+
+def test_an_outage_at_any_message_is_survived() -> None:
+    """It lasts longer than a settled stream waits for its end over a carrier with signs."""
+
+    async def run(number: int) -> int:
+        async with network_of(cuts={number}, outage_seconds=25.0, sign_seconds=5.0) as network:
+            await everything_arrives()
+            return network.messages
+
+    number = 0
+    while in_simulated_time(run(number)) > number:
+        number += 1
 
 
 @pytest.mark.parametrize("every", [3, 5, 7])
