@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, PermitflowError
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import EndOutcome
@@ -121,6 +121,13 @@ class SendEnd(Protocol[T]):
             PeerGoneError: as for ``send_nowait``.
 
         Spec: OfferWatermark, SendWatermark.
+        """
+        ...
+
+    async def until_refused(self) -> PermitflowError:
+        """Wait until no message may be sent any more, and return the error that ``send`` would raise.
+
+        For a task that waits for something to send: it would not hear that the receiver is gone.
         """
         ...
 

@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from permitflow.callables import require_plain
+from permitflow.change import Change
 from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
@@ -128,6 +129,7 @@ class _Channel(Generic[T]):
         self.is_receiver_closed = self.is_cancelled = False
         self.accepts = True
         """May messages be sent?  Both ends are open and the stream has not been ended."""
+        self.stopped_accepting = Change()
         self._waiting, self._stopped = Stopwatch(clock), Stopwatch(clock)
         loop = BoundLoop(f"channel {name!r}")
         self.takers: ReceiveLine[T] = ReceiveLine(self.receiver, loop)
@@ -254,7 +256,7 @@ class _Channel(Generic[T]):
 
     def end(self) -> None:
         """End the stream after the messages that wait now."""
-        self.accepts = False
+        self._refuse()
         self.sending = _Sending.ENDED
         self.tell_if_over()
 
@@ -287,11 +289,15 @@ class _Channel(Generic[T]):
 
     def _stop(self) -> None:
         self._stop_clock()
-        self.accepts = False
+        self._refuse()
         self._stopped.follow(False)
         self.sender.withdraw_all()
         self.line.refuse_all()
         self.tell_if_over()
+
+    def _refuse(self) -> None:
+        self.accepts = False
+        self.stopped_accepting.note()
 
     def _stop_clock(self) -> None:
         if self._over_at is None:
@@ -359,6 +365,7 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         """Use ``open_channel``."""
         super().__init__(channel)
         self._core = channel.sender
+        self._stopped_accepting = channel.stopped_accepting
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
         """Send a chunk now, whole or not at all."""

@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Generic, TypeAlias, TypeVar, cast
 
+from permitflow.change import Change
 from permitflow.channels.waiting import ParkedSend
 from permitflow.chunks import tail
 from permitflow.errors import PermitflowError, WouldBlock
@@ -20,6 +21,8 @@ class SendingEnd(ABC, Generic[T]):
     """Sends through the flow's end; a subclass says when that may be, and carries the messages."""
 
     _core: Outbound[T]
+    _stopped_accepting: Change
+    """Noted when no message may be sent any more."""
 
     # What a subclass adds.
 
@@ -164,6 +167,11 @@ class SendingEnd(ABC, Generic[T]):
         """Announce a watermark; never waits."""
         self._offer_watermark(self._marker(value, "watermark"))
         self._advance()
+
+    async def until_refused(self) -> PermitflowError:
+        """Wait until no message may be sent any more, and return the error that ``send`` would raise."""
+        await self._stopped_accepting.until(lambda: not self._is_open)
+        return self._refusal(None)
 
     def _marker(self, payload: object, name: str) -> T:
         """The payload of a barrier or watermark, which has to be able to leave."""

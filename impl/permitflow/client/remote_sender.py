@@ -9,6 +9,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from permitflow.change import Change
 from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, SendLine, Stopwatch
@@ -46,6 +47,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
     def _set_up(self) -> None:
         self._waiting, self._stopped = Stopwatch(self._clock), Stopwatch(self._clock)
         self._posted_rows = self._collected_rows = 0
+        self._stopped_accepting = Change()
         self._is_optimistic = False
         self._has_short_caller = False  # of ``until_room``
         # Tasks that wait for the writer continue in the order in which they came.
@@ -291,6 +293,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         """
         if self._session.state is State.OPEN and not self._session.is_ending and not self._is_closed:
             self._session.end(closes_channel=closes_channel, until=until)
+            self._stopped_accepting.note()
             self._writing.soon()
         elif not self._session.is_ending:
             raise self._refusal(None)
@@ -320,6 +323,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             self._core.withdraw_all()
             self._line.refuse_all()
             self._stopped.follow(False)
+        self._stopped_accepting.note()
         self._wake_all()
 
     @property

@@ -1,5 +1,6 @@
 """Streams as blueprints: ``Source(elements).map(f).buffer(16)`` describes a stream, and each iteration runs it anew."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence, Sized
 from functools import partial
@@ -455,19 +456,16 @@ class Source(Generic[T]):
         """Send all elements into a channel, and end it: an element is asked for when the last one has left.
 
         Messages of another channel stay what they are: chunks, barriers, watermarks.  If the channel's consumer cancels
-        it, the sources are closed, and that is no error.  If the stream fails, or the call is cancelled, the channel is
-        aborted; one that keeps the rows of a named producer stays open, and the next run goes on at ``first_row``.
+        it, the sources are closed, and that is no error; if the channel fails, that is the call's error: at once, also
+        while a source has nothing to give.  If the stream fails, or the call is cancelled, the channel is aborted; one
+        that keeps the rows of a named producer stays open, and the next run goes on at ``first_row``.
 
         Returns:
             What ``sender.end`` returns.
         """
         try:
             async with self.open() as elements:
-                async for element in elements:
-                    try:
-                        await _send(sender, element)
-                    except ChannelCancelledError:
-                        break
+                await _send_all(elements, sender)
             return await sender.end()
         except BaseException as error:
             if getattr(sender, "first_row", None) is None:
@@ -475,6 +473,42 @@ class Source(Generic[T]):
             else:
                 sender.close()
             raise
+
+
+async def _send_all(elements: Elements[Any], sender: SendEnd[Any]) -> None:
+    """Send each element when the last one has left, until none is left, or the channel's consumer has cancelled it."""
+    refused = asyncio.create_task(sender.until_refused())
+    reading = asyncio.timeout(None)
+    is_reading = True
+
+    def stop_reading(_: object) -> None:
+        # The source may wait for what the refused messages would have led to: then it gives nothing more.
+        if is_reading:
+            reading.reschedule(0.0)
+
+    try:
+        async with reading:
+            refused.add_done_callback(stop_reading)
+            async for element in elements:
+                is_reading = False
+                try:
+                    await _send(sender, element)
+                except ChannelCancelledError:
+                    return
+                if refused.done():
+                    break
+                is_reading = True
+            else:
+                return
+    except TimeoutError:
+        if not reading.expired():
+            raise
+    finally:
+        is_reading = False
+        refused.cancel()
+    error = refused.result()
+    if not isinstance(error, ChannelCancelledError):
+        raise error
 
 
 async def _send(sender: SendEnd[Any], element: object) -> None:

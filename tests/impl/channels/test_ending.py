@@ -336,3 +336,24 @@ async def test_blocks_close_their_ends_and_one_that_fails_aborts_the_stream() ->
     sender.__exit__(ZeroDivisionError, ZeroDivisionError("no more"), None)
     with pytest.raises(ChannelAbortedError, match="ZeroDivisionError: no more"):
         receiver.receive_nowait()
+
+
+@pytest.mark.parametrize(
+    ("stop", "error"),
+    [
+        (lambda sender, _: sender.end_nowait(), ChannelClosedError),
+        (lambda sender, _: sender.abort("broken"), ChannelClosedError),
+        (lambda _, receiver: receiver.close(), PeerGoneError),
+    ],
+    ids=["ended", "aborted", "receiver closed"],
+)
+async def test_one_with_nothing_to_send_hears_that_nothing_may_be_sent(
+    stop: Callable[[LocalSender[object], LocalReceiver[object]], None], error: type[PermitflowError]
+) -> None:
+    sender, receiver = channel()
+    waiting = asyncio.ensure_future(sender.until_refused())
+    await turns()
+    assert not waiting.done()
+    stop(sender, receiver)
+    assert isinstance(await waiting, error)
+    assert isinstance(await sender.until_refused(), error)

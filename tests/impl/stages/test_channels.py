@@ -154,3 +154,45 @@ async def test_a_receiver_that_goes_ends_the_stream_before_it() -> None:
     receiver.close()
     with pytest.raises(PeerGoneError):
         await Source(numbers([])).run_to(sender)
+
+
+async def quiet(closed: list[bool]) -> AsyncIterator[list[int]]:
+    try:
+        yield [0]
+        await asyncio.Event().wait()
+    finally:
+        closed.append(True)
+
+
+@pytest.mark.parametrize("buffer", [0, 2])
+async def test_a_channel_that_fails_ends_a_wait_for_the_source(buffer: int, settle: Settle) -> None:
+    (sender, receiver), closed = channel(), list[bool]()
+    source = Source(quiet(closed))
+    sending = asyncio.create_task((source.buffer(buffer) if buffer else source).run_to(sender))
+    await settle()
+    receiver.close()
+    with pytest.raises(PeerGoneError):
+        await sending
+    assert closed == [True]
+
+
+async def test_a_cancelled_channel_ends_a_wait_for_the_source(settle: Settle) -> None:
+    (sender, receiver), closed = channel(), list[bool]()
+    sending = asyncio.create_task(Source(quiet(closed)).run_to(sender))
+    await settle()
+    await receiver.cancel("one is enough")
+    await sending
+    assert closed == [True]
+
+
+async def test_a_failed_channel_takes_nothing_of_the_channel_before_it(settle: Settle) -> None:
+    first, second, third = channel(), channel(), channel()
+    passing_on = asyncio.create_task(Source.receive(first[1]).run_to(second[0]))
+    await settle()
+    second[1].close()
+    with pytest.raises(PeerGoneError):
+        await passing_on
+    await first[0].send([1])
+    await first[0].end()
+    await Source.receive(first[1]).run_to(third[0])
+    assert [message.payload async for message in third[1]] == [[1]]
