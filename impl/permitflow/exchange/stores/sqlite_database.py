@@ -516,7 +516,7 @@ class Database:
                 self._journal_error = OSError(error.errno, reason)
                 self._refuse(jobs, self._journal_error)
                 return
-        if self._is_failing:
+        if self._is_failing and self._reserve.is_there:  # without it, producers' rows are still refused
             self._is_failing = False
             _log.warning("the store %s can be written again", self._path)
 

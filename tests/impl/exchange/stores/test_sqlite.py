@@ -6,6 +6,7 @@ through, since they make room, and producers get nothing of what is set apart.
 
 import asyncio
 import json
+import re
 import shutil
 import sqlite3
 import subprocess
@@ -293,7 +294,7 @@ def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: P
 
 
 async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
-    open_store: OpenStore, tmp_path: Path
+    open_store: OpenStore, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     reserve = tmp_path / "store" / RESERVE_NAME
 
@@ -316,6 +317,9 @@ async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
         assert not reserve.exists()
     await place.append(30, [rows(30, 1)])
     assert reserve.stat().st_size == RESERVE_BYTES
+    # Not with each acknowledgement: "again" means rows as well.
+    told = [re.sub("the store [^ ]+ |: .*", "", record.getMessage()) for record in caplog.records]
+    assert told == ["cannot be written", "has a full disk", "can be written again"]
 
 
 async def test_dictionary_columns_are_kept_and_come_back_by_chunk(open_store: OpenStore) -> None:
