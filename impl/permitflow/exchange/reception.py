@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 from permitflow.carriers.carrier import Carrier, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS
+from permitflow.carriers.patience import patience
 from permitflow.carriers.resuming import AcceptedCarrier, Connection, ConnectionGivenUp
 from permitflow.errors import (
     AlteredMessageError,
     InvalidParametersError,
     PeerGoneError,
+    PeerTimeoutError,
     PermitflowError,
     ResumeRefusedError,
     UndecodableDataError,
@@ -58,9 +61,18 @@ class _LastWord(NamedTuple):
 class Reception:
     """The streams of one server."""
 
-    def __init__(self, exchange: Exchange, *, resume_seconds: float) -> None:
-        """``resume_seconds``: how long a stream may wait for another connection at most; 0: not at all."""
-        self.exchange, self._resume_seconds = exchange, resume_seconds
+    def __init__(
+        self, exchange: Exchange, *, resume_seconds: float, handshake_seconds: float = HANDSHAKE_SECONDS
+    ) -> None:
+        """Serve an exchange.
+
+        Args:
+            exchange: has the channels.
+            resume_seconds: how long a stream may wait for another connection at most; 0: not at all.
+            handshake_seconds: how long a stream that begins anew may wait for its beginning; carriers bound the wait
+                for the first message of a connection.
+        """
+        self.exchange, self._resume_seconds, self._handshake_seconds = exchange, resume_seconds, handshake_seconds
         self._stopping = asyncio.Event()
         self._is_closing = False
         self._arriving: dict[FirstMessage, None] = {}
@@ -143,7 +155,12 @@ class Reception:
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
         first.hand_over_end(following)
         first.carrier.resume()
-        message = await self._arrival(following, method, peer)
+        try:
+            async with patience(self._handshake_seconds):
+                message = await self._arrival(following, method, peer)
+        except TimeoutError:
+            reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
+            raise PeerTimeoutError(who=f"the client at {peer}", reason=reason) from None
         offer = _offer_in(method, message)
         if offer is None or offer.token != resume.token:
             raise UndecodableDataError(what="the beginning of a stream", reason="it has another token than its Resume")

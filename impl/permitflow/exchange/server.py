@@ -311,7 +311,7 @@ class ExchangeServer:
             handshake_seconds=handshake_seconds, silence_seconds=silence_seconds, resume_seconds=resume_seconds
         )
         self._listener: _GrpcListener | _StreamListener = _LISTENERS[parsed(address, least_port=0).scheme](
-            Reception(exchange, resume_seconds=resume_seconds),
+            Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds),
             address,
             handshake_seconds=handshake_seconds,
             silence_seconds=silence_seconds,

@@ -25,6 +25,7 @@ from permitflow.errors import (
     EndOfStream,
     FalsePositionError,
     PeerGoneError,
+    PeerTimeoutError,
     PermitflowError,
     ResumeRefusedError,
     ResumeTimeoutError,
@@ -462,6 +463,21 @@ def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
                 assert isinstance(error, ResumeRefusedError)
             assert await _ended(sender, receiver)
             assert network.reception.suspended == 0
+
+    in_simulated_time(run())
+
+
+def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
+    """It has heard nothing of its stream, so the exchange takes its beginning anew: but not whenever it likes."""
+
+    async def run() -> None:
+        async with network_of(), calling(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0) as carrier:
+            conversation = Conversation(carrier)
+            await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
+            assert await conversation.read() is not None
+            async with asyncio.timeout(600):
+                with pytest.raises(PeerTimeoutError, match="not said within 30 s"):
+                    await conversation.read()
 
     in_simulated_time(run())
 
