@@ -432,7 +432,11 @@ class DialledCarrier(ResumingCarrier):
             self._tell(outcome)
 
     async def _attempt(self) -> PermitflowError | bool | None:
-        """Go on over another connection: None: in vain; an error: the acceptor's last word."""
+        """Go on over another connection: None: in vain; an error: the acceptor's last word.
+
+        Raises:
+            PeerGoneError: in vain, for this reason.
+        """
         async with AsyncExitStack() as stack:
             carrier = await stack.enter_async_context(self._dial())
             number, first = self._core.dial(), FirstMessage(carrier)
@@ -441,7 +445,11 @@ class DialledCarrier(ResumingCarrier):
             try:
                 answer = await first.wait()
             except PermitflowError as error:
-                return None if carrier.is_cut or isinstance(error, PeerTimeoutError) else error
+                if not carrier.is_cut and not isinstance(error, PeerTimeoutError):
+                    return error
+                if isinstance(error, PeerGoneError):
+                    raise  # in vain as well, and it says why
+                return None
             try:
                 frame = None if answer is None else decode_connection_frame(answer)
                 if isinstance(frame, Resumed):

@@ -262,7 +262,11 @@ class _Line:
         try:
             return _Answer(await self._ask_once(message))
         except PermitflowError as error:
-            return None if self._carrier.is_cut else _Answer(error)
+            if not self._carrier.is_cut:
+                return _Answer(error)
+            if isinstance(error, PeerGoneError):
+                raise  # in vain as well, and it says why
+            return None
 
     async def _ask_once(self, message: bytes) -> Received | None:
         await self._conversation.write([message])
