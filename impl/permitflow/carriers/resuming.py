@@ -23,6 +23,7 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
+    ResumeRefusedError,
     ResumeTimeoutError,
     TransportError,
     UndecodableDataError,
@@ -445,6 +446,8 @@ class DialledCarrier(ResumingCarrier):
             try:
                 answer = await first.wait()
             except PermitflowError as error:
+                if isinstance(error, ResumeRefusedError):  # in the exchange's words, which does not know the stream
+                    return ResumeRefusedError(who=self._who, reason=error.reason)
                 if not carrier.is_cut and not isinstance(error, PeerTimeoutError):
                     return error
                 if isinstance(error, PeerGoneError):
