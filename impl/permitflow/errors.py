@@ -343,6 +343,12 @@ class PeerTimeoutError(PeerGoneError, TimeoutError):
         return restored(cls, f"{who} has sent nothing {reason}", facts)
 
 
+class HandshakeTimeoutError(PeerTimeoutError):
+    """An exchange has waited in vain for the beginning of a stream: it was not sent, or was lost on its way."""
+
+    status = "DEADLINE_EXCEEDED"
+
+
 class ResumeTimeoutError(PeerGoneError, TimeoutError):
     """A stream has lost its connection, and did not get another one in time."""
 

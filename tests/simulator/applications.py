@@ -127,6 +127,8 @@ class Sender:
             try:
                 async with asyncio.timeout(seconds if rows <= 1 else None):
                     await self._send(rows)
+            except PermitflowError:  # some of them are TimeoutErrors
+                raise
             except TimeoutError:
                 del self._log.messages[before[0] :]
                 _, self._row, self._place = before
@@ -191,6 +193,8 @@ async def _receive_impatiently(end: ReceiveEnd[pa.RecordBatch], log: Log) -> Non
         try:
             async with asyncio.timeout(seconds):
                 message = await end.receive()
+        except PermitflowError:
+            raise
         except TimeoutError:
             seconds *= 8
         else:

@@ -23,7 +23,7 @@ from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, par
 from permitflow.carriers.heartbeat import Heartbeat
 from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.pipe import Pipe, drained, sent_all
-from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UndecodableDataError
+from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PermitflowError, UndecodableDataError
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.wire.buffers import Buffer, Received
@@ -196,7 +196,7 @@ class ByteStream(PipeCarrier[Kind]):
 
     def _on_late(self) -> None:
         reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
-        self._fail(PeerTimeoutError(who=self._who, reason=reason))
+        self._fail(HandshakeTimeoutError(who=self._who, reason=reason))
         self._deliver()
 
     def _deliver(self) -> None:

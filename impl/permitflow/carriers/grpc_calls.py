@@ -5,6 +5,7 @@ gRPC reads and writes only for waiting tasks: here each call has one task that r
 
 import asyncio
 import contextlib
+import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from functools import partial
@@ -17,7 +18,7 @@ from permitflow.carriers.connection import HEALTH_CHECK, client_options, expect_
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
 from permitflow.carriers.patience import patience
-from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
 
@@ -26,6 +27,9 @@ _SIGNS_PER_SILENCE = 4
 _REASON_SECONDS = 1.0
 # gRPC's own words for a connection that was lost, or could not be made.
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_UNREACHED = "failed to connect"
+_HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
+"""Behind those words: somebody has accepted the connection, and it was lost before HTTP/2 had begun."""
 
 T = TypeVar("T")
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -177,7 +181,7 @@ class ServerCall(_Call):
                 return await self._context.read()
         except TimeoutError:
             reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
-            raise PeerTimeoutError(who=self._who, reason=reason) from None
+            raise HandshakeTimeoutError(who=self._who, reason=reason) from None
 
     async def _reason(self, error: BaseException) -> Exception:
         if isinstance(error, grpc.aio.BaseError):
@@ -262,7 +266,7 @@ class ClientCall(_Call):
         # A server that knows why has said so by a typed error.
         is_told = any(key == ERROR_KEY for key, _ in status.metadata)
         self._is_cut = status.code in _LOST and not is_told
-        self._is_unreached = self._is_cut and status.details.startswith("failed to connect")
+        self._is_unreached = status.details.startswith(_UNREACHED) and not _HUNG_UP.search(status.details)
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 

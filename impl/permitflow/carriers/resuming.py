@@ -20,8 +20,8 @@ from permitflow.carriers.resumption import Resumption
 from permitflow.change import Change
 from permitflow.errors import (
     AlteredMessageError,
+    HandshakeTimeoutError,
     PeerGoneError,
-    PeerTimeoutError,
     PermitflowError,
     ResumeRefusedError,
     ResumeTimeoutError,
@@ -121,6 +121,7 @@ class ResumingCarrier(Carrier, ABC):
         # Nothing can be written into the connection now, or there is none.
         self._is_full = False
         self._is_paused = self._owes = self._has_closed_half = False
+        self._failure: PermitflowError | None = None
         self._is_over = False  # has the peer ended the stream, or has it failed?
         self._is_plain = False  # does the stream end with its connection?
         self._resumes, self._suspended_seconds = int(number > 0), 0.0
@@ -133,7 +134,9 @@ class ResumingCarrier(Carrier, ABC):
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
         self._listener = listener
-        if self._is_plain:
+        if self._failure is not None:
+            self._loop.call_soon(listener.on_error, self._failure)
+        elif self._is_plain:
             self._inner.listen(listener)
         elif self._connection is not None:
             self._inner.listen(self._connection)
@@ -264,14 +267,17 @@ class ResumingCarrier(Carrier, ABC):
         if self._is_over or self._is_plain:
             return False
         if self._connection is not None:
-            position, times = self._distrusted
-            times = times + 1 if position == self._core.received else 1
-            self._distrusted = self._core.received, times
-            if times > _MOST_DISTRUSTED:
+            if not self._may_come_whole():
                 return False
-        if self._connection is not None:
             self.lose(self._connection, error)
         return not self._is_over
+
+    def _may_come_whole(self) -> bool:
+        """A message was altered: may it be better the next time?"""
+        position, times = self._distrusted
+        times = times + 1 if position == self._core.received else 1
+        self._distrusted = self._core.received, times
+        return times <= _MOST_DISTRUSTED
 
     def take_end(self, connection: Connection) -> None:
         """React to the end of a connection in good order."""
@@ -315,14 +321,8 @@ class ResumingCarrier(Carrier, ABC):
     def _suspend(self, error: PermitflowError) -> None:
         """Begin to wait for another connection: the last one was lost for this reason."""
 
-    def _go_on(self, connection: Connection, first: FirstMessage, *, is_full: bool) -> None:
-        """Use another connection, which the core has taken.
-
-        Args:
-            connection: it.
-            first: the message that came over it.
-            is_full: it takes messages later.
-        """
+    def _go_on(self, connection: Connection, first: FirstMessage) -> None:
+        """Use another connection, which the core has taken; ``first`` has come over it."""
         self._connection, self._inner = connection, connection.carrier
         if self._since is not None:
             self._suspended_seconds += self._loop.time() - self._since
@@ -332,11 +332,14 @@ class ResumingCarrier(Carrier, ABC):
         again = self._core.kept.end - self._core.written
         _log.info("%s: the stream goes on over connection %d, messages again: %d", self._who, connection.number, again)
         self._is_full = True
+        self._hear(connection, first)
+
+    def _hear(self, connection: Connection, first: FirstMessage) -> None:
         self._inner.listen(connection)
         self._loop.call_soon(first.hand_over_end, connection)
         if not self._is_paused:
             self._inner.resume()
-        if not is_full:
+        if not first.is_full:
             self.write_rest(connection)
 
     def fail(self, error: PermitflowError) -> None:
@@ -350,7 +353,7 @@ class ResumingCarrier(Carrier, ABC):
     def _tell(self, error: PermitflowError) -> None:
         if self._is_over:
             return
-        self._is_over = True
+        self._is_over, self._failure = True, error
         self._changed.note()
         if self._listener is not None:
             self._listener.on_error(error)
@@ -397,8 +400,15 @@ class DialledCarrier(ResumingCarrier):
 
     def _is_lost(self, carrier: Carrier, error: PermitflowError) -> bool:
         """Likewise if the acceptor says that the first message was lost or damaged."""
-        is_unheard = self._core.received == 0 and isinstance(error, PeerTimeoutError | AlteredMessageError)
-        return (carrier.is_cut and not carrier.is_unreached) or is_unheard
+        if carrier.is_cut:
+            return not carrier.is_unreached
+        return self._core.received == 0 and self._is_unheard(error)
+
+    def _is_unheard(self, error: PermitflowError) -> bool:
+        """Does the acceptor say that it has not heard the first message of a connection, which may come again?"""
+        if isinstance(error, AlteredMessageError):
+            return self._may_come_whole()  # else it is the reason why the stream has ended
+        return isinstance(error, HandshakeTimeoutError)
 
     def _on_connection_end(self, connection: Connection) -> None:
         """The acceptor ends a stream in good order when this end has everything."""
@@ -448,7 +458,7 @@ class DialledCarrier(ResumingCarrier):
             except PermitflowError as error:
                 if isinstance(error, ResumeRefusedError):  # in the exchange's words, which does not know the stream
                     return ResumeRefusedError(who=self._who, reason=error.reason)
-                if not carrier.is_cut and not isinstance(error, PeerTimeoutError):
+                if not carrier.is_cut and not self._is_unheard(error):
                     return error
                 if isinstance(error, PeerGoneError):
                     raise  # in vain as well, and it says why
@@ -467,7 +477,7 @@ class DialledCarrier(ResumingCarrier):
             if not isinstance(frame, Resumed):
                 return UndecodableDataError(what="the answer to Resume", reason=f"it is {type(frame).__name__}")
             self._stack = stack.pop_all()
-            self._go_on(Connection(self, number, carrier), first, is_full=first.is_full)
+            self._go_on(Connection(self, number, carrier), first)
         return True
 
     async def stop(self) -> None:
@@ -519,17 +529,36 @@ class AcceptedCarrier(ResumingCarrier):
             on_suspended: called when a wait begins.
         """
         super().__init__(first.carrier, who=who, seconds=seconds, number=number)
-        self._first: FirstMessage | None = first
-        self._is_full = first.is_full
+        assert self._connection is not None, "it was just made"
+        self._has_begun = False
+        self._begins_with = self._connection, first, True
+        """Before that: the latest connection, what has come over it, and is that a message of the stream's?"""
+        self._is_full = True
         self._on_suspended = on_suspended
         self._timer: Countdown | None = None
 
     def listen(self, listener: Listener) -> None:
         """See ``Carrier``."""
         super().listen(listener)
-        first, self._first = self._first, None
-        if first is not None and self._connection is not None:
-            self._loop.call_soon(first.hand_over, self._connection)
+        has_begun, self._has_begun = self._has_begun, True
+        if not has_begun and self._begins_with[0] is self._connection:
+            self._loop.call_soon(self._begin, *self._begins_with)
+
+    def _begin(self, connection: Connection, first: FirstMessage, is_of_stream: bool) -> None:
+        # If the connection was lost meanwhile, the message comes again over another one.
+        if is_of_stream:
+            first.hand_over(connection)
+        else:
+            first.hand_over_end(connection)
+            first.carrier.resume()
+        if not first.is_full:
+            self.write_rest(connection)
+
+    def _hear(self, connection: Connection, first: FirstMessage) -> None:
+        if self._has_begun:
+            super()._hear(connection, first)
+        else:  # its first message comes again
+            self._begins_with = connection, first, False
 
     @property
     def connection(self) -> Connection | None:
@@ -567,8 +596,8 @@ class AcceptedCarrier(ResumingCarrier):
             self._let_go(former)
         carrier = first.carrier
         connection = Connection(self, resume.attempt, carrier)
-        is_taken = carrier.write(encode_connection_frame(Resumed(answer)))
-        self._go_on(connection, first, is_full=not is_taken)
+        first.is_full = not carrier.write(encode_connection_frame(Resumed(answer)))
+        self._go_on(connection, first)
         return connection
 
     def half_close(self) -> None:

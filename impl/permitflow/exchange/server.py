@@ -18,7 +18,7 @@ from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.carriers.tcp import TcpStream
-from permitflow.errors import PermitflowError, TransportError
+from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
@@ -208,7 +208,7 @@ class _StreamListener(ABC):
 
     async def _serve(self, stream: ByteStream, peer: str) -> None:
         try:
-            method = await stream.method()
+            method = await self._called(stream)
             await self._reception.serve(method, stream, peer=peer)
             await stream.finish(None)
         except ConnectionGivenUp:
@@ -221,6 +221,14 @@ class _StreamListener(ABC):
             await stream.finish(error)
         finally:
             stream.close()
+
+    async def _called(self, stream: ByteStream) -> str:
+        try:
+            return await stream.method()
+        except PeerGoneError:
+            if stream.is_cut:
+                raise ConnectionGivenUp from None  # as ``Reception`` does before the first message
+            raise
 
 
 class _TcpListener(_StreamListener):

@@ -83,6 +83,13 @@ class Checksums:
                 raise AlteredMessageError(size_bytes=end, stated=f"{stated:016x}", computed=f"{computed:016x}")
             self._received += 1
         elif key != _KEY_OF_NONE or stated:
+            if end >= 0 and (computed := xxh3_64_intdigest(view, seed=self._received)) == stated:
+                # It carries its checksum, and the key of that was altered.
+                raise AlteredMessageError(
+                    size_bytes=end,
+                    stated=f"{stated:016x} (of kind {key})",
+                    computed=f"{computed:016x} (of kind {_KEY})",
+                )
             raise _missing(message, "it was altered on the way, or a release before protocol version 2 has sent it")
         elif self._wanted:
             raise _missing(message, "the end that has sent it makes none, and this end wants one")

@@ -38,11 +38,12 @@ def decode_connection_frame(message: Received) -> ConnectionFrame:
         AlteredMessageError: the message was altered on its path.
         UndecodableDataError: it holds no such frame, or something beside it.
     """
+    body = checked(message)  # an altered key makes such a frame of another message
     if len(message) > _MOST_BYTES:
         raise _undecodable(message, f"a frame of a connection takes at most {_MOST_BYTES}")
     decoded = pb.FromUpstream()
     try:
-        decoded.ParseFromString(bytes(checked(message)))
+        decoded.ParseFromString(bytes(body))
     except DecodeError as error:
         raise _undecodable(message, str(error)) from error
     name = decoded.connection.WhichOneof("frame")

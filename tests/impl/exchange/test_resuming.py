@@ -33,6 +33,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, Retention, reception
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
+from permitflow.exchange.serving import METHODS
 from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.resuming import Resume
 from permitflow.wire.buffers import Received
@@ -182,7 +183,7 @@ def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
         in_simulated_time(run(first))
 
 
-@pytest.mark.parametrize("place", [-1, 0, 1, 9], ids=["sum", "first byte", "second byte", "tenth byte"])
+@pytest.mark.parametrize("place", [-1, -9, 0, 1], ids=["sum", "key of the sum", "first byte", "second byte"])
 def test_a_damaged_message_comes_again(place: int) -> None:
     async def run(number: int) -> None:
         async with network_of(damages={number: place}) as network:
@@ -214,6 +215,62 @@ def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
                     await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
             assert 2 < network.connections < 9
         await network.close()
+
+    in_simulated_time(run())
+
+
+class SleepingNetwork(Network):
+    """Its exchange serves nobody before it is awake."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange)
+        self.awake = asyncio.Event()
+
+    async def _serve(self, method: str, line: Line) -> None:
+        await self.awake.wait()
+        await super()._serve(method, line)
+
+
+def test_a_stream_begins_though_its_first_connection_is_displaced() -> None:
+    """An exchange that was stopped for a while hears the first connection, its end, and the second one at once."""
+
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", PARAMETERS, SCHEMA)
+        network = SleepingNetwork(exchange)
+        with network.dialled():
+            passing = asyncio.create_task(passed_through(network))
+            await asyncio.sleep(1)
+            network.cut_all()
+            await asyncio.sleep(1)
+            network.awake.set()
+            await passing
+        assert network.connections == 4
+        await network.close()
+
+    in_simulated_time(run())
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["in the first connection", "in the next one"])
+def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def fail(*_: object, **__: object) -> None:
+        await asyncio.sleep(2 if is_away else 0)
+        raise PeerTimeoutError(who="a producer", reason="no schema has come")
+
+    monkeypatch.setitem(cast("dict[str, object]", METHODS), GET_STREAM, fail)
+
+    async def run() -> None:
+        async with network_of() as network:
+            reading = asyncio.create_task(read_all())
+            await asyncio.sleep(1)
+            if is_away:
+                network.let_down()
+                await asyncio.sleep(2)
+                network.is_down = False
+            began = asyncio.get_running_loop().time()
+            with pytest.raises(PeerTimeoutError, match="no schema has come"):
+                await reading
+            assert asyncio.get_running_loop().time() - began < 3
 
     in_simulated_time(run())
 
