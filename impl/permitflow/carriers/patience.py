@@ -30,7 +30,7 @@ class Countdown:
     def _look(self) -> None:
         now = self._loop.time()
         self._left_seconds -= (self._due if now > self._due + _STOOD_STILL_SECONDS else now) - self._began
-        if self._left_seconds > 0:
+        if now + self._left_seconds > now:  # else a rest of rounding is left, which no timer can count
             self._set_timer()
         else:
             self._on_over()

@@ -123,3 +123,16 @@ async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
     await carrier.settle()
     left: list[bytes] = call.messages
     assert left == []
+
+
+@pytest.mark.parametrize(("words", "is_unreached"), [("Connection refused", True), ("Socket closed", False)])
+async def test_a_connection_lost_while_it_is_made_is_a_cut(words: str, is_unreached: bool) -> None:
+    call: Any = PlayedCall()
+    carrier = ClientCall(call, "the exchange at here:1")
+    call.waits_for_ever = True
+    conversation = Conversation(carrier)
+    call.set((grpc.StatusCode.UNAVAILABLE, f"failed to connect to all addresses; last error: UNAVAILABLE: {words}", ()))
+    with pytest.raises(PeerGoneError):
+        await conversation.write([b"permits"])
+    assert (carrier.is_cut, carrier.is_unreached) == (True, is_unreached)
+    await conversation.stop()
