@@ -37,7 +37,7 @@ settings.load_profile("default")
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser.
 TOGETHER = ("tests/spec", "tests/impl/spark", "tests/permitflow_tools/explain")
 # A session of Spark, a browser: what needs one of these takes long, unless it is marked as a sample.
-DEAR = {"driver", "cluster", "connected", "browser"}
+DEAR = {"driver", "one_attempt", "cluster", "connected", "browser"}
 # Some tests wait most of the time: one more than there are processors.
 MOST_WORKERS = 4
 # Few tests that take minutes: begun last, they would leave the other workers without anything to do.

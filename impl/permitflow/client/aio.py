@@ -204,7 +204,7 @@ class AioControl:
         try:
             async with patience(self._timeout_seconds):
                 reply = await self._line.ask(message)
-        except PeerTimeoutError:
+        except PermitflowError:  # some are TimeoutErrors
             raise
         except TimeoutError:
             reason = f"no reply within {self._timeout_seconds:g} s; {SILENT}"
@@ -608,7 +608,7 @@ async def _running(end: E, who: str, timing: _Timing) -> AsyncIterator[E]:
         try:
             async with timing.limit.over_wait():
                 await end.agreed()
-        except PeerTimeoutError:
+        except PermitflowError:  # some are TimeoutErrors
             raise
         except TimeoutError:
             reason = f"no agreement within {timing.answer_seconds:g} s; has a producer announced the channel's schema?"

@@ -47,6 +47,7 @@ from permitflow.errors import (
     InvalidParametersError,
     PeerTimeoutError,
     PermitflowError,
+    ResumeTimeoutError,
     TransportError,
 )
 from permitflow.flows.messages import Kind, Message
@@ -716,6 +717,8 @@ def probe(
     )
     try:
         return background().run(describing, timeout_seconds)
+    except ResumeTimeoutError:
+        raise
     except TimeoutError:
         raise background().run(partial(timed_out, address, channel, timeout_seconds, NO_SCHEMA)) from None
 

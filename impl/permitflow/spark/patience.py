@@ -42,6 +42,7 @@ class Patience:
     def renew(self) -> None:
         """Restart the clock after progress."""
         self._began = self._clock()
+        self._first: PermitflowError | None = None
         self._attempts = 0
 
     @property
@@ -57,6 +58,7 @@ class Patience:
         """
         if not is_away(error):
             raise error
+        self._first = self._first or error
         self._attempts += 1
         waited = self._clock() - self._began
         seconds = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts - 1, 10))
@@ -65,5 +67,7 @@ class Patience:
                 f"tried {self._attempts} times in {waited:.1f} s (option timeout_seconds: {self._timeout_seconds:g}), "
                 f"for {in_words(self._channels)}"
             )
+            if str(error) != str(self._first):  # as a note, because Spark shows no causes
+                error.add_note(f"it began with {type(self._first).__name__}: {self._first}")
             raise error
         self._pause(seconds)

@@ -48,6 +48,7 @@ from permitflow.errors import (
     TaskRetryError,
     UnknownBatchError,
 )
+from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
@@ -237,9 +238,10 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         """
         context = _context()
         attempt = TaskAttempt(self._job, context.partitionId(), context.taskAttemptId())
-        if context.attemptNumber() > 0:
-            self._refuse_retry(context, attempt)
-        return self.send(iterator, context, attempt=attempt)
+        with earlier_attempts_named():
+            if context.attemptNumber() > 0:
+                self._refuse_retry(context, attempt)
+            return self.send(iterator, context, attempt=attempt)
 
     def _refuse_retry(self, context: TaskContext, attempt: TaskAttempt) -> NoReturn:
         # The exchange cannot know the first attempt if it was restarted meanwhile.  If the first attempt broke the
@@ -324,7 +326,8 @@ class _Staged(_Sending):
         # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
-        sent = self.send(batches, context, staging=staging)
+        with earlier_attempts_named():
+            sent = self.send(batches, context, staging=staging)
         part = StagedPart(sent.channel, staging.partition, attempt, sent.rows)
         return StagedMessage(key.query, part, _micro_batch_of(context))
 

@@ -31,6 +31,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import PermitflowError
 from permitflow.flows.seam import Parameters
+from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
     Delivery,
@@ -240,16 +241,22 @@ class ExchangeReader(DataSourceReader):
             PeerGoneError: the producer or the exchange is gone, or nothing came in ``timeout_seconds``.
             PermitflowError: the channel does not exist, or was read before.
         """
+        assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
+        options, rows = self._options, partition.rows
+        with earlier_attempts_named():
+            if rows is None:
+                yield from self._read_once(partition.channel)
+                return
+            with recording(options.trace_dir, f"read-{rows.channel}") as streams:
+                yield from read_range(options, rows, self._schema, streams)
+
+    def _read_once(self, channel: str) -> "Iterator[pa.RecordBatch]":
+        """Yield all rows of a channel that is read once."""
         from permitflow.client.blocking import probe
         from permitflow.spark.schema import RowForm
 
         leave_imports_alone()
-        assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
-        options, channel = self._options, partition.channel
-        if partition.rows is not None:
-            with recording(options.trace_dir, f"read-{channel}") as streams:
-                yield from read_range(options, partition.rows, self._schema, streams)
-            return
+        options = self._options
         form = RowForm(self._schema, options.channel_column)
         # A reader that has begun must read all of a channel, so the schema is checked first.
         found = probe(

@@ -20,6 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
+from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
@@ -216,6 +217,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, ChannelRows)  # Spark passes the objects that partitions() returned
         options, rows = self._options, partition.rows
         with (
+            earlier_attempts_named(),
             recorded_task(options.trace_dir, self._consumer, rows),
             recording(options.trace_dir, f"read-{rows.channel}") as streams,
         ):

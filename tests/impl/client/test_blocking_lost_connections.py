@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from permitflow.client.blocking import open_sink, open_source
+from permitflow.client.blocking import open_sink, open_source, probe
 from permitflow.errors import PeerTimeoutError, ResumeTimeoutError
 from permitflow.stream.frames import EndOutcome
 from tests.support.cutting_proxy import Cut, Direction, cutting_beside
@@ -40,6 +40,11 @@ def test_a_network_that_stays_away_ends_a_call_with_what_to_do(exchange: ServedE
         pytest.raises(ResumeTimeoutError, match="resume_seconds"),
     ):
         sent(way.address, exchange.channel(), resume_seconds=SHORT_SECONDS)
+
+
+def test_a_question_about_a_schema_is_told_of_the_lost_network(exchange: ServedExchange) -> None:
+    with cutting_beside(exchange.address, [Cut(100, is_last=True)]) as way, pytest.raises(ResumeTimeoutError):
+        probe(way.address, exchange.channel(), timeout_seconds=LONG_SECONDS, resume_seconds=SHORT_SECONDS)
 
 
 def test_a_shorter_time_out_names_the_lost_connection(exchange: ServedExchange) -> None:

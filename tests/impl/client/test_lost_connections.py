@@ -1,7 +1,8 @@
 """Connections are cut between clients and the exchange: what becomes of the rows, and what each end is told."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 
 from permitflow import AlignedBarrier, ChannelParameters, GateChunk, GateParameters, InputGate, Kind
 from permitflow.carriers import calling
-from permitflow.client import EndOutcome, RemoteSender, SameHost, get, put
+from permitflow.client import EndOutcome, RemoteSender, SameHost, control, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelSpentError,
@@ -149,6 +150,24 @@ async def test_a_network_that_stays_away_is_an_error_with_advice(listen: str) ->
             await reading
 
 
+async def ask_for_ever(address: str, **options: Any) -> None:
+    async with control(address, **options) as orders:
+        while True:
+            await orders.positions(["n"])
+
+
+@pytest.mark.parametrize("waits", [receive, partial(describe, channel="n"), ask_for_ever])
+async def test_who_waits_for_an_answer_is_told_of_the_lost_network(waits: Callable[..., Any], listen: str) -> None:
+    """There is no schema yet, so a consumer has no answer."""
+    async with (
+        served("n", parameters=WINDOW, listen=listen, retention=Retention.REPLAY) as (_, address),
+        cutting(address, [Cut(100, is_last=True)]) as way,
+        asyncio.timeout(LONG_SECONDS),
+    ):
+        with pytest.raises(ResumeTimeoutError, match="raise resume_seconds"):
+            await waits(way.address, resume_seconds=SHORT_SECONDS)
+
+
 @pytest.mark.parametrize("end", ROWS_WAY)
 async def test_an_exchange_that_does_not_know_a_stream_refuses_it(listen: str, end: str) -> None:
     """As after a restart: at once, whatever the other end does."""
@@ -256,7 +275,8 @@ async def test_a_range_of_kept_rows_is_read_on_over_ten_cuts(listen: str) -> Non
         assert way.cuts == 10
 
 
-async def test_barriers_and_watermarks_keep_their_places_over_cuts(listen: str) -> None:
+async def test_barriers_keep_their_places_and_watermarks_rise_over_cuts(listen: str) -> None:
+    """A newer watermark may replace one that waits; it never overtakes the chunks before it."""
     async with (
         served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
         cutting(address, [Cut(500 * n) for n in range(1, 6)]) as up,
@@ -268,20 +288,25 @@ async def test_barriers_and_watermarks_keep_their_places_over_cuts(listen: str) 
         async def read() -> list[tuple[Kind, object]]:
             async with get(down.address, "n", **RESUMING) as receiver:
                 messages = await everything(receiver)
-            is_chunk = [message.kind is Kind.CHUNK for message in messages]
-            told = [
-                numbers([message])[0] if chunk else message.payload
-                for chunk, message in zip(is_chunk, messages, strict=True)
+            return [
+                (message.kind, numbers([message])[0] if message.kind is Kind.CHUNK else message.payload)
+                for message in messages
             ]
-            return [(message.kind, one) for message, one in zip(messages, told, strict=True)]
 
         reading = group.create_task(read())
         async with put(up.address, "n", SCHEMA, **RESUMING) as sender:
             for number in range(60):
                 await sender.send(batch(number))
+                sender.send_watermark(number)
                 await sender.send_barrier(number)
             await sender.end()
-    assert reading.result() == [pair for n in range(60) for pair in ((Kind.CHUNK, n), (Kind.BARRIER, n))]
+    told = reading.result()
+    in_place = [each for each in told if each[0] is not Kind.WATERMARK]
+    assert in_place == [pair for n in range(60) for pair in ((Kind.CHUNK, n), (Kind.BARRIER, n))]
+    watermarks = [number for kind, number in told if kind is Kind.WATERMARK]
+    assert watermarks == [number for number in range(60) if number in watermarks]
+    assert all(told.index((Kind.CHUNK, number)) < told.index((Kind.WATERMARK, number)) for number in watermarks)
+    assert watermarks[-1] == 59
     assert up.cuts == down.cuts == 5
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, UnknownChannelError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, ResumeTimeoutError, UnknownChannelError
 from permitflow.spark.patience import Patience
 
 
@@ -37,6 +37,15 @@ def test_pauses_grow_until_time_is_over_and_the_error_says_how_long() -> None:
     assert 7 < clock.now <= 10
     assert "option timeout_seconds: 10" in caught.value.__notes__[0]
     assert caught.value.__notes__[0].endswith("for channel 'orders/0' and 2 more"), "what it was wanted for"
+
+
+def test_the_last_error_says_with_which_one_it_began() -> None:
+    trying = patience(Clock(), 10)
+    lost = ResumeTimeoutError(who="the exchange", reason="its connection was closed", seconds=3, attempts=5)
+    trying.wait(lost)
+    with pytest.raises(PeerGoneError, match="nobody listens") as caught:
+        wait_for_ever(trying)
+    assert caught.value.__notes__[1] == f"it began with ResumeTimeoutError: {lost}"
 
 
 def test_progress_begins_the_time_anew() -> None:

@@ -1,0 +1,29 @@
+"""Spark's attempts at a task: the error of the last one is the job's, and need not be the one that explains it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from pyspark import TaskContext
+
+from permitflow.errors import PeerGoneError
+
+
+@contextmanager
+def earlier_attempts_named() -> Iterator[None]:
+    """Say beside the error of a later attempt, for which the exchange is gone, where to find what came before it.
+
+    An attempt whose connection is lost for good ends with ResumeTimeoutError.  The next one cannot even connect, and
+    Spark shows the user only that error.
+    """
+    try:
+        yield
+    except PeerGoneError as error:
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() > 0:
+            error.add_note(
+                f"this was attempt {context.attemptNumber() + 1} at the task; Spark's log has the error of the one "
+                "before it, which is likely the cause; if it is ResumeTimeoutError, the connection was lost for longer "
+                "than option resume_seconds allows: look at the network, raise resume_seconds if it needs longer (at "
+                "both ends), and run the whole job again"
+            )
+        raise
