@@ -14,7 +14,6 @@ from time import monotonic
 
 from tests.simulator import coverage
 from tests.simulator.running import Report, run_seeds
-from tests.simulator.schedule import Fault
 from tests.simulator.subjects import SUBJECTS, run_of
 from tools.reliability import Trial
 
@@ -22,7 +21,7 @@ from tools.reliability import Trial
 def main() -> int:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator", description=__doc__.partition("\n")[0])
-    parser.add_argument("--subject", choices=SUBJECTS, default=SUBJECTS[0], help="what is simulated (streams)")
+    parser.add_argument("--subject", choices=[*SUBJECTS], default="streams", help="what is simulated (streams)")
     parser.add_argument("--schedules", type=int, default=10_000, metavar="N", help="how many (10,000)")
     parser.add_argument("--first", type=int, default=0, metavar="SEED", help="the first one's seed (0)")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
@@ -47,42 +46,27 @@ def main() -> int:
     return 1 if report.broken or report.never_seen() else 0
 
 
-_TOLD = (
-    "Producers, an exchange and a consumer: the whole production code over TCP, on simulated event loops, sockets and "
-    "clocks. Each seed draws parameters, how applications send and receive, latencies, short reads and writes, and "
-    "which faults come between which two callbacks. The model judges each step as it happens."
-)
-_PROMISES = (
-    "rows come in order, each once",
-    "an end that is seen is the end of everything that was sent",
-    "who is told that all was consumed is told the truth",
-    "each step is one of the specification's",
-    "a stream that resumes survives cuts, silence, partitions and stopped processes",
-    "everybody comes to an end after the last fault, and leaves no task and no socket behind",
-    "what fails says why, by an error of this library",
-)
-
-
 def keep(report: Report, seconds: float, covered: str) -> None:
     """Write the file of which docs/reliability.md is made."""
-    faults = [(f"faults: {fault.value}", report.seen[fault.value]) for fault in Fault]
+    subject = SUBJECTS[report.subject]
+    shown = [(f"seen: {what}", report.seen[what]) for what in subject.sometimes if what in report.seen]
     Trial(
         name=f"simulator-{report.subject}",
-        title="Simulated streams",
-        told=_TOLD,
-        command=".venv/bin/nox -s simulate",
+        title=subject.title,
+        told=subject.told,
+        command=f".venv/bin/python -m tests.simulator --subject {report.subject}",
         date=datetime.now(UTC).date().isoformat(),
         seconds=round(seconds, 1),
         tried=report.schedules,
         broken=len(report.broken),
         columns=("what", "count"),
         rows=(
-            *faults,
-            ("steps judged by the model", report.steps.total()),
+            *shown,
+            *((("steps judged by the model", report.steps.total()),) if report.steps else ()),
             ("simulated hours", round(report.seconds / 3600, 1)),
             *((("states of a small channel's model that were reached", covered),) if covered else ()),
         ),
-        promises=_PROMISES,
+        promises=subject.promises,
     ).keep()
 
 

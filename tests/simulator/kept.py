@@ -1,6 +1,7 @@
 """Channels that keep their rows on a simulated disk, while processes die, disks fill up and networks are cut.
 
-Named producers, writers of staged batches, and consumers go on after whatever happens, as their users do.  The laws:
+Named producers, writers of staged batches, and consumers go on after whatever happens, as their users do.  Another
+producer is within the exchange's own process, and loses its patience in the middle of a write.  The laws:
 
 1. A row number has one value, for all consumers and for ever; there are no gaps.
 2. The exchange never takes back what it has told: a producer's count of rows, a position, a published batch.
@@ -32,6 +33,7 @@ from permitflow.errors import (
     StoreError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
+from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.disk import NEVER, Crashed, SimulatedDisk
 from tests.simulator.outcome import Outcome
@@ -52,6 +54,8 @@ _AMPLE_ROWS: Final = 100
 _FULL_BYTES: Final = 1 << 17
 _PRODUCER_SHIFT: Final = 1 << 16
 _BATCH_SHIFT: Final = 1 << 32
+_INSIDE: Final = "inside"
+_INSIDE_NUMBER: Final = 99
 
 _TAKEN_BACK: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError)
 """What no client may ever hear: it has only asked for what it was told."""
@@ -83,6 +87,12 @@ class Plan:
     write_seconds: float
     log_bytes: int
     silence_seconds: float
+    inside: tuple[int, ...]
+    """The rows of the chunks that the exchange's own process appends."""
+    patience_seconds: float
+    """Its, for the first chunk that waits; twice as long each time."""
+    publishing_seconds: float
+    """How long the writer waits to hear that a batch is published; twice as long each time."""
 
     @classmethod
     def drawn(cls, random: Random) -> "Plan":
@@ -98,7 +108,11 @@ class Plan:
             for _ in range(random.choice((0, 0, 1, 2)))
         )
         consumers = ("default", "audit")[: random.choice((1, 1, 2))]
-        clients = (*(f"producer{number}" for number in range(len(producers))), *consumers)
+        clients = (
+            *(f"producer{number}" for number in range(len(producers))),
+            *consumers,
+            *(("writer",) if batches else ()),
+        )
         kinds = random.sample(("crash", "power", "client", "cut", "part", "full", "pause"), k=random.choice((0, 1, 2)))
         troubles = tuple(
             (random.randrange(random.choice((60, 400))), random.choice(kinds), random.choice(clients),
@@ -124,6 +138,9 @@ class Plan:
             write_seconds=random.choice((1e-5, 1e-3, 0.05)),
             log_bytes=random.choice((1 << 16, 32 << 20)),
             silence_seconds=random.choice((5.0, 20.0)),
+            inside=tuple(random.randint(1, most_rows) for _ in range(random.choice((0, 0, 1, 4)))),
+            patience_seconds=random.choice((1e-4, 1e-2)),
+            publishing_seconds=random.choice((1e-3, 1e-2, 600.0)),
         )
 
 
@@ -132,7 +149,8 @@ class _Client:
     """A party that goes on until it has done what it wants, over all its lives."""
 
     name: str
-    act: "Callable[[_Client], Awaitable[None]]"
+    act: "Callable[[_Client], Awaitable[None]] | None" = None
+    """What it does; None: it is within the exchange."""
     host: Host | None = None
     is_over: bool = False
     told: int = 0
@@ -192,11 +210,13 @@ class KeptRun:
         world, plan = self.world, self.plan
         if plan.has_store:
             self.disk.take_over(new_store(), self.system.root)
+        self.clients[_INSIDE] = _Client(_INSIDE)
         self._start_exchange()
         for number, chunks in enumerate(plan.producers):
             self._add(f"producer{number}", partial(self._produce, number, chunks))
         if plan.batches:
             self._add("writer", self._write_batches)
+        self.clients[_INSIDE].is_over = not plan.inside
         for name in plan.consumers:
             self._add(name, self._consume)
         self._add("closer", self._close)
@@ -248,8 +268,10 @@ class KeptRun:
                     self.broken.append(f"the store has {channel.books.next_row} rows, and {self.next_row} were told")
                 async with ExchangeServer(exchange, ADDRESS, silence_seconds=plan.silence_seconds):
                     self._stopping = asyncio.Event()
-                    if not self._is_stopping:
-                        await self._stopping.wait()
+                    async with asyncio.TaskGroup() as group:
+                        group.create_task(self._append_inside(channel))
+                        if not self._is_stopping:
+                            await self._stopping.wait()
         except Crashed:
             return
         except StoreError as error:
@@ -327,14 +349,15 @@ class KeptRun:
         self._begin(client)
 
     def _begin(self, client: _Client) -> None:
+        assert client.act is not None, "it has a host of its own"
         client.host = self.world.new_host(client.name)
-        _begin(client.host, self._go_on(client))
+        _begin(client.host, self._go_on(client, client.act))
 
-    async def _go_on(self, client: _Client) -> None:
+    async def _go_on(self, client: _Client, act: Callable[[_Client], Awaitable[None]]) -> None:
         """Try until it is done."""
         while True:
             try:
-                await client.act(client)
+                await act(client)
                 break
             except _TAKEN_BACK as error:
                 self.broken.append(f"{client.name} hears: {error}")
@@ -344,6 +367,9 @@ class KeptRun:
                 self.seen[f"{client.name.rstrip('0123456789')} {type(error).__name__}"] += 1
                 self.world.tell(client.name, f"tries again after {type(error).__name__}: {error}")
                 await asyncio.sleep(_AGAIN_SECONDS)
+        self._note_over(client)
+
+    def _note_over(self, client: _Client) -> None:
         client.is_over = True
         self.world.tell(client.name, "is done")
         if all(each.is_over for each in self.clients.values()):
@@ -372,8 +398,34 @@ class KeptRun:
             if outcome is EndOutcome.ACCEPTED:
                 self._note_told(client, rows, "rows")
 
+    async def _append_inside(self, channel: ReplayChannel) -> None:
+        """The channel knows which rows of what was cancelled are there."""
+        client, patience = self.clients[_INSIDE], self.plan.patience_seconds
+        ends = [0, *accumulate(self.plan.inside)]
+        while True:
+            there = channel.rows_of(_INSIDE)
+            if there < client.told:
+                self.broken.append(f"{_INSIDE} was told of {client.told} rows, and then of {there}")
+                break
+            client.told = there
+            if client.is_over or there >= ends[-1]:
+                break
+            start, end = next((start, end) for start, end in pairwise(ends) if end > there)
+            try:
+                async with asyncio.timeout(patience):
+                    await channel.append(_rows(_PRODUCER_SHIFT * _INSIDE_NUMBER, max(start, there), end), _INSIDE)
+                client.told = end
+            except TimeoutError:
+                self.seen["gave up in the exchange"] += 1
+                patience *= 2
+            except StoreError:
+                await asyncio.sleep(_AGAIN_SECONDS)
+        if not client.is_over:
+            self._note_over(client)
+
     async def _write_batches(self, client: _Client) -> None:
         """As Spark's driver: it stages a batch again as a whole until it is published."""
+        seconds = self.plan.publishing_seconds
         while client.told < len(self.plan.batches):
             batch = client.told
             attempt = f"attempt {client.errors.total()} {self.world.now}"
@@ -388,8 +440,14 @@ class KeptRun:
                         await sender.send(_rows(first, row, row + 1))
                     await sender.end(closes_channel=False)
                 parts.append(StagedPart(CHANNEL, partition, attempt, rows))
-            async with self._control() as orders:
-                published = await orders.publish(QUERY, batch, parts)
+            try:
+                async with self._control() as orders, asyncio.timeout(seconds):
+                    published = await orders.publish(QUERY, batch, parts)
+            except TimeoutError:
+                client.errors["TimeoutError"] += 1
+                self.seen["gave up publishing"] += 1
+                seconds *= 2
+                continue
             if published.last_batch > batch:
                 self.broken.append(f"batch {published.last_batch} was published before batch {batch} was asked for")
             self.seen["published before" if published.was_published else "published"] += 1
@@ -438,7 +496,7 @@ class KeptRun:
 
     async def _close(self, client: _Client) -> None:
         """Close the channel once all rows are there."""
-        others = [each for each in self.clients.values() if each.name.startswith(("producer", "writer"))]
+        others = [each for each in self.clients.values() if each.name.startswith(("producer", "writer", _INSIDE))]
         while not all(each.is_over for each in others):  # noqa: ASYNC110  # they are other hosts
             await asyncio.sleep(0.1)
         async with self._control() as orders:
@@ -464,11 +522,11 @@ class KeptRun:
         for name, rows in self.read.items():
             if missing := self.values.keys() - rows:
                 self.broken.append(f"{name} has not seen rows {sorted(missing)}")
-        for number, chunks in enumerate(self.plan.producers):
+        for number, chunks in (*enumerate(self.plan.producers), (_INSIDE_NUMBER, self.plan.inside)):
             first = _PRODUCER_SHIFT * number
             found = [value for value in values if first <= value < first + _PRODUCER_SHIFT]
             if found != [*range(first, first + sum(chunks))]:
-                self.broken.append(f"of producer{number}'s {sum(chunks)} rows, these are there: {found}")
+                self.broken.append(f"of the producer's {sum(chunks)} rows from {first} on, these are there: {found}")
         published = [value for value in values if value >= _BATCH_SHIFT]
         if published != [*self._staged()]:
             self.broken.append(f"of the batches, these rows are there: {published}, and not {[*self._staged()]}")

@@ -10,7 +10,7 @@ from multiprocessing import get_context
 from typing import Any
 
 from tests.simulator.outcome import Outcome
-from tests.simulator.subjects import SOMETIMES, run_of
+from tests.simulator.subjects import SUBJECTS, run_of
 from tests.simulator.world import quiet
 
 _AT_ONCE = 200
@@ -59,7 +59,7 @@ class Report:
         """What so many schedules should have shown."""
         if self.schedules < _ENOUGH:
             return []
-        return [name for name in SOMETIMES.get(self.subject, ()) if not (self.seen[name] or self.steps[name])]
+        return [name for name in SUBJECTS[self.subject].sometimes if not (self.seen[name] or self.steps[name])]
 
     def in_words(self) -> Iterator[str]:
         """Line by line."""

@@ -8,6 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from permitflow import ChannelParameters
+from permitflow.flows.seam import Parameters
 from tests.simulator.applications import BARRIER, WATERMARK, Receiving, Sending
 from tests.simulator.coverage import COVERED
 from tests.simulator.sockets import Conditions
@@ -57,7 +58,7 @@ class Schedule:
     """All that is drawn before a run; the run itself draws latencies and turns."""
 
     seed: int
-    parameters: ChannelParameters
+    parameters: Parameters
     conditions: Conditions
     chunks: tuple[tuple[int, ...], ...]
     """For each producer: the rows of its chunks; or ``BARRIER``, ``WATERMARK``."""
@@ -132,7 +133,7 @@ def draw(seed: int) -> Schedule:
             short_share=random.choice((0.0, 0.0, 0.02, 0.3)),
         ),
         chunks=chunks,
-        troubles=_troubles(random, clients),
+        troubles=troubles(random, clients),
         turn_seconds=random.choice((0.0, 1e-6, 2e-5, 2e-4)),
         most_in_turn=random.choice((1, 2, 8, 64)),
         pause_seconds={client: random.choice(_PAUSES) for client in clients},
@@ -149,7 +150,8 @@ def _chunks(random: Random, most_rows: int) -> tuple[int, ...]:
     return tuple(random.choice(sizes) for _ in range(random.choice((0, 1, 2, 4, 6, 10))))
 
 
-def _troubles(random: Random, clients: tuple[str, ...]) -> tuple[Trouble, ...]:
+def troubles(random: Random, clients: tuple[str, ...]) -> tuple[Trouble, ...]:
+    """What goes wrong."""
     if random.random() < 0.2:
         return ()
     kinds = random.sample(list(Fault), k=random.choice((1, 1, 2, 3)))

@@ -95,8 +95,9 @@ class Plan:
                 faults.lying_about = random.choice(("sqlite", "journal", ""))
             case "read-only":
                 faults.becoming_read_only = 0.02
+        begins_empty = random.random() < 0.1
         return cls(
-            begins_empty=random.random() < 0.1,
+            begins_empty=begins_empty,
             log_bytes=random.choice((4 * _PAGE_BYTES, 12 * _PAGE_BYTES, 32 << 20)),
             filling_bytes=random.choice((0, 10, 3000)),
             # What a kernel that lives on still has makes up for a lie, and a later failure brings it to light.
@@ -107,7 +108,8 @@ class Plan:
             rounds=random.choice((1, 3, 6, 12)),
             clean_ends=random.choice((0.0, 0.3)),
             at_once=random.choice((0.0, 0.3)),
-            dies_opening=random.choice((0.0, 0.3)),
+            # A new store is most at risk while it is made.
+            dies_opening=random.choice((0.3, 1.0) if begins_empty else (0.0, 0.3)),
         )
 
 

@@ -12,6 +12,7 @@ from permitflow.carriers.same_host import SameHost
 from permitflow.client import RemoteSender, get, put
 from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.flows.recording import RecorderFactory
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
 from tests.simulator.coverage import reached
@@ -26,13 +27,13 @@ CHANNEL = "c"
 ADDRESS = "tcp://exchange:5600"
 PATIENCE_SECONDS = 400.0
 """After the last trouble, everybody must have come to an end in so long: silence, handshakes, and connecting."""
-_OPERATOR_SECONDS, _RESTART_SECONDS = 1.0, 3.0
+OPERATOR_SECONDS, _RESTART_SECONDS = 1.0, 3.0
 PRODUCER_SHIFT = 1 << 20
 """A row says whose it is: its number plus this for each producer before."""
 
 
 @dataclass
-class _Client:
+class Client:
     """What a client has seen."""
 
     host: Host
@@ -58,7 +59,8 @@ class StreamsRun:
             self.world.story = []
         self.network = Network(self.world, schedule.conditions)
         self.oracle = Oracle(on_step=self._on_step if tells else None, key_of=reached)
-        self.clients: dict[str, _Client] = {}
+        self._recorder: RecorderFactory = self.oracle.recorder
+        self.clients: dict[str, Client] = {}
         self.exchanges: list[Host] = []
         self.seen: Counter[str] = Counter()
         self._is_stopping = False
@@ -130,27 +132,33 @@ class StreamsRun:
 
     async def _serve(self) -> None:
         schedule = self.schedule
-        exchange = Exchange(parameters=schedule.parameters, record=self.oracle.recorder, same_host=SameHost.NEVER)
-        exchange.add_channel(CHANNEL, schema=SCHEMA)
         async with ExchangeServer(
-            exchange, ADDRESS, silence_seconds=schedule.silence_seconds, resume_seconds=schedule.resume_seconds
+            self._new_exchange(),
+            ADDRESS,
+            silence_seconds=schedule.silence_seconds,
+            resume_seconds=schedule.resume_seconds,
         ):
             self._stopping = asyncio.Event()
             await self._stopping.wait()
         self._exchange_is_over = True
         self.world.stop()
 
-    def _start(self, name: str, act: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
-        client = self.clients[name] = _Client(self.world.new_host(name))
+    def _new_exchange(self) -> Exchange:
+        exchange = Exchange(parameters=self.schedule.parameters, record=self._recorder, same_host=SameHost.NEVER)
+        exchange.add_channel(CHANNEL, schema=SCHEMA)
+        return exchange
+
+    def _start(self, name: str, act: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
+        client = self.clients[name] = Client(self.world.new_host(name))
         _begin(client.host, self._play(client, act))
 
-    def _note_over(self, client: _Client) -> None:
+    def _note_over(self, client: Client) -> None:
         """Somebody is over; those who wait for it get another one, as from an operator."""
         client.is_over = True
         if all(each.is_over for each in self.clients.values()):
             self.world.stop()
         else:
-            self.world.after(_OPERATOR_SECONDS * len(self.clients), self._operate)
+            self.world.after(OPERATOR_SECONDS * len(self.clients), self._operate)
 
     def _operate(self) -> None:
         consumers = self._consumers()
@@ -161,13 +169,13 @@ class StreamsRun:
         elif all(each.is_over for each in producers) and not all(each.is_over for each in consumers):
             self._start(f"closer{number}", self._close)
 
-    async def _close(self, client: _Client) -> None:
+    async def _close(self, client: Client) -> None:
         """Close the channel: no producer is left to do so."""
         async with self._put() as sender:
             await sender.end()
             client.is_ended = True
 
-    async def _play(self, client: _Client, act: Callable[[_Client], Coroutine[Any, Any, None]]) -> None:
+    async def _play(self, client: Client, act: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
         try:
             await asyncio.sleep(self.schedule.late_seconds.get(client.host.name, 0.0))
             await act(client)
@@ -186,7 +194,7 @@ class StreamsRun:
         return {
             "silence_seconds": schedule.silence_seconds,
             "resume_seconds": schedule.resume_seconds,
-            "record": self.oracle.recorder,
+            "record": self._recorder,
             "same_host": SameHost.NEVER,
             **waits,
         }
@@ -199,7 +207,7 @@ class StreamsRun:
             **self._options,
         )
 
-    async def _produce(self, number: int, client: _Client) -> None:
+    async def _produce(self, number: int, client: Client) -> None:
         schedule = self.schedule
         pause = schedule.pause_seconds.get(client.host.name, 0.0)
         async with self._put() as sender:
@@ -217,17 +225,17 @@ class StreamsRun:
             if client.outcome is EndOutcome.CONSUMED:
                 self._require_consumed(client)
 
-    def _consumers(self) -> list[_Client]:
+    def _consumers(self) -> list[Client]:
         return [client for name, client in self.clients.items() if name.startswith(CONSUMER)]
 
-    def _require_consumed(self, producer: _Client) -> None:
+    def _require_consumed(self, producer: Client) -> None:
         there = {message for client in self._consumers() for message in client.log.messages}
         if missing := [message for message in producer.log.messages if message not in there]:
             self.oracle.broken.append(
                 f"{producer.host.name} was told that all was consumed, and {len(missing)} messages were not"
             )
 
-    async def _consume(self, client: _Client) -> None:
+    async def _consume(self, client: Client) -> None:
         schedule = self.schedule
         pause = schedule.pause_seconds[CONSUMER]
         async with get(
@@ -291,8 +299,10 @@ class StreamsRun:
     # Laws.
 
     def _judged(self) -> list[str]:
+        return [*self._judged_endings(), *self._judged_rows(), *self._judged_remains()]
+
+    def _judged_endings(self) -> list[str]:
         broken: list[str] = []
-        schedule = self.schedule
         for name, client in self.clients.items():
             if client.error is not None and not isinstance(client.error, PermitflowError):
                 broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
@@ -300,6 +310,11 @@ class StreamsRun:
                 broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
             way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"
             self.seen[f"{name.rstrip('0123456789')} {way}"] += 1
+        return broken
+
+    def _judged_rows(self) -> list[str]:
+        broken: list[str] = []
+        schedule = self.schedule
         leaves = schedule.receiving is Receiving.LEAVES
         for number, name in enumerate(schedule.producers):
             client = self.clients[name]
@@ -314,6 +329,10 @@ class StreamsRun:
                 marks = [each for each in consumer.log.watermarks if each // PRODUCER_SHIFT == number]
                 if marks != sorted(marks):
                     broken.append(f"{name}'s watermarks went back: {marks}")
+        return broken
+
+    def _judged_remains(self) -> list[str]:
+        broken: list[str] = []
         for host in self.world.hosts:
             if host.is_running_now and (left := [*host.unfinished()]):
                 broken.append(f"{host.name} leaves tasks behind: {', '.join(task.get_name() for task in left)}")

@@ -1,42 +1,127 @@
 """What can be simulated, by name."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from importlib import import_module
+from typing import Final
 
 from tests.simulator.outcome import Outcome
 
-_PLACES = {"streams": "tests.simulator.streams:run_seed"}
-"""A function of a seed, and of whether it is to keep a story; imported on first use."""
-
-SUBJECTS = tuple(_PLACES)
-
 Run = Callable[[int, bool], Outcome]
 
-SOMETIMES: Mapping[str, tuple[str, ...]] = {
-    "streams": (
-        "cut",
-        "half-close",
-        "silence",
-        "flip",
-        "part",
-        "pause",
-        "crash",
-        "power",
-        "producer ends",
-        "consumer ends",
-        "producer PeerGoneError",
-        "consumer PeerGoneError",
-        "consumer ChannelAbortedError",
-        "producer AlteredMessageError",
-        "WithdrawChunk",
-        "Flush",
+
+@dataclass(frozen=True)
+class Subject:
+    """Something that is simulated."""
+
+    place: str
+    """A function of a seed, and of whether it is to keep a story; imported on first use."""
+    title: str
+    told: str
+    """What ran, and who judged it."""
+    sometimes: tuple[str, ...]
+    """What 10,000 schedules must have shown, or they do not try what they are for."""
+    promises: tuple[str, ...]
+    """That were judged."""
+
+
+_IN_ORDER: Final = "rows come in order, each once"
+_STEPS: Final = "each step is one of the specification's"
+_WHOLE: Final = "an end that is seen is the end of everything that was sent"
+_CONSUMED: Final = "who is told that all was consumed is told the truth"
+_RESUMES: Final = "a stream that resumes survives cuts, silence, partitions and stopped processes"
+_ALL_END: Final = "everybody comes to an end after the last fault, and leaves no task and no socket behind"
+_ERRORS: Final = "what fails says why, by an error of this library"
+
+SUBJECTS: Final[Mapping[str, Subject]] = {
+    "streams": Subject(
+        "tests.simulator.streams:run_seed",
+        "Simulated streams",
+        "Producers, an exchange and a consumer: the whole production code over TCP, on simulated event loops, sockets "
+        "and clocks. Each seed draws parameters, how applications send and receive, latencies, short reads and writes, "
+        "and which faults come between which two callbacks. The model judges each step as it happens.",
+        (
+            "cut",
+            "half-close",
+            "silence",
+            "flip",
+            "part",
+            "pause",
+            "crash",
+            "power",
+            "producer ends",
+            "consumer ends",
+            "producer PeerGoneError",
+            "consumer PeerGoneError",
+            "consumer ChannelAbortedError",
+            "producer AlteredMessageError",
+            "WithdrawChunk",
+            "Flush",
+        ),
+        (_IN_ORDER, _WHOLE, _CONSUMED, _STEPS, _RESUMES, _ALL_END, _ERRORS),
+    ),
+    "kept": Subject(
+        "tests.simulator.kept:run_seed",
+        "Simulated channels that keep rows",
+        "Named producers, a writer of staged batches, consumers and an exchange with a store on a simulated disk, "
+        "which loses what was not flushed, tears writes, and fills up. Processes die at any await, and all go on as "
+        "their users do.",
+        (
+            "client",
+            "crash",
+            "cut",
+            "full",
+            "part",
+            "pause",
+            "power",
+            "published",
+            "published before",
+            "gave up in the exchange",
+            "gave up publishing",
+            "producer ProducerReplacedError",
+        ),
+        (
+            "each row once, in the order of its producer",
+            "what the exchange has told stays: counts of rows, positions, published batches",
+            "a published batch is there as a whole, once",
+            "a store opens after any crash",
+            "everybody comes to an end after the last fault",
+        ),
+    ),
+    "gate": Subject(
+        "tests.simulator.gate:run_seed",
+        "Simulated gates",
+        "Two or three producers, an exchange, and a consumer whose gate aligns their barriers, under the faults of "
+        "simulated streams. The model judges each input as it goes, and all of them together in the end.",
+        (
+            "aligned",
+            "aligned without an input that has ended",
+            "judged together",
+            "stalled",
+            "withdrawn",
+            "consumer ends",
+            "consumer InputLostError",
+            "cut",
+            "crash",
+            "pause",
+        ),
+        (
+            _IN_ORDER,
+            "an aligned barrier stands behind all rows that were sent before it, and before all others",
+            "the credit of a gate's pool is neither lost nor made",
+            _WHOLE,
+            _CONSUMED,
+            _STEPS,
+            _RESUMES,
+            _ALL_END,
+            _ERRORS,
+        ),
     ),
 }
-"""Of each subject: what 10,000 schedules must have shown, or they do not try what they are for."""
 
 
 def run_of(subject: str) -> Run:
     """How to run a seed of this subject."""
-    module, _, name = _PLACES[subject].partition(":")
+    module, _, name = SUBJECTS[subject].place.partition(":")
     run: Run = getattr(import_module(module), name)
     return run

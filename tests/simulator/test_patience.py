@@ -8,8 +8,10 @@ from itertools import permutations, product
 
 import pytest
 
+from permitflow.carriers.patience import Countdown
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from tests.simulator.meeting import ALL, CONSUMER, EXCHANGE, PARTIES, PRODUCER, Meeting, Stop, Way
+from tests.simulator.world import World
 
 NAMES = {EXCHANGE: "exchange", PRODUCER: "producer", CONSUMER: "consumer"}
 SILENCE_SECONDS, RESUME_SECONDS = 20.0, 30.0
@@ -178,3 +180,12 @@ def test_all_may_be_stopped_for_a_minute(way: str, moment: str) -> None:
 def test_all_may_be_stopped_at_any_moment(way: str, moment: str, order: str) -> None:
     for seconds, apart_seconds, is_patient in product((60, 600), (0, 4), (False, True)):
         require_well(stopped(WAYS[way], moment, seconds, order, apart_seconds, is_patient=is_patient))
+
+
+def test_a_countdown_ends_though_rounding_leaves_a_rest() -> None:
+    world = World(0, turn_seconds=0.0)
+    host = world.new_host("one")
+    for tenths in range(10, 40):
+        host.schedule(Countdown, tenths / 10, world.stop)
+        world.run()
+    assert world.now == pytest.approx(sum(range(10, 40)) / 10)
