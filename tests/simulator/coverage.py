@@ -1,5 +1,6 @@
 """Which states of the model's graph simulated runs reach: of a channel so small that all of them are known."""
 
+from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from permitflow import ChannelParameters
@@ -15,11 +16,9 @@ WAITERS = 1
 Key: TypeAlias = tuple[Any, ...]
 
 
-def reached(parameters: object, state: object) -> Key | None:
-    """The state in a form that does not depend on how queues are kept; None: it is of another channel."""
-    if not isinstance(parameters, Parameters) or not isinstance(state, State) or not _is_covered(parameters):
-        return None
-    return _key(state)
+def key_of(parameters: object) -> Callable[[State], Key] | None:
+    """Gives a state a form that does not depend on how queues are kept; None: they are of another channel."""
+    return _key if isinstance(parameters, Parameters) and _is_covered(parameters) else None
 
 
 def _is_covered(parameters: Parameters) -> bool:

@@ -12,6 +12,8 @@ from permitflow_testing.subjects import Subject
 from permitflow_testing.subjects.table import subject_of
 
 _BETWEEN_LOOKS = 16
+_MOST_WORLDS = 100
+"""Of a stream that is judged on: what may be left of many messages that are withdrawn can grow exponentially."""
 
 
 class Judge:
@@ -28,11 +30,12 @@ class Judge:
         self.worlds: tuple[World[Any], ...] = (self._explanation.start(),)
         self._count = 0
         self.states: set[Any] = set()
+        self._key_of = oracle.key_of(self._parameters) if oracle.key_of is not None else None
 
     def see(self, end: End, action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
         """Perform the same step in the model."""
         oracle = self._oracle
-        if oracle.broken:
+        if oracle.broken or len(self.worlds) > _MOST_WORLDS:
             return
         self._count += 1
         event = Event(self.name, end, self._count, action, arguments, None, counters)
@@ -45,9 +48,10 @@ class Judge:
                     oracle.on_step(self, event)
                     oracle.broken.append(f"{self.name}: the {end}'s {action}{arguments} is no step: {reason}")
                     return
-        self.worlds = tuple(following)
-        if oracle.key_of is not None and (key := oracle.key_of(self._parameters, following[0].state)) is not None:
-            self.states.add(key)
+        # Who withdraws one of many equal messages may have withdrawn any of them: few of these worlds differ.
+        self.worlds = tuple(dict.fromkeys(following)) if len(following) > 1 else tuple(following)
+        if self._key_of is not None:
+            self.states.add(self._key_of(following[0].state))
         oracle.on_step(self, event)
         # Theorems about all states to which the model's steps lead: they check the model rather than the run.
         if self._count % _BETWEEN_LOOKS == 0 and (broken := self._explanation.broken(following[0])):
@@ -65,8 +69,10 @@ class Judge:
 class Oracle:
     """Judges all streams of a world."""
 
-    def __init__(self, *, on_step: Any = None, key_of: Callable[[object, object], Any] | None = None) -> None:
-        """``on_step`` hears of each judge's event; ``key_of`` says which states are to be kept, see ``coverage``."""
+    def __init__(
+        self, *, on_step: Any = None, key_of: Callable[[object], Callable[[Any], Any] | None] | None = None
+    ) -> None:
+        """``on_step`` hears of each judge's event; ``key_of`` says whose states are to be kept, see ``coverage``."""
         self.key_of = key_of
         self.broken: list[str] = []
         """What no model allows; after the first, nothing more is judged."""

@@ -128,8 +128,8 @@ class Pipe:
             else:
                 arrived[0] = first[len(part) :]
         self.unread_bytes -= filled
-        # The writer's kernel hears of the room as late as of anything else.
-        if filled and not (self.is_silent or self.is_cut):
+        # The writer's kernel hears of the room as late as of anything else; who waits later finds it.
+        if filled and self.writer.is_waiting_for_room and not (self.is_silent or self.is_cut):
             self._world.at(self._network.arrival(self.reader.host, self.writer.host), self.writer.look)
         return filled
 
@@ -282,13 +282,18 @@ class SimulatedSocket:
         pipe = self.outgoing
         return pipe is not None and (self.error is not None or pipe.room() > 0)
 
+    @property
+    def is_waiting_for_room(self) -> bool:
+        """Does somebody want to write?"""
+        return self.host.writer_of(self.descriptor) is not None
+
     def look(self) -> None:
         """Wake those who wait for what is possible now."""
         host = self.host
-        if not self._is_read_due and self._is_readable and host.reader_of(self.descriptor) is not None:
+        if not self._is_read_due and host.reader_of(self.descriptor) is not None and self._is_readable:
             self._is_read_due = True
             host.schedule(self._wake_reader)
-        if not self._is_write_due and self._is_writable and host.writer_of(self.descriptor) is not None:
+        if not self._is_write_due and host.writer_of(self.descriptor) is not None and self._is_writable:
             self._is_write_due = True
             host.schedule(self._wake_writer)
 
@@ -349,13 +354,14 @@ class Network:
 
     def heals_at(self, one: Host, other: Host) -> float:
         """When these two reach each other again; in the past, if they do."""
-        return self._heals.get(frozenset((one.name, other.name)), 0.0)
+        return self._heals.get(frozenset((one.name, other.name)), 0.0) if self._heals else 0.0
 
     def arrival(self, one: Host, other: Host) -> float:
         """When something that leaves now arrives."""
         least, most = self.conditions.least_latency_seconds, self.conditions.most_latency_seconds
         latency = least + (most - least) * self.world.random.random()
-        return max(self.world.now, self.heals_at(one, other)) + latency
+        now = self.world.now
+        return (max(now, self.heals_at(one, other)) if self._heals else now) + latency
 
     def connect(self, dialler: SimulatedSocket, address: Address, made: "asyncio.Future[None]") -> None:
         """Bring the request to the listener, if anybody listens there."""

@@ -15,7 +15,7 @@ from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.flows.recording import RecorderFactory
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
-from tests.simulator.coverage import reached
+from tests.simulator.coverage import key_of
 from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import CONSUMER, EXCHANGE, Fault, Schedule, Trouble, draw
@@ -58,7 +58,7 @@ class StreamsRun:
         if tells:
             self.world.story = []
         self.network = Network(self.world, schedule.conditions)
-        self.oracle = Oracle(on_step=self._on_step if tells else None, key_of=reached)
+        self.oracle = Oracle(on_step=self._on_step if tells else None, key_of=key_of)
         self._recorder: RecorderFactory = self.oracle.recorder
         self.clients: dict[str, Client] = {}
         self.exchanges: list[Host] = []
@@ -217,8 +217,10 @@ class StreamsRun:
             self._open_producers -= 1
             is_last = not self._open_producers
             others = [self.clients[name] for name in schedule.producers if name != client.host.name]
-            while is_last and not all(other.is_over for other in others):  # noqa: ASYNC110  # they are other hosts
-                await asyncio.sleep(0.01)
+            seconds = 0.01
+            while is_last and not all(other.is_over for other in others):  # they are other hosts
+                await asyncio.sleep(seconds)
+                seconds *= 1.5
             client.outcome = await sender.end(closes_channel=is_last)
             client.is_ended = True
             self.world.tell(client.host.name, f"hears that its messages were {client.outcome.value}")

@@ -12,7 +12,7 @@ import pytest
 from tests.simulator.running import run_some
 from tests.simulator.streams import run_seed
 
-AT_ONCE = 60
+AT_ONCE = 250
 PARTS = 8
 
 

@@ -31,6 +31,7 @@ Callback = Callable[..., object]
 LATEST_SECONDS: Final = 1e9
 _MOST_TURNS: Final = 200_000
 _NO_TURN: Final = 1 << 62
+_MOST_NUMBERS: Final = 10_007
 
 
 class WaitsForEver(AssertionError):
@@ -74,11 +75,14 @@ class TimerHandle(Handle):
 class NumberedTask(asyncio.Task[T]):
     """A task whose place in a set does not depend on where it lies in memory."""
 
-    number = 0
+    def __init__(self, *arguments: Any, number: int, **options: Any) -> None:
+        """With what is its hash."""
+        self._number = number  # first: asyncio puts the task into a set at once
+        super().__init__(*arguments, **options)
 
     def __hash__(self) -> int:
         """Its number."""
-        return self.number
+        return self._number
 
 
 class World:
@@ -93,6 +97,8 @@ class World:
             most_in_turn: the most callbacks that a host runs in a turn.
         """
         self.random = Random(seed)
+        self.first_hash = (seed + 1) * _MOST_NUMBERS
+        """Hashes of this world's tasks are greater, and those of the next one's greater still."""
         self.now = 0.0
         self.hosts: list[Host] = []
         self.story: list[tuple[float, str, str]] | None = None
@@ -190,9 +196,6 @@ class World:
                     self.turns += 1
                     if self.turns > _MOST_TURNS:
                         raise WaitsForEver(f"{host.name} and others turn in circles")
-                    if not host.is_ready:
-                        ready.remove(host)
-                        host.is_listed = False
                     self.now += self._turn_seconds
                     if self.turns >= self._next_at_turn:
                         events._set_running_loop(None)
@@ -263,23 +266,10 @@ class Host(asyncio.AbstractEventLoop):
         self._writers: dict[int, Handle] = {}
         world.hosts.append(self)
 
-    def __hash__(self) -> int:
-        """Its number, as that of a task."""
-        return self.number
-
-    def __eq__(self, other: object) -> bool:
-        """The same host."""
-        return self is other
-
     # Turns.
 
-    @property
-    def is_ready(self) -> bool:
-        """Is there something to do?"""
-        return bool(self._queue)
-
     def take_turn(self, most: int) -> int:
-        """Run some callbacks; how many."""
+        """Run some callbacks; how many.  A host that has nothing left to do has no turn."""
         queue, ran = self._queue, 0
         while queue and ran < most:
             handle = queue.popleft()
@@ -292,6 +282,8 @@ class Host(asyncio.AbstractEventLoop):
                 raise
             except BaseException as error:
                 self.problems.append(f"{self.name}: {type(error).__name__}: {error} in a callback")
+        if not queue:
+            self.world.become_idle(self)
         return ran
 
     def _push(self, handle: Handle) -> None:
@@ -398,8 +390,10 @@ class Host(asyncio.AbstractEventLoop):
     ) -> NumberedTask[T]:
         """See asyncio."""
         number = self.world.new_number()
-        task = NumberedTask(coro, loop=self, name=name or f"task {number}", context=context)
-        task.number = number
+        # asyncio keeps all tasks in one set: those of earlier worlds, which nobody has collected, hash to other values.
+        task: NumberedTask[T] = NumberedTask(
+            coro, loop=self, name=name or f"task {number}", context=context, number=self.world.first_hash + number
+        )
         self._tasks.append(task)
         return task
 
