@@ -128,8 +128,8 @@ class Pipe:
             else:
                 arrived[0] = first[len(part) :]
         self.unread_bytes -= filled
-        # The writer's kernel hears of the room as late as of anything else; who waits later finds it.
-        if filled and self.writer.is_waiting_for_room and not (self.is_silent or self.is_cut):
+        # The writer's kernel hears of the room as late as of anything else.
+        if filled and not (self.is_silent or self.is_cut):
             self._world.at(self._network.arrival(self.reader.host, self.writer.host), self.writer.look)
         return filled
 
@@ -281,11 +281,6 @@ class SimulatedSocket:
     def _is_writable(self) -> bool:
         pipe = self.outgoing
         return pipe is not None and (self.error is not None or pipe.room() > 0)
-
-    @property
-    def is_waiting_for_room(self) -> bool:
-        """Does somebody want to write?"""
-        return self.host.writer_of(self.descriptor) is not None
 
     def look(self) -> None:
         """Wake those who wait for what is possible now."""
