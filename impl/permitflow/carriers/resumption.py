@@ -138,7 +138,6 @@ class Resumption(Generic[T]):
             raise ResumeRefusedError(who=who, reason=f"connection {self.latest} is newer than {connection}")
         self._go_on(connection, position)
         self.latest = connection
-        """The number of the newest connection that was dialled, or accepted."""
         return self.acknowledge()
 
     def _go_on(self, connection: int, position: int) -> None:
