@@ -12,8 +12,8 @@ from permitflow_testing.subjects import Subject
 from permitflow_testing.subjects.table import subject_of
 
 _BETWEEN_LOOKS = 16
-_MOST_WORLDS = 100
-"""Of a stream that is judged on: what may be left of many messages that are withdrawn can grow exponentially."""
+_MOST_WORLDS = 10_000
+"""Which of many equal messages were withdrawn can leave more and more states possible; beyond this no run is judged."""
 
 
 class Judge:
@@ -35,21 +35,25 @@ class Judge:
     def see(self, end: End, action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
         """Perform the same step in the model."""
         oracle = self._oracle
-        if oracle.broken or len(self.worlds) > _MOST_WORLDS:
+        if oracle.broken:
             return
         self._count += 1
         event = Event(self.name, end, self._count, action, arguments, None, counters)
         following: list[World[Any]] = []
+        reasons: list[str] = []
         for world in self.worlds:
             try:
                 following += self._explanation.perform(world, event)
             except (Refused, Starved) as reason:
-                if len(self.worlds) == 1 or not following:
-                    oracle.on_step(self, event)
-                    oracle.broken.append(f"{self.name}: the {end}'s {action}{arguments} is no step: {reason}")
-                    return
+                reasons.append(str(reason))
+        if not following:
+            oracle.on_step(self, event)
+            oracle.broken.append(f"{self.name}: the {end}'s {action}{arguments} is no step: {reasons[0]}")
+            return
         # Who withdraws one of many equal messages may have withdrawn any of them: few of these worlds differ.
         self.worlds = tuple(dict.fromkeys(following)) if len(following) > 1 else tuple(following)
+        if len(self.worlds) > _MOST_WORLDS:
+            oracle.broken.append(f"{self.name}: {len(self.worlds)} states are possible, too many to judge the run")
         if self._key_of is not None:
             self.states.add(self._key_of(following[0].state))
         oracle.on_step(self, event)

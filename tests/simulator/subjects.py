@@ -28,7 +28,7 @@ class Subject:
 _IN_ORDER: Final = "rows come in order, each once"
 _STEPS: Final = "each step is one of the specification's"
 _WHOLE: Final = "an end that is seen is the end of everything that was sent"
-_CONSUMED: Final = "who is told that all was consumed is told the truth"
+_CONSUMED: Final = "if a producer hears that all was consumed, it was"
 _RESUMES: Final = "a stream that resumes survives cuts, silence, partitions and stopped processes"
 _ALL_END: Final = "everybody comes to an end after the last fault, and leaves no task and no socket behind"
 _ERRORS: Final = "what fails says why, by an error of this library"

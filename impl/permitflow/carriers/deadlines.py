@@ -22,8 +22,15 @@ def require_seconds(
     """Refuse deadlines that cannot work.
 
     Raises:
-        InvalidParametersError: a deadline is too short or too long.
+        InvalidParametersError: a deadline is no number, too short or too long.
     """
+    for name, value in (
+        ("handshake_seconds", handshake_seconds),
+        ("silence_seconds", silence_seconds),
+        ("resume_seconds", 0 if resume_seconds is None else resume_seconds),
+    ):
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise InvalidParametersError(name=name, value=value, rule="must be a number of seconds")
     if not 0 < handshake_seconds <= _MOST_SECONDS:
         rule = f"must be above 0 and at most {_MOST_SECONDS:g}"
         raise InvalidParametersError(name="handshake_seconds", value=handshake_seconds, rule=rule)

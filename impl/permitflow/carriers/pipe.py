@@ -9,7 +9,7 @@ from permitflow.wire.buffers import Buffer
 
 
 class Pipe(Protocol):
-    """A connection.  Nothing blocks; the event loop calls back whoever watches."""
+    """A connection.  Nothing blocks; the event loop calls the functions that watch."""
 
     def receive_into(self, space: memoryview) -> int:
         """Receive into this memory; how many bytes came, 0 if the peer sends no more.

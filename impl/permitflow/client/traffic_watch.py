@@ -48,7 +48,7 @@ class TrafficWatch:
             PermitflowError: no server answers at this address in time.
         """
         if self._control is None:
-            # Whoever watches asks again in any case, and shows meanwhile that the exchange is away.
+            # The user's screen asks again in any case, and shows meanwhile that the exchange is away.
             self._control = BlockingControl(self._address, self._timeout_seconds, resume_seconds=0)
         try:
             now = self._control.statistics(self._channels)

@@ -221,7 +221,7 @@ class Reception:
         """Wait until the stream does not need the connection any more."""
         try:
             await asyncio.shield(connection.released)
-        except asyncio.CancelledError:  # gRPC cancels whoever serves a call that was lost
+        except asyncio.CancelledError:  # gRPC cancels the task of a call that was lost
             carrier.lose(connection, PeerGoneError(who="the peer", reason="its connection was closed or lost"))
             raise
 
@@ -273,7 +273,7 @@ def _being_stopped() -> PeerGoneError:
 
 
 def _offer_in(method: str, message: Received) -> ResumeOffer | None:
-    """The offer in the first message of a stream; whoever serves the stream says what is wrong with the message."""
+    """The offer in the first message of a stream; None also if that is wrong: the method tells the peer."""
     try:
         frames = decode_upstream(message) if method == PUT_STREAM else decode_downstream(message, None)
     except PermitflowError:

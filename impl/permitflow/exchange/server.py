@@ -156,7 +156,7 @@ class _StreamListener(ABC):
 
     @abstractmethod
     def _listen(self, address: Address) -> int:
-        """Listen, and serve whoever comes; return the port."""
+        """Listen, and serve each client that comes; return the port."""
 
     @abstractmethod
     async def _refuse_all(self) -> None:

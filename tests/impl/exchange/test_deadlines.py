@@ -143,6 +143,13 @@ def test_times_that_cannot_work_are_refused(name: str, seconds: float) -> None:
         ExchangeServer(Exchange(), **{name: seconds})  # type: ignore[arg-type]  # one of two
 
 
+@pytest.mark.parametrize("name", ["handshake_seconds", "silence_seconds", "resume_seconds"])
+@pytest.mark.parametrize("value", ["5", "", True, asyncio.sleep], ids=["text", "empty", "truth", "function"])
+def test_a_time_that_is_no_number_is_refused(name: str, value: object) -> None:
+    with pytest.raises(InvalidParametersError, match=f"{name} must be a number of seconds"):
+        ExchangeServer(Exchange(), **{name: value})  # type: ignore[arg-type]  # that is the rule
+
+
 # A full table of descriptors.
 
 ROOM = 20

@@ -50,7 +50,7 @@ DATAGRAM_BYTES = 1_200
 LOOPBACK_DATAGRAM_BYTES = 32 << 10
 """The longest packet on the loopback, which carries all of them."""
 MOST_CONNECTIONS = 10_000
-"""Of an acceptor; whoever asks for a further one is not answered."""
+"""Of an acceptor.  It does not answer a dialler that asks for one more."""
 _SOCKET_BUFFER_BYTES = 4 << 20
 """What is asked for; the kernel may give less (``net.core.rmem_max``)."""
 _MOST_DATAGRAM_BYTES = 65_535
