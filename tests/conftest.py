@@ -86,12 +86,17 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 async def _within(test: Coroutine[Any, Any, T]) -> T:
-    # One test that leaves a task behind must not fail all those after it.
-    before = asyncio.all_tasks()
-    async with asyncio.timeout(HANG_SECONDS):
-        result = await test
-    left = asyncio.all_tasks() - before
-    assert await _those_that_stay(left) == set(), "tasks were left behind"
+    # One test that fails, or leaves something behind, must not fail all those after it.
+    before, handler = asyncio.all_tasks(), asyncio.get_running_loop().get_exception_handler()
+    try:
+        async with asyncio.timeout(HANG_SECONDS):
+            result = await test
+        assert await _those_that_stay(asyncio.all_tasks() - before) == set(), "tasks were left behind"
+        assert asyncio.get_running_loop().get_exception_handler() is handler, "a handler was left behind"
+    finally:
+        asyncio.get_running_loop().set_exception_handler(handler)
+        for task in asyncio.all_tasks() - before:
+            task.cancel()
     return result
 
 
@@ -186,6 +191,15 @@ def run() -> Iterator[asyncio.Runner]:
 def complete(run: asyncio.Runner) -> Callable[[Coroutine[Any, Any, T]], T]:
     """As a test that is a coroutine, for tests that do more than that."""
     return lambda test: run.run(_within(test))
+
+
+@pytest.fixture
+def unhandled(run: asyncio.Runner) -> Iterator[list[dict[str, Any]]]:
+    """What the event loop is told that nobody has handled, instead of its log."""
+    contexts = list[dict[str, Any]]()
+    run.get_loop().set_exception_handler(lambda _, context: contexts.append(context))
+    yield contexts
+    run.get_loop().set_exception_handler(None)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from types import MappingProxyType
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
 import pytest
@@ -659,9 +659,7 @@ async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
         assert heard == sent
 
 
-async def test_a_first_message_that_crosses_a_stop_is_dropped() -> None:
-    unhandled = list[object]()
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: unhandled.append(context))
+async def test_a_first_message_that_crosses_a_stop_is_dropped(unhandled: list[dict[str, Any]]) -> None:
     async with network_of() as network, calling(ADDRESS, GET_STREAM, "the exchange", 10.0) as connection:
         conversation = Conversation(connection)
         await turns()

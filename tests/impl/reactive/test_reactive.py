@@ -116,38 +116,34 @@ async def test_cancelling_closes_the_source() -> None:
     assert collector.elements == [0]
 
 
-async def test_a_source_that_cannot_be_closed_is_reported_to_the_loop() -> None:
+async def test_a_source_that_cannot_be_closed_is_reported_to_the_loop(unhandled: list[dict[str, Any]]) -> None:
     async def numbers() -> AsyncIterator[int]:
         try:
             yield 0
         finally:
             raise OSError("cannot be closed")
 
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     publisher = SourcePublisher(Source(numbers()))
     publisher.subscribe(Collector(first=1))
     await asyncio.sleep(0)
     await publisher.aclose()
-    asyncio.get_running_loop().set_exception_handler(None)
-    assert [str(context["exception"]) for context in reported] == ["cannot be closed"]
+    assert [str(context["exception"]) for context in unhandled] == ["cannot be closed"]
 
 
-async def test_a_subscriber_that_raises_is_cancelled_and_reported(settle: Settle) -> None:
+async def test_a_subscriber_that_raises_is_cancelled_and_reported(
+    settle: Settle, unhandled: list[dict[str, Any]]
+) -> None:
     class Raises(Collector):
         def on_next(self, element: int) -> None:
             super().on_next(element)
             raise OSError("the subscriber's own")
 
-    reported: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context))
     collector = Raises(first=5)
     SourcePublisher(Source(range(5))).subscribe(collector)
     await settle()
-    asyncio.get_running_loop().set_exception_handler(None)
     assert collector.elements == [0]
     assert not collector.errors
-    assert [str(context["exception"]) for context in reported] == ["the subscriber's own"]
+    assert [str(context["exception"]) for context in unhandled] == ["the subscriber's own"]
 
 
 async def test_a_subscription_that_is_not_asked_has_no_task(settle: Settle) -> None:
