@@ -7,7 +7,7 @@ all of them, and the client may repeat it.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Generic, NamedTuple, TypeAlias, TypeVar
+from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.flows.seam import Parameters
 from permitflow.stream.traffic import Statistics
@@ -30,6 +30,8 @@ __all__ = [
     "Positions",
     "Publish",
     "Published",
+    "Request",
+    "Right",
     "StagedPart",
 ]
 
@@ -40,6 +42,42 @@ MOST_CHANNELS = 1_000
 
 MOST_PUBLISHED = 20_000
 """Attempts in a publication, which cannot be split."""
+
+
+class Right(StrEnum):
+    """What a peer may be allowed to do with a channel."""
+
+    PRODUCE = "produce"
+    """Put rows into it, and publish, discard or end what was put."""
+    CONSUME = "consume"
+    """Get and peek at its rows, ask for positions, acknowledge."""
+    ADMINISTER = "administer"
+    """See its peers; add, reset, purge and remove it."""
+
+
+class Request:
+    """What all requests have."""
+
+    __slots__ = ()
+
+    right: ClassVar[Right | None] = Right.CONSUME
+    """What the peer needs at each channel in ``named``; None: any right at the channel will do."""
+    is_repeatable: ClassVar[bool] = True
+    """Does a request that is carried out twice do the same as once?"""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The names of the channels concerned, also of those that it makes; empty: all that the exchange has."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class _OfChannels(Request):
+    channels: tuple[str, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return self.channels
 
 
 class ChannelState(StrEnum):
@@ -73,20 +111,24 @@ class KeptBarrier(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AskPositions:
+class AskPositions(_OfChannels):
     """Ask for the positions of channels."""
 
-    channels: tuple[str, ...]
     consumer: str = ""
     """The consumer whose position is asked for; empty: ``default``."""
 
 
 @dataclass(frozen=True, slots=True)
-class Acknowledge:
+class Acknowledge(Request):
     """A consumer no longer needs the rows before these."""
 
     rows: tuple[ChannelRow, ...]
     consumer: str = ""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The channels of the rows."""
+        return tuple(row.channel for row in self.rows)
 
 
 class StagedPart(NamedTuple):
@@ -100,39 +142,51 @@ class StagedPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Publish:
+class _OfParts(Request):
+    right = Right.PRODUCE
+
+    query: str
+    batch: int
+    parts: tuple[StagedPart, ...]
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(part.channel for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Publish(_OfParts):
     """Add one attempt at each partition of a batch to its channel: all of them or none."""
 
-    query: str
-    batch: int
-    parts: tuple[StagedPart, ...]
-
 
 @dataclass(frozen=True, slots=True)
-class Discard:
+class Discard(_OfParts):
     """Delete unpublished attempts at a batch."""
 
-    query: str
-    batch: int
-    parts: tuple[StagedPart, ...]
-
 
 @dataclass(frozen=True, slots=True)
-class Close:
+class Close(_OfChannels):
     """No producer will put into these channels any more."""
 
-    channels: tuple[str, ...]
+    right = Right.PRODUCE
     consumer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
-class AskStatistics:
+class AskStatistics(Request):
     """Ask for the statistics of channels."""
+
+    right = None
 
     channels: tuple[str, ...] = ()
     """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
     """Without names: so many channels are passed over."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """These channels."""
+        return self.channels
 
 
 @dataclass(frozen=True, slots=True)
