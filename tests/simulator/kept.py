@@ -315,7 +315,7 @@ class KeptRun:
                 self._next_has_power = what == "crash"
                 self.disk.crash()
                 return
-            case "client" if not client.is_over:
+            case "client" if not client.is_over and client.host.is_running_now:
                 world.tell(whose, "crashes")
                 network.crash(client.host, is_power=False)
                 world.after(_RESTART_SECONDS, self._begin, client)
@@ -350,6 +350,7 @@ class KeptRun:
 
     def _begin(self, client: _Client) -> None:
         assert client.act is not None, "it has a host of its own"
+        assert client.host is None or not client.host.is_running_now, "two lives of one client would take turns"
         client.host = self.world.new_host(client.name)
         _begin(client.host, self._go_on(client, client.act))
 

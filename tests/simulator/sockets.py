@@ -53,6 +53,7 @@ class Pipe:
         self._network, self._world = network, network.world
         self.writer, self.reader = writer, reader
         self.arrived: deque[memoryview] = deque()
+        self._under_way: deque[bytes | _Mark] = deque()
         self.unread_bytes = 0
         self.has_ended = False
         """Will no byte come behind those that have?"""
@@ -88,16 +89,24 @@ class Pipe:
             network = self._network
             due = network.arrival(self.writer.host, self.reader.host)
             self._latest = max(self._latest, due)
-            self._world.at(self._latest, self._arrive, content)
+            self._under_way.append(content)
+            self._world.at(self._latest, self._arrive)
 
-    def _arrive(self, content: "bytes | _Mark") -> None:
+    @property
+    def _heals_at(self) -> float:
+        return self._network.heals_at(self.writer.host, self.reader.host)
+
+    def _arrive(self) -> None:
+        """The next one, whatever was to come when: a partition delays some, and never reorders."""
         if self.is_cut or self.is_silent:
             return
-        heals = self._network.heals_at(self.writer.host, self.reader.host)
-        if heals > self._world.now:
+        if (heals := self._heals_at) > self._world.now:
             self._latest = max(self._latest, heals)
-            self._world.at(self._latest, self._arrive, content)
+            self._world.at(self._latest, self._arrive)
             return
+        self._take_in(self._under_way.popleft())
+
+    def _take_in(self, content: "bytes | _Mark") -> None:
         if self.has_ended or self.reader.is_closed:
             if self.reader.is_closed and isinstance(content, bytes):
                 self._network.reset(self)
@@ -112,7 +121,8 @@ class Pipe:
 
     def end_early(self) -> None:
         """The reader sees an end that the writer did not make."""
-        self._arrive(_Mark.END)
+        if not (self.is_cut or self.is_silent or self._heals_at > self._world.now):
+            self._take_in(_Mark.END)
         self.is_silent = True
 
     def take(self, room: memoryview) -> int:
