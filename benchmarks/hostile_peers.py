@@ -241,7 +241,7 @@ ATTACKS: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
     "met-empty-chunks": _most_chunks,
     "met-frames": _most_frames,
 }
-"""Those named ``met-`` do what a peer may, to the limit: docs/guides/serving.md, "Limits on messages"."""
+"""Those named ``met-`` do what a peer may, to the limit: docs/guides/serving.md, "Limits"."""
 
 
 async def _attack(_pipe: object, name: str, address: str) -> None:

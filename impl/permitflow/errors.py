@@ -516,6 +516,16 @@ class ChannelSpentError(HandshakeError):
     )
 
 
+class LimitReachedError(HandshakeError):
+    """The exchange serves no more of these, to this peer or to all together."""
+
+    status = "RESOURCE_EXHAUSTED"
+    what: str  # as in "streams of one peer"
+    most: int
+    option: str  # of permitflow serve
+    text = "the exchange serves at most {most} {what}; close some, or start it with another {option}"
+
+
 class VersionMismatchError(HandshakeError):
     """The peer speaks another version of the protocol."""
 

@@ -2,11 +2,14 @@
 
 import asyncio
 import errno
+import itertools
 import socket
 from collections.abc import AsyncGenerator, Callable, Collection
 from math import inf
 
 _RETRY_SECONDS = 1.0
+_ACCEPTED_AT_ONCE = 8
+"""Then whatever else is due has its turn: as long as somebody dials, accepting waits for nothing."""
 BETWEEN_COMPLAINTS_SECONDS = 60.0
 
 
@@ -26,7 +29,9 @@ async def accepted(
     """
     loop = asyncio.get_running_loop()
     complained_at = -inf
-    while True:
+    for count in itertools.count(1):
+        if count % _ACCEPTED_AT_ONCE == 0:
+            await asyncio.sleep(0)
         try:
             connection, name = await loop.sock_accept(listener)
         except OSError as error:

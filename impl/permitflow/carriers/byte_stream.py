@@ -194,10 +194,14 @@ class ByteStream(PipeCarrier[Kind]):
             self._late.cancel()
         self._method.set_result(METHODS[kind])
 
+    def fail(self, error: PermitflowError) -> None:
+        """Of an acceptor: wait no longer for the dialler's request, for this reason."""
+        self._fail(error)
+        self._deliver()
+
     def _on_late(self) -> None:
         reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
-        self._fail(HandshakeTimeoutError(who=self._who, reason=reason))
-        self._deliver()
+        self.fail(HandshakeTimeoutError(who=self._who, reason=reason))
 
     def _deliver(self) -> None:
         """See ``PipeCarrier``."""

@@ -22,6 +22,8 @@ PUT_STREAM = f"/{SERVICE}/{_SERVICE.methods_by_name['PutStream'].name}"
 CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
 MAX_ANSWER_BYTES = max(MAX_MESSAGE_BYTES, MOST_REPLY_BYTES + (1 << 10))
 """The longest message that an exchange sends: a reply, with what is beside it."""
+METADATA_BYTES, HARD_METADATA_BYTES = 8 << 10, 16 << 10
+"""Of the headers of a call: from the first on gRPC refuses some, from the second on all; its own defaults."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """Of gRPC's own health protocol."""
 
@@ -32,6 +34,9 @@ _PING_EVERY_MS = 2_000
 # Permits bound the rows in flight.  HTTP/2 has windows of its own, in bytes, which gRPC grows to some 4 MiB per round
 # trip: over long distances they bind first, and a larger row_permits only covers the time of one trip.
 _WINDOW_BYTES = 1 << 30
+_MOST_CONNECTIONS = 16_384
+# Of one connection.  Our own clients make one each, those of other languages may make some hundred.
+_MOST_CALLS = 1_000
 
 _COMMON: Options = (
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
@@ -67,7 +72,11 @@ def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
     )
 
 
-def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds: float = SILENCE_SECONDS) -> Options:
+def server_options(
+    handshake_seconds: float = HANDSHAKE_SECONDS,
+    silence_seconds: float = SILENCE_SECONDS,
+    most_connections: int = _MOST_CONNECTIONS,
+) -> Options:
     """gRPC's options of an exchange."""
     handshake_ms = max(1, int(1_000 * handshake_seconds))
     return (
@@ -82,6 +91,11 @@ def server_options(handshake_seconds: float = HANDSHAKE_SECONDS, silence_seconds
         # Of a connection that never becomes one of HTTP/2, and of one without any stream.
         ("grpc.server_handshake_timeout_ms", handshake_ms),
         ("grpc.max_connection_idle_ms", handshake_ms),
+        # A client that dials on and on must not take all descriptors; one that calls on and on, not all memory.
+        ("grpc.max_allowed_incoming_connections", most_connections),
+        ("grpc.max_concurrent_streams", _MOST_CALLS),
+        ("grpc.max_metadata_size", METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
     )
 
 

@@ -21,6 +21,7 @@ from permitflow.change import Change
 from permitflow.errors import (
     AlteredMessageError,
     HandshakeTimeoutError,
+    LimitReachedError,
     PeerGoneError,
     PermitflowError,
     ResumeRefusedError,
@@ -458,6 +459,8 @@ class DialledCarrier(ResumingCarrier):
             except PermitflowError as error:
                 if isinstance(error, ResumeRefusedError):  # in the exchange's words, which does not know the stream
                     return ResumeRefusedError(who=self._who, reason=error.reason)
+                if isinstance(error, LimitReachedError):
+                    return None  # the former connection may still take its place
                 if not carrier.is_cut and not self._is_unheard(error):
                     return error
                 if isinstance(error, PeerGoneError):

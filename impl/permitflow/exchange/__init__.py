@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.channels.bridge_channel import BridgeChannel
     from permitflow.exchange.channels.replay_channel import ReplayChannel
     from permitflow.exchange.draining import drain
+    from permitflow.exchange.limits import Limits
     from permitflow.exchange.registry import Exchange, Keeping
     from permitflow.exchange.server import ExchangeServer
     from permitflow.exchange.statistics import BridgeState, BridgeStatistics
@@ -28,6 +29,7 @@ __all__ = [
     "Exchange",
     "ExchangeServer",
     "Keeping",
+    "Limits",
     "ReplayChannel",
     "Retention",
     "SqliteStore",
@@ -41,6 +43,7 @@ _ON_FIRST_USE = {
     "channels.bridge_channel": ("BridgeChannel",),
     "channels.replay_channel": ("ReplayChannel",),
     "draining": ("drain",),
+    "limits": ("Limits",),
     "registry": ("Exchange", "Keeping", "stream_channels"),
     "server": ("ExchangeServer",),
     "statistics": ("BridgeState", "BridgeStatistics"),

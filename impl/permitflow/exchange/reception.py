@@ -36,10 +36,6 @@ __all__ = ["ConnectionGivenUp", "Reception"]
 
 _log = logging.getLogger(__name__)
 
-MOST_SUSPENDED = 1_024
-"""Streams without a connection; beyond that, the one that has waited longest is given up."""
-MOST_SUSPENDED_BYTES = 256 << 20
-"""Of the messages that they keep; likewise."""
 MOST_REMEMBERED = 4_096
 """Streams that are over, whose last word is remembered."""
 _BETWEEN_CANCELS_SECONDS = 0.2
@@ -77,13 +73,8 @@ class Reception:
         self._is_closing = False
         self._arriving: dict[FirstMessage, None] = {}
         self._streams: dict[bytes, _Stream] = {}
-        self._suspended: dict[bytes, int] = {}  # the bytes that each keeps; the oldest is the first
+        self._admission, self._suspended = exchange.admission, exchange.admission.suspended
         self._past: OrderedDict[bytes, _LastWord] = OrderedDict()
-
-    @property
-    def suspended(self) -> int:
-        """The number of streams that wait for a connection."""
-        return len(self._suspended)
 
     async def serve(self, method: str, carrier: Carrier, *, peer: str) -> None:
         """Serve a connection that was made, until its stream needs it no more.
@@ -98,7 +89,8 @@ class Reception:
             ConnectionGivenUp: the stream goes on without this connection, which is to be closed without a word.
         """
         if method == CONTROL:
-            await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
+            with self._admission.stream(peer):
+                await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
             return
         first = FirstMessage(carrier)
         message = await self._arrival(first, method, peer)
@@ -129,7 +121,8 @@ class Reception:
         if self._stopping.is_set():
             first.on_error(_being_stopped())
         try:
-            message = await first.wait()
+            with self._admission.handshake(peer, first.on_error):
+                message = await first.wait()
         except PeerGoneError:
             if first.carrier.is_cut:
                 raise ConnectionGivenUp from None  # its dialler may come again, and is to be told nothing else
@@ -146,7 +139,8 @@ class Reception:
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
-            await METHODS[method](self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first)
+            with self._admission.stream(peer):
+                await METHODS[method](self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first)
             return
         await self._run(method, offer.token, first, peer, seconds, 0)
 
@@ -177,14 +171,16 @@ class Reception:
             raise InvalidParametersError(name="the token of a stream", value=f"{len(token)} bytes", rule=rule)
 
         def on_suspended() -> None:
-            self._note_suspended(token)
+            self._note_suspended(token, peer)
 
+        place = self._admission.stream(peer)
         carrier = AcceptedCarrier(
             first, who=f"the client at {peer}", seconds=seconds, number=number, on_suspended=on_suspended
         )
         connection = carrier.connection
         assert connection is not None, "it was just made"
         task = asyncio.create_task(self._serve(method, token, carrier, peer), name=f"a stream with {peer}")
+        task.add_done_callback(lambda _: place.leave())
         self._streams[token] = _Stream(method, carrier, task)
         await self._attend(connection, carrier)
 
@@ -202,7 +198,7 @@ class Reception:
             outcome = error
         finally:
             del self._streams[token]
-            self._suspended.pop(token, None)
+            self._suspended.discard(token)
             self._remember(token, outcome)
             carrier.finish(outcome)
 
@@ -214,7 +210,7 @@ class Reception:
         except PermitflowError as error:
             stream.carrier.fail(error)
             raise
-        self._suspended.pop(resume.token, None)
+        self._suspended.discard(resume.token)
         await self._attend(connection, stream.carrier)
 
     async def _attend(self, connection: Connection, carrier: AcceptedCarrier) -> None:
@@ -227,17 +223,12 @@ class Reception:
 
     # Streams without a connection.
 
-    def _note_suspended(self, token: bytes) -> None:
-        stream = self._streams[token]
+    def _note_suspended(self, token: bytes, peer: str) -> None:
+        carrier = self._streams[token].carrier
         if self._is_closing:
-            stream.carrier.end_with_connection(_being_stopped())
-            return
-        self._suspended[token] = stream.carrier.kept_bytes
-        while len(self._suspended) > MOST_SUSPENDED or sum(self._suspended.values()) > MOST_SUSPENDED_BYTES:
-            oldest = next(iter(self._suspended))
-            del self._suspended[oldest]
-            reason = "too many streams wait for their connections, and this one has waited longest"
-            self._streams[oldest].carrier.end_with_connection(ResumeRefusedError(who=_WHO, reason=reason))
+            carrier.end_with_connection(_being_stopped())
+        else:
+            self._suspended.add(token, peer, carrier.kept_bytes, carrier.end_with_connection)
 
     def _remember(self, token: bytes, outcome: Exception | None) -> None:
         now = asyncio.get_running_loop().time()

@@ -11,6 +11,7 @@ from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
+from permitflow.exchange.admission import Admission, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
@@ -18,6 +19,7 @@ from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.health import Readiness
+from permitflow.exchange.limits import Limits
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
@@ -62,6 +64,7 @@ class Exchange:
         checksums: bool = True,
         store: Store | None = None,
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        limits: Limits | None = None,
     ) -> None:
         """Start without channels.
 
@@ -75,6 +78,7 @@ class Exchange:
             checksums: whether each message of a stream over a network carries one; control messages always do.
             store: keeps the rows that can be read again; by default in memory.  The caller closes it.
             staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
+            limits: what is served at most; by default ``Limits()``.
 
         Raises:
             InvalidParametersError: the codec for ``compression`` is not available.
@@ -93,6 +97,8 @@ class Exchange:
         self.compression = checked(compression, available_codecs())
         self.checksums = checksums
         self.readiness = Readiness()
+        self.admission = Admission(limits or Limits())
+        """What is open, and may be."""
 
     @property
     def names(self) -> Collection[str]:
@@ -167,6 +173,7 @@ class Exchange:
         Raises:
             InvalidParametersError: the name is empty, taken, or not valid UTF-8; the consumers are invalid; or there
                 is no room for a row.
+            LimitReachedError: there are as many channels as there may be.
             SchemaMismatchError: the store has the channel with another schema.
             StoreError: the store has the channel with other settings, or cannot be read.
         """
@@ -187,6 +194,8 @@ class Exchange:
         Args and errors are those of ``add_channel``.
         """
         self._require_free(names)
+        if len(self._channels) + len(names) > (most := self.admission.limits.max_channels):
+            raise limit_reached("max_channels", most)
         chosen = parameters or self._parameters
         consumers = keeping.get("consumers", (DEFAULT_CONSUMER,))
         if retention is Retention.ONCE:

@@ -14,11 +14,13 @@ from permitflow.carriers.accepting import accepted
 from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import ByteStream
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
-from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
+from permitflow.carriers.datagrams.link_pipe import LinkPipe
+from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
 from permitflow.carriers.tcp import TcpStream
-from permitflow.errors import PeerGoneError, PermitflowError, TransportError
+from permitflow.errors import LimitReachedError, PeerGoneError, PermitflowError, TransportError
+from permitflow.exchange.admission import MOST_REFUSED, Place
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
@@ -60,7 +62,8 @@ class _GrpcListener:
 
     async def start(self) -> None:
         expect_large_blocks()
-        server = grpc.aio.server(options=server_options(self._handshake_seconds, self._silence_seconds))
+        most = self._reception.exchange.admission.limits.max_connections
+        server = grpc.aio.server(options=server_options(self._handshake_seconds, self._silence_seconds, most))
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
             for method in METHODS
@@ -193,24 +196,38 @@ class _StreamListener(ABC):
         if self._is_listening:
             await self._stopped.wait()
 
-    def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> None:
-        """Serve a new connection; ``name`` is the peer's address."""
+    def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> bool:
+        """Serve a new connection; ``name`` is the peer's address.  False: it gets not even a refusal."""
         peer = f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
+        place, refusal = self._place(peer)
+        if place is None:
+            return False
         stream = new_stream(
             who=f"the client at {peer}",
             is_acceptor=True,
             handshake_seconds=self._handshake_seconds,
             silence_seconds=self._silence_seconds,
         )
-        serving = asyncio.create_task(self._serve(stream, peer))
+        serving = asyncio.create_task(self._serve(stream, peer, refusal))
         self._streams.add(serving)
         serving.add_done_callback(self._streams.discard)
+        serving.add_done_callback(lambda _: place.leave())
+        return True
 
-    async def _serve(self, stream: ByteStream, peer: str) -> None:
+    def _place(self, peer: str) -> tuple[Place | None, LimitReachedError | None]:
+        """Of a connection, or of the refusal of one."""
+        admission = self._reception.exchange.admission
         try:
-            method = await self._called(stream)
-            await self._reception.serve(method, stream, peer=peer)
-            await stream.finish(None)
+            return admission.connection(peer), None
+        except LimitReachedError as error:
+            return admission.refusal(), error
+
+    async def _serve(self, stream: ByteStream, peer: str, refusal: LimitReachedError | None) -> None:
+        try:
+            if refusal is None:
+                method = await self._called(stream, peer)
+                await self._reception.serve(method, stream, peer=peer)
+            await stream.finish(refusal)
         except ConnectionGivenUp:
             pass
         except PermitflowError as error:
@@ -222,9 +239,10 @@ class _StreamListener(ABC):
         finally:
             stream.close()
 
-    async def _called(self, stream: ByteStream) -> str:
+    async def _called(self, stream: ByteStream, peer: str) -> str:
         try:
-            return await stream.method()
+            with self._reception.exchange.admission.handshake(peer, stream.fail):
+                return await stream.method()
         except PeerGoneError:
             if stream.is_cut:
                 raise ConnectionGivenUp from None  # as ``Reception`` does before the first message
@@ -250,8 +268,10 @@ class _TcpListener(_StreamListener):
 
         async for connection, name in accepted(self._socket, complain, lambda: self._streams):
             try:
-                self._begin(partial(TcpStream, connection), name)
+                is_begun = self._begin(partial(TcpStream, connection), name)
             except OSError:  # the client has gone already
+                is_begun = False
+            if not is_begun:
                 connection.close()
 
     async def _refuse_all(self) -> None:
@@ -269,8 +289,13 @@ class _UdpListener(_StreamListener):
     _acceptor: UdpAcceptor
 
     def _listen(self, address: Address) -> int:
-        self._acceptor = UdpAcceptor(address, lambda pipe, name: self._begin(partial(UdpStream, pipe), name))
+        most = self._reception.exchange.admission.limits.max_connections + MOST_REFUSED
+        self._acceptor = UdpAcceptor(address, self._on_connection, most_connections=most)
         return self._acceptor.port
+
+    def _on_connection(self, pipe: LinkPipe, name: SocketName) -> None:
+        if not self._begin(partial(UdpStream, pipe), name):
+            pipe.abandon()
 
     async def _refuse_all(self) -> None:
         self._acceptor.refuse_all()

@@ -24,7 +24,7 @@ MAX_SCHEMA_FIELDS = 10_000
 MAX_DICTIONARIES = 1_000
 """The most dictionaries of a schema: decoding or copying each takes an end some 10 microseconds, in every chunk."""
 # What a message carries besides its batch.  Nobody reads it.
-_MOST_CUSTOM_BYTES = 64 << 10
+MOST_CUSTOM_BYTES = 64 << 10
 # A pair of an offset, a table of two strings, and these.
 _PAIR_BYTES = 32
 _OFFSET, _BACK, _SLOT, _SHORT, _LONG = Struct("<I"), Struct("<i"), Struct("<H"), Struct("<h"), Struct("<q")
@@ -115,8 +115,8 @@ def _read(metadata: Buffer) -> Stated:
     try:
         root, kind, table = _message(metadata)
         custom = _followed(metadata, root, _MESSAGE_CUSTOM)
-        if custom is not None and any(size > _MOST_CUSTOM_BYTES for size in _pairs(metadata, custom)):
-            raise ValueError(f"it carries more than {_MOST_CUSTOM_BYTES} bytes of metadata besides its batch")
+        if custom is not None and any(size > MOST_CUSTOM_BYTES for size in _pairs(metadata, custom)):
+            raise ValueError(f"it carries more than {MOST_CUSTOM_BYTES} bytes of metadata besides its batch")
         body_at = _field(metadata, root, _MESSAGE_BODY_BYTES)
         body_bytes = 0 if body_at is None else int(_LONG.unpack_from(metadata, body_at)[0])
         batch = _followed(metadata, table, _DICTIONARY_DATA) if kind == DICTIONARY else table

@@ -40,14 +40,14 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 
 _ALIGNMENT_BYTES = 64
 """Of the body, from the beginning of the message."""
-_MOST_FRAMES = 8_192
+MOST_FRAMES = 8_192
 """Of a message.  A frame takes two bytes and some microseconds of decoding, which block the event loop."""
 # Longer messages gain nothing; a few of them should fit into a ring, the network's buffers and the processor's cache.
 FULL_MESSAGE_BYTES = 2 << 20
 LONE_BODY_AT = _ALIGNMENT_BYTES
 """Where the body begins in a message of few chunks."""
 _LEAST_NUMBER, _MOST_NUMBER = -(2**63), 2**63 - 1
-_MARKER_BYTES = 1 << 20  # it must fit among the frames of a message
+MOST_MARKER_BYTES = 1 << 20  # it must fit among the frames of a message
 _FRAME_NAMES: dict[type, str] = {
     Put: "put",
     Get: "get",
@@ -65,10 +65,10 @@ _FRAMES, _PADDING, _BODY = (
 )
 # Without the body: the first frame with its schema, and some reserve.  Decoding frames blocks the event loop, and takes
 # many times their memory on the wire.
-_MOST_FRAMES_BYTES = MAX_SCHEMA_BYTES + (64 << 10)
+MOST_FRAMES_BYTES = MAX_SCHEMA_BYTES + (64 << 10)
 # Of a message.  Each becomes a message of an inbox, which takes some microseconds, and none of the bytes that bound the
 # number of other chunks.
-_MOST_EMPTY_CHUNKS = 8_192
+MOST_EMPTY_CHUNKS = 8_192
 # A frame's bytes besides the chunks' bytes, their rows and the markers' values.
 _FRAME_BYTES = 32
 # A stream's chunks often have one size: their descriptions are cached, encoded and decoded.
@@ -110,8 +110,12 @@ def checked_marker(value: object, *, name: str) -> Marker:
     Raises:
         InvalidParametersError: its type is none of ``Marker``, or it exceeds 64 bits or 1 MiB, or is no valid text.
     """
-    if isinstance(value, str | bytes) and len(value) > _MARKER_BYTES // 4 and _marker_bytes(value) > _MARKER_BYTES:
-        rule = f"must take at most {_MARKER_BYTES} bytes to travel"
+    if (
+        isinstance(value, str | bytes)
+        and len(value) > MOST_MARKER_BYTES // 4
+        and _marker_bytes(value) > MOST_MARKER_BYTES
+    ):
+        rule = f"must take at most {MOST_MARKER_BYTES} bytes to travel"
         raise InvalidParametersError(name=name, value=f"{len(value)} of {type(value).__name__}", rule=rule)
     match value:
         case bool():
@@ -146,8 +150,8 @@ def encode_upstream(frames: Iterable[WireFrame]) -> Iterator[list[Buffer]]:
         frame_bytes = _frame_bytes(frame)
         arrow = frame.arrow if isinstance(frame, EncodedChunks) else ()
         arrow_bytes = sum(map(len, arrow))
-        is_full = size + arrow_bytes > FULL_MESSAGE_BYTES or front_bytes + frame_bytes > _MOST_FRAMES_BYTES
-        if size and (is_full or len(together) == _MOST_FRAMES):
+        is_full = size + arrow_bytes > FULL_MESSAGE_BYTES or front_bytes + frame_bytes > MOST_FRAMES_BYTES
+        if size and (is_full or len(together) == MOST_FRAMES):
             yield _message(together, body, body_bytes)
             together, body, size, body_bytes, front_bytes = [], [], 0, 0, 0
         together.append(frame)
@@ -163,7 +167,7 @@ def _frame_bytes(frame: WireFrame) -> int:
     """Estimate a frame's bytes from above, without the chunks' bytes."""
     if isinstance(frame, EncodedChunks):
         # Count an empty chunk as its share of the bytes, since a message limits both.
-        empty_bytes = frame.rows.count(0) * (_MOST_FRAMES_BYTES // _MOST_EMPTY_CHUNKS)
+        empty_bytes = frame.rows.count(0) * (MOST_FRAMES_BYTES // MOST_EMPTY_CHUNKS)
         return _FRAME_BYTES + len(frame.rows) * (max(frame.rows).bit_length() // 7 + 1) + empty_bytes
     return _FRAME_BYTES + _marker_bytes(frame.message.payload) if isinstance(frame, Data) else _FRAME_BYTES
 
@@ -229,11 +233,11 @@ def decode_upstream(message: Received) -> list[WireFrame]:
         if isinstance(read, EncodedChunks):
             body = body[frame.chunks.size_bytes :]
         frames.append(read)
-    if len(head) > _MOST_EMPTY_CHUNKS:  # one takes a byte
+    if len(head) > MOST_EMPTY_CHUNKS:  # one takes a byte
         empty = sum(frame.rows.count(0) for frame in frames if isinstance(frame, EncodedChunks))
-        if empty > _MOST_EMPTY_CHUNKS:
+        if empty > MOST_EMPTY_CHUNKS:
             raise UndecodableDataError(
-                what=f"a message of {empty} empty chunks", reason=f"{_MOST_EMPTY_CHUNKS} are the most"
+                what=f"a message of {empty} empty chunks", reason=f"{MOST_EMPTY_CHUNKS} are the most"
             )
     if body:
         raise UndecodableDataError(what="a message", reason=f"{len(body)} bytes of its body belong to no chunk")
@@ -309,14 +313,14 @@ _short_downstream = lru_cache(maxsize=_FRONTS)(_read_downstream)
 
 
 def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:
-    if len(data) > _MOST_FRAMES_BYTES:
+    if len(data) > MOST_FRAMES_BYTES:
         raise UndecodableDataError(
             what=f"a message of {len(data)} bytes of frames",
-            reason=f"{_MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
+            reason=f"{MOST_FRAMES_BYTES} bytes are the most, and {MAX_SCHEMA_BYTES} for a schema",
         )
-    if len(data) > 2 * _MOST_FRAMES and any(islice(fields(data, 0, len(data)), _MOST_FRAMES, None)):
+    if len(data) > 2 * MOST_FRAMES and any(islice(fields(data, 0, len(data)), MOST_FRAMES, None)):
         raise UndecodableDataError(
-            what=f"a message of {len(data)} bytes of frames", reason=f"{_MOST_FRAMES} frames are the most"
+            what=f"a message of {len(data)} bytes of frames", reason=f"{MOST_FRAMES} frames are the most"
         )
     try:
         decoded.ParseFromString(bytes(data))
@@ -452,7 +456,7 @@ def _body_place(front: Buffer, size: int) -> tuple[int, int] | None:
         size: of the message, in bytes.
     """
     try:
-        for start, content, end in islice(fields(front, 0, size), _MOST_FRAMES + 2):  # with padding and body
+        for start, content, end in islice(fields(front, 0, size), MOST_FRAMES + 2):  # with padding and body
             if front[start] == _BODY and end == size:
                 return start, content
             if front[start] not in (_FRAMES, _PADDING, _BODY):

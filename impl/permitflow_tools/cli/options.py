@@ -13,6 +13,7 @@ import typer
 
 from permitflow.carriers.addresses import parsed, scheme_of
 from permitflow.errors import InvalidParametersError
+from permitflow.exchange.limits import OPTIONS as LIMITS
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT
 from permitflow_tools.parameters import quantities
@@ -23,6 +24,8 @@ from permitflow_tools.simulation.setting import Axis
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
+MOST = 10**15
+"""Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store."""
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
 _MOST_CHANNELS = 100_000
 
@@ -140,6 +143,11 @@ def duration(text: str | float) -> float:
     return text if isinstance(text, float) else _understood(quantities.duration, text)
 
 
+def size_in_bytes(text: str | int) -> int:
+    """Parse a size, as in ``16MiB``, into bytes; a number is bytes already."""
+    return text if isinstance(text, int) else _understood(quantities.size, text)
+
+
 def seconds(text: str | float) -> float:
     """Parse a number of seconds that is not below 0."""
     value = number(text)
@@ -207,6 +215,14 @@ def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -
         advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
         unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
     return [name for name in known if not names or name in names]
+
+
+def limit(name: str) -> Any:
+    """The option of a limit of an exchange, by its field of ``Limits``."""
+    (chosen,) = (each for each in LIMITS if each.name == name)
+    if chosen.unit == "bytes":
+        return option(size_in_bytes, "SIZE", f"At most so many bytes of {chosen.what}, as in 16MiB.")
+    return option(whole_number(least=1, most=MOST), "N", f"At most so many {chosen.what}.")
 
 
 def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:

@@ -13,20 +13,29 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
-from permitflow.errors import InvalidParametersError, ParameterMismatchError, StoreError, TransportError
+from permitflow.errors import (
+    InvalidParametersError,
+    LimitReachedError,
+    ParameterMismatchError,
+    StoreError,
+    TransportError,
+)
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
+from permitflow.exchange.limits import Limits
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.options import (
+    MOST,
     StreamName,
     folder,
     given_options,
     host_and_port,
     http_address,
+    limit,
     one_of,
     option,
     rows,
@@ -36,9 +45,8 @@ from permitflow_tools.cli.options import (
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
 
-# Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store.
-_MOST = 10**15
-_ROWS = whole_number(least=1, most=_MOST)
+_ROWS = whole_number(least=1, most=MOST)
+_LIMITS = Limits()
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 # Parameters of flows that have an option of their own.
 _WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
@@ -74,19 +82,19 @@ def serve(
         rows(
             f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
             least=2,
-            most=_MOST,
+            most=MOST,
         ),
     ] = None,
     permit_batch: Annotated[
         int | None,
-        rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=_MOST),
+        rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=MOST),
     ] = None,
     max_chunk_cost: Annotated[
         int | None,
         rows(
             "The most permits a chunk takes. Default: row permits less batch; "
             f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
-            most=_MOST,
+            most=MOST,
         ),
     ] = None,
     barrier_permits: Annotated[
@@ -134,13 +142,13 @@ def serve(
         rows(
             "With replay: the most rows of a channel that are kept before producers wait. "
             f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
-            most=_MOST,
+            most=MOST,
         ),
     ] = None,
     staging_rows: Annotated[
         int | None,
         rows(
-            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=_MOST
+            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST
         ),
     ] = None,
     staging_timeout_seconds: Annotated[
@@ -174,6 +182,15 @@ def serve(
             "Keep a stream whose connection was lost for so long, so that its client can go on with it; 0: never.",
         ),
     ] = RESUME_SECONDS,
+    max_channels: Annotated[int, limit("max_channels")] = _LIMITS.max_channels,
+    max_streams: Annotated[int, limit("max_streams")] = _LIMITS.max_streams,
+    max_streams_per_peer: Annotated[int, limit("max_streams_per_peer")] = _LIMITS.max_streams_per_peer,
+    max_connections: Annotated[int, limit("max_connections")] = _LIMITS.max_connections,
+    max_connections_per_peer: Annotated[int, limit("max_connections_per_peer")] = _LIMITS.max_connections_per_peer,
+    max_handshakes: Annotated[int, limit("max_handshakes")] = _LIMITS.max_handshakes,
+    max_handshakes_per_peer: Annotated[int, limit("max_handshakes_per_peer")] = _LIMITS.max_handshakes_per_peer,
+    max_suspended: Annotated[int, limit("max_suspended")] = _LIMITS.max_suspended,
+    max_suspended_bytes: Annotated[int, limit("max_suspended_bytes")] = _LIMITS.max_suspended_bytes,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -263,7 +280,7 @@ def serve(
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow.exchange.stores.sqlite import SqliteStore
         from permitflow_tools.cli.serve_reports import Report
-        from permitflow_tools.cli.serving import new_recording, serve_until_signal
+        from permitflow_tools.cli.serving import all_descriptors, new_recording, serve_until_signal
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
@@ -282,6 +299,17 @@ def serve(
                 checksums=checksums,
                 store=kept,
                 staging_timeout_seconds=staging_timeout_seconds,
+                limits=Limits(
+                    max_channels=max_channels,
+                    max_streams=max_streams,
+                    max_streams_per_peer=max_streams_per_peer,
+                    max_connections=max_connections,
+                    max_connections_per_peer=max_connections_per_peer,
+                    max_handshakes=max_handshakes,
+                    max_handshakes_per_peer=max_handshakes_per_peer,
+                    max_suspended=max_suspended,
+                    max_suspended_bytes=max_suspended_bytes,
+                ).within(all_descriptors()),
             )
             keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
             is_interrupted = asyncio.run(
@@ -298,6 +326,8 @@ def serve(
                     metrics_address=metrics_address,
                 )
             )
+    except LimitReachedError as error:
+        unusable(f"{error.option}: {error}")
     except TransportError as error:
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
     except StoreError as error:
@@ -320,8 +350,8 @@ def _numbers(stated: Sequence[str]) -> dict[str, int]:
             value = int(number)
         except ValueError:
             unusable(f"--parameter: {text!r} must be NAME=NUMBER")
-        if not -_MOST <= value <= _MOST:
-            unusable(f"--parameter: {text!r} must be a number of at most {_MOST:,}")
+        if not -MOST <= value <= MOST:
+            unusable(f"--parameter: {text!r} must be a number of at most {MOST:,}")
         if name in numbers or name in _WITH_OPTIONS:
             instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
             unusable(f"--parameter: {text!r}: {instead}")

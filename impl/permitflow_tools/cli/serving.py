@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import os
+import resource
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
@@ -25,6 +27,16 @@ from permitflow_tools.cli.serve_reports import Report
 _EVENTS_LOST_AT_MOST = 32
 
 T = TypeVar("T")
+
+
+def all_descriptors() -> int:
+    """Let this process have as many descriptors as it may; how many these are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    except (OSError, ValueError):  # some systems allow less than they say
+        return soft
+    return hard if hard != resource.RLIM_INFINITY else sys.maxsize
 
 
 @contextmanager

@@ -46,7 +46,7 @@ async def over_udp() -> AsyncIterator[Ends]:
     def serve(pipe: LinkPipe, _: object) -> None:
         serving.set_result(UdpStream(pipe, who="the client", is_acceptor=True))
 
-    acceptor = UdpAcceptor(parsed("udp://127.0.0.1:0", least_port=0), serve)
+    acceptor = UdpAcceptor(parsed("udp://127.0.0.1:0", least_port=0), serve, most_connections=1)
     async with udp.calling(f"udp://127.0.0.1:{acceptor.port}", GET_STREAM, "the exchange", 10.0) as client:
         far = await serving
         await far.method()

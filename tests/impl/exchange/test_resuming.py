@@ -30,7 +30,7 @@ from permitflow.errors import (
     ResumeRefusedError,
     ResumeTimeoutError,
 )
-from permitflow.exchange import Exchange, Retention, reception
+from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
@@ -126,7 +126,7 @@ EVERYTHING = [*CHUNKS[:3], "barrier 7", *CHUNKS[3:]]
 async def passed_through(network: Network) -> None:
     """Everything arrives once, in order, and the producer hears so; no stream is left over."""
     await everything_arrives()
-    assert network.reception.suspended == 0
+    assert len(network.reception.exchange.admission.suspended) == 0
 
 
 async def everything_arrives() -> None:
@@ -487,7 +487,7 @@ def test_a_drain_ends_a_suspended_named_producer() -> None:
             await asyncio.sleep(1)
             exchange.readiness.enter(Phase.DRAINING)
             await asyncio.sleep(0.1)
-            assert network.reception.suspended == 0
+            assert len(network.reception.exchange.admission.suspended) == 0
             network.is_down = False
             with pytest.raises(PeerGoneError, match="being stopped"):
                 await sender.end()
@@ -519,7 +519,7 @@ def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
                 error = await answer_to(Resume(token, 1, 1))
                 assert isinstance(error, ResumeRefusedError)
             assert await _ended(sender, receiver)
-            assert network.reception.suspended == 0
+            assert len(network.reception.exchange.admission.suspended) == 0
 
     in_simulated_time(run())
 
@@ -573,27 +573,25 @@ def test_many_streams_wait_and_go_on(streams: int) -> None:
                 network.let_down()
                 await entered.wait()
                 await asyncio.sleep(1)
-                assert network.reception.suspended == streams + 1
+                assert len(network.reception.exchange.admission.suspended) == streams + 1
                 network.is_down = False
                 found = [(await receiver.receive()).payload.column(0)[0].as_py() for _ in range(streams)]
                 assert sorted(found) == list(range(streams))
-            assert network.reception.suspended == 0
+            assert len(network.reception.exchange.admission.suspended) == 0
 
     in_simulated_time(run())
 
 
-def test_beyond_the_most_the_longest_wait_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reception, "MOST_SUSPENDED", 2)
-
+def test_beyond_the_most_the_longest_wait_is_given_up() -> None:
     async def run() -> None:
-        exchange = Exchange()
+        exchange = Exchange(limits=Limits(max_suspended=2))
         exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
         one, two, three = (produced(producer=name) for name in ("one", "two", "three"))
         async with network_of(exchange) as network, one as first, two as second, three as third:
             await asyncio.sleep(1)
             network.let_down()
             await asyncio.sleep(1)
-            assert network.reception.suspended == 2
+            assert len(network.reception.exchange.admission.suspended) == 2
             network.is_down = False
             with pytest.raises(ResumeRefusedError, match="too many"):
                 await first.end(closes_channel=False)

@@ -49,8 +49,6 @@ DATAGRAM_BYTES = 1_200
 """The longest packet on a network: what every network carries in one piece (RFC 9000, 14.1)."""
 LOOPBACK_DATAGRAM_BYTES = 32 << 10
 """The longest packet on the loopback, which carries all of them."""
-MOST_CONNECTIONS = 10_000
-"""Of an acceptor.  It does not answer a dialler that asks for one more."""
 _SOCKET_BUFFER_BYTES = 4 << 20
 """What is asked for; the kernel may give less (``net.core.rmem_max``)."""
 _MOST_DATAGRAM_BYTES = 65_535
@@ -354,12 +352,15 @@ class _Opened(NamedTuple):
 class UdpAcceptor(_Endpoint):
     """The socket of an exchange: all of its connections."""
 
-    def __init__(self, address: Address, on_connection: Callable[[LinkPipe, SocketName], None]) -> None:
+    def __init__(
+        self, address: Address, on_connection: Callable[[LinkPipe, SocketName], None], *, most_connections: int
+    ) -> None:
         """Listen.
 
         Args:
             address: where.
             on_connection: called with each new connection, and its dialler's address.
+            most_connections: a dialler that asks for one more gets no answer.
 
         Raises:
             OSError: this end cannot listen there.
@@ -373,7 +374,7 @@ class UdpAcceptor(_Endpoint):
             made.close()
             raise
         super().__init__(made)
-        self._on_connection = on_connection
+        self._on_connection, self._most_connections = on_connection, most_connections
         self._cookies = _Cookies()
         self._connections: dict[int, tuple[LinkPipe, SocketName]] = {}
         self._opened: dict[object, _Opened] = {}
@@ -411,7 +412,7 @@ class UdpAcceptor(_Endpoint):
         self._forget_opened(now)
         key = (sender, asked.token)
         if key not in self._opened:
-            if not self._is_accepting or len(self._connections) >= MOST_CONNECTIONS:
+            if not self._is_accepting or len(self._connections) >= self._most_connections:
                 self.dropped["one connection too many"] += 1
                 return
             connection = secrets.randbits(_TOKEN_BITS)

@@ -223,10 +223,14 @@ async def streams() -> AsyncIterator[tuple[UdpStream, UdpStream]]:
 
 
 @asynccontextmanager
-async def acceptor_at(port: int = 0) -> AsyncIterator[tuple[UdpAcceptor, list[LinkPipe]]]:
+async def acceptor_at(port: int = 0, most_connections: int = 8) -> AsyncIterator[tuple[UdpAcceptor, list[LinkPipe]]]:
     """An acceptor, and the connections that it has made."""
     pipes = list[LinkPipe]()
-    acceptor = UdpAcceptor(parsed(f"udp://127.0.0.1:{port}", least_port=0), lambda pipe, _: pipes.append(pipe))
+    acceptor = UdpAcceptor(
+        parsed(f"udp://127.0.0.1:{port}", least_port=0),
+        lambda pipe, _: pipes.append(pipe),
+        most_connections=most_connections,
+    )
     yield acceptor, pipes
     await acceptor.close()
 
@@ -365,9 +369,8 @@ async def test_a_peer_that_breaks_the_rules_fails_its_own_stream(what: str) -> N
             stream.close()
 
 
-async def test_a_full_acceptor_answers_nobody_further(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(udp, "MOST_CONNECTIONS", 1)
-    async with acceptor_at() as (acceptor, pipes):
+async def test_a_full_acceptor_answers_nobody_further() -> None:
+    async with acceptor_at(most_connections=1) as (acceptor, pipes):
         with stranger_to(acceptor) as dialler:
             await opened(dialler)
             challenge = await answer(dialler, encode(Hello(8)))

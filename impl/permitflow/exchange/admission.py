@@ -1,0 +1,260 @@
+"""Counts what the peers of an exchange have open, and refuses what exceeds its limits.
+
+A refusal is a matter of the peer that exceeds a limit; what others have open stays.
+"""
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from ipaddress import IPv6Address, IPv6Network, ip_address
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+from permitflow.errors import LimitReachedError, PermitflowError, ResumeRefusedError
+from permitflow.exchange.limits import OPTIONS, Limits
+
+GiveUp = Callable[[PermitflowError], None]
+_LIMITS: Final = {limit.name: limit for limit in OPTIONS}
+_HOST_BITS_OF_IPV6 = 64
+MOST_REFUSED = 256
+"""Peers over their limit that may stay until they have heard so; others are hung up on without a word."""
+
+
+def peer_key(peer: str) -> str:
+    """The name under which a peer's places are counted.
+
+    Args:
+        peer: its address, as in ``tcp:203.0.113.5:4242`` or ``ipv6:%5B2001:db8::1%5D:4242``.
+    """
+    address = unquote(peer).partition(":")[2] or peer
+    host = address.rpartition(":")[0].strip("[]").partition("%")[0] or address
+    try:
+        found = ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(found, IPv6Address):
+        if found.ipv4_mapped is not None:
+            return str(found.ipv4_mapped)
+        return str(IPv6Network((found, _HOST_BITS_OF_IPV6), strict=False))
+    return str(found)
+
+
+def limit_reached(name: str, most: int) -> LimitReachedError:
+    """The refusal of what exceeds the limit of this name."""
+    limit = _LIMITS[name]
+    return LimitReachedError(what=limit.what, most=most, option=limit.option)
+
+
+class Place:
+    """One of a limited number; to be left."""
+
+    def __init__(self, leave: Callable[[], None]) -> None:
+        """``leave`` is called once."""
+        self._leave: Callable[[], None] | None = leave
+
+    def leave(self) -> None:
+        """Let another one have it; twice is harmless."""
+        leave, self._leave = self._leave, None
+        if leave is not None:
+            leave()
+
+    def __enter__(self) -> None:
+        """It is held already."""
+
+    def __exit__(self, *_: object) -> None:
+        self.leave()
+
+
+class _Places:
+    """Places of one kind, in all and for each peer."""
+
+    def __init__(self, limits: Limits, name: str) -> None:
+        self._name, self._name_per_peer = name, f"{name}_per_peer"
+        self._most: int = getattr(limits, name)
+        self._most_per_peer: int = getattr(limits, self._name_per_peer)
+        self.by_peer = Counter[str]()
+        self.taken = 0
+
+    def take(self, key: str) -> Place:
+        """Take one.
+
+        Raises:
+            LimitReachedError: there is none left, or none for this peer.
+        """
+        if self.by_peer[key] >= self._most_per_peer:
+            raise limit_reached(self._name_per_peer, self._most_per_peer)
+        if self.taken >= self._most:
+            raise limit_reached(self._name, self._most)
+        self.taken += 1
+        self.by_peer[key] += 1
+        return Place(lambda: self._leave(key))
+
+    def _leave(self, key: str) -> None:
+        self.taken -= 1
+        self.by_peer[key] -= 1
+        if not self.by_peer[key]:
+            del self.by_peer[key]
+
+
+class _Waiting(NamedTuple):
+    """Who waits, and can be given up."""
+
+    key: str
+    size_bytes: int
+    give_up: GiveUp
+
+
+class _Handshakes:
+    """Those that are under way, in the order in which they have begun; the first one makes room for others."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._waiting = OrderedDict[object, _Waiting]()
+        self._by_peer: dict[str, OrderedDict[object, None]] = {}
+
+    @property
+    def taken(self) -> int:
+        return len(self._waiting)
+
+    @contextmanager
+    def one(self, key: str, give_up: GiveUp) -> Iterator[None]:
+        """Another one, which is under way in the block."""
+        limits, ticket = self._limits, object()
+        if len(own := self._by_peer.get(key, ())) >= limits.max_handshakes_per_peer:
+            self._end(next(iter(own)), "max_handshakes_per_peer", limits.max_handshakes_per_peer)
+        elif len(self._waiting) >= limits.max_handshakes:
+            self._end(next(iter(self._waiting)), "max_handshakes", limits.max_handshakes)
+        self._waiting[ticket] = _Waiting(key, 0, give_up)
+        self._by_peer.setdefault(key, OrderedDict())[ticket] = None
+        try:
+            yield
+        finally:
+            self._forget(ticket)
+
+    def _end(self, ticket: object, name: str, most: int) -> None:
+        give_up = self._waiting[ticket].give_up
+        self._forget(ticket)
+        give_up(limit_reached(name, most))
+
+    def _forget(self, ticket: object) -> None:
+        if (waiting := self._waiting.pop(ticket, None)) is not None:
+            own = self._by_peer[waiting.key]
+            del own[ticket]
+            if not own:
+                del self._by_peer[waiting.key]
+
+
+class Suspended:
+    """The streams that wait for another connection.
+
+    Beyond a limit, the peer with the most of them loses the one that has waited longest: who lets many streams wait
+    does not cost others theirs.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        """None waits."""
+        self._limits = limits
+        self._waiting = OrderedDict[bytes, _Waiting]()
+        self._number, self._bytes = Counter[str](), Counter[str]()
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def add(self, token: bytes, peer: str, size_bytes: int, give_up: GiveUp) -> None:
+        """Another one waits.
+
+        Args:
+            token: of the stream.
+            peer: its address.
+            size_bytes: of the messages that it keeps.
+            give_up: ends it for this reason.
+        """
+        self.discard(token)
+        key = peer_key(peer)
+        self._waiting[token] = _Waiting(key, size_bytes, give_up)
+        self._number[key] += 1
+        self._bytes[key] += size_bytes
+        while len(self._waiting) > self._limits.max_suspended:
+            self._end_one_of(self._number)
+        while self._waiting and self._bytes.total() > self._limits.max_suspended_bytes:
+            self._end_one_of(self._bytes)
+
+    def discard(self, token: bytes) -> None:
+        """This one waits no more, if it has waited."""
+        if (waiting := self._waiting.pop(token, None)) is None:
+            return
+        for counts, count in ((self._number, 1), (self._bytes, waiting.size_bytes)):
+            counts[waiting.key] -= count
+            if not counts[waiting.key]:
+                del counts[waiting.key]
+
+    def _end_one_of(self, counts: Counter[str]) -> None:
+        ((key, _),) = counts.most_common(1)
+        token, waiting = next((token, each) for token, each in self._waiting.items() if each.key == key)
+        self.discard(token)
+        reason = "too many streams wait for their connections, and of this peer's, this one has waited longest"
+        waiting.give_up(ResumeRefusedError(who="the exchange", reason=reason))
+
+
+class Admission:
+    """What is open at an exchange, whichever of its servers it came through.  For one event loop."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Nothing is open."""
+        self.limits = limits
+        self._streams = _Places(limits, "max_streams")
+        self._connections = _Places(limits, "max_connections")
+        self._handshakes = _Handshakes(limits)
+        self._refused = 0
+        self.suspended = Suspended(limits)
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._streams.taken
+
+    @property
+    def connections(self) -> int:
+        """How many connections over TCP and UDP are open."""
+        return self._connections.taken
+
+    @property
+    def handshakes(self) -> int:
+        """How many peers have not said yet what they want."""
+        return self._handshakes.taken
+
+    def stream(self, peer: str) -> Place:
+        """Let a peer have a stream.
+
+        Raises:
+            LimitReachedError: it has the most, or all peers together have.
+        """
+        return self._streams.take(peer_key(peer))
+
+    def connection(self, peer: str) -> Place:
+        """Let a peer have a connection.
+
+        Raises:
+            LimitReachedError: it has the most, or all peers together have.
+        """
+        return self._connections.take(peer_key(peer))
+
+    def refusal(self) -> Place | None:
+        """Let a peer whose connection is refused stay until it has heard why; None: too many do."""
+        if self._refused >= MOST_REFUSED:
+            return None
+        self._refused += 1
+
+        def leave() -> None:
+            self._refused -= 1
+
+        return Place(leave)
+
+    def handshake(self, peer: str, give_up: GiveUp) -> AbstractContextManager[None]:
+        """A peer has not said yet what it wants, as long as the block runs.
+
+        Args:
+            peer: its address.
+            give_up: ends it for this reason: others want to be heard, and it has waited longest.
+        """
+        return self._handshakes.one(peer_key(peer), give_up)

@@ -1,0 +1,209 @@
+"""Beyond a limit a peer gets a typed refusal; what it has, and what others have, stays."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import pytest
+
+from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.framing import header
+from permitflow.client import SameHost, control, get, put
+from permitflow.errors import (
+    InvalidParametersError,
+    LimitReachedError,
+    PermitflowError,
+    ResumeRefusedError,
+)
+from permitflow.exchange import Exchange, Limits, Retention
+from permitflow.exchange.admission import Admission, Suspended, peer_key
+from permitflow.exchange.limits import OPTIONS
+from tests.impl.exchange.test_deadlines import connected_to, hears, status_in
+from tests.support.number_streams import SCHEMA, batch
+from tests.support.peers_by_hand import dialling
+from tests.support.served import served
+from tests.support.turns import until
+
+LISTEN = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0", "UDP": "udp://127.0.0.1:0"}
+everywhere = pytest.mark.parametrize("listen", LISTEN.values(), ids=LISTEN)
+
+
+@asynccontextmanager
+async def limited(listen: str, **limits: int) -> AsyncIterator[tuple[Exchange, str]]:
+    """An exchange with a channel that is in use, whose neighbours must not notice anything."""
+    taken = served("c", "d", schema=SCHEMA, retention=Retention.REPLAY, listen=listen, limits=Limits(**limits))
+    async with taken as (exchange, address), neighbour(address):
+        yield exchange, address
+
+
+@asynccontextmanager
+async def neighbour(address: str) -> AsyncIterator[None]:
+    """A producer and a consumer; before the block and after it they do their work."""
+    never = SameHost.NEVER
+    async with put(address, "c", SCHEMA, same_host=never) as sender, get(address, "c", same_host=never) as receiver:
+        for number in range(2):
+            await sender.send(batch(number))
+            assert (await receiver.receive()).payload.equals(batch(number))
+            if not number:
+                yield
+
+
+@asynccontextmanager
+async def another(address: str) -> AsyncIterator[None]:
+    async with put(address, "d", SCHEMA, same_host=SameHost.NEVER) as sender:
+        yield
+        await sender.end(closes_channel=False)
+
+
+async def refusal(address: str) -> LimitReachedError:
+    with pytest.raises(LimitReachedError) as caught:
+        async with another(address):
+            pass
+    return caught.value
+
+
+STREAMS = {"max_streams": "streams", "max_streams_per_peer": "streams of one peer"}
+
+
+@everywhere
+@pytest.mark.parametrize("limit", STREAMS)
+async def test_a_stream_too_many_is_refused_until_another_one_is_over(listen: str, limit: str) -> None:
+    async with limited(listen, **{limit: 3}) as (exchange, address):
+        async with another(address):
+            error = await refusal(address)
+            assert error.facts == {"what": STREAMS[limit], "most": 3, "option": f"--{limit.replace('_', '-')}"}
+            with pytest.raises(LimitReachedError):
+                async with control(address) as orders:
+                    await orders.statistics()
+        await until(lambda: exchange.admission.streams == 2)  # it hears of the end a moment later
+        async with another(address):
+            pass
+
+
+CONNECTIONS = {"max_connections": "connections", "max_connections_per_peer": "connections of one peer"}
+
+
+@pytest.mark.parametrize("limit", CONNECTIONS)
+@pytest.mark.parametrize("listen", [LISTEN["TCP"], LISTEN["UDP"]], ids=["TCP", "UDP"])
+async def test_a_connection_too_many_is_refused_unheard(listen: str, limit: str) -> None:
+    async with limited(listen, **{limit: 2}) as (exchange, address):
+        error = await refusal(address)
+        assert error.what == CONNECTIONS[limit]
+        assert exchange.admission.connections == 2
+
+
+async def test_who_is_refused_and_stays_makes_others_hear_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("permitflow.exchange.admission.MOST_REFUSED", 1)
+    async with limited(LISTEN["TCP"], max_connections=2) as (_, address), AsyncExitStack() as stack:
+        first, second = [await stack.enter_async_context(connected_to(address)) for _ in range(2)]
+        assert await hears(second) == b""
+        assert isinstance(status_in(await hears(first)), LimitReachedError)
+
+
+@pytest.mark.parametrize("limit", ["max_handshakes", "max_handshakes_per_peer"])
+async def test_of_those_that_say_nothing_the_oldest_makes_room(limit: str) -> None:
+    async with limited(LISTEN["TCP"], **{limit: 2}) as (exchange, address), AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(connected_to(address)) for _ in range(3)]
+        silent[1].send(header(Kind.GET))  # says what it calls, but not which channel
+        assert isinstance(status_in(await hears(silent[0])), LimitReachedError)
+        async with another(address):
+            pass
+        assert exchange.admission.handshakes <= 2
+
+
+async def test_a_call_that_says_nothing_makes_room_too() -> None:
+    async with (
+        limited(LISTEN["gRPC"], max_handshakes=1) as (exchange, address),
+        dialling(address, GET_STREAM) as silent,
+    ):
+        reading = asyncio.create_task(silent.read())
+        await until(lambda: exchange.admission.handshakes == 1)
+        async with another(address):
+            pass
+        with pytest.raises(LimitReachedError):
+            await reading
+
+
+def test_a_channel_too_many_is_refused_and_all_that_came_with_it() -> None:
+    exchange = Exchange(limits=Limits(max_channels=2))
+    exchange.add_channel("a")
+    with pytest.raises(LimitReachedError, match="at most 2 channels"):
+        exchange.add_channels(["b", "c"])
+    assert [*exchange.names] == ["a"]
+    exchange.add_channel("b")
+
+
+class GivenUp:
+    """Streams that wait, by their tokens, and which of them were given up."""
+
+    def __init__(self, **limits: int) -> None:
+        self.suspended = Suspended(Limits(**limits))
+        self.over: list[bytes] = []
+
+    def add(self, token: bytes, peer: str, size_bytes: int = 1) -> None:
+        def give_up(error: PermitflowError) -> None:
+            assert isinstance(error, ResumeRefusedError)
+            self.over.append(token)
+
+        self.suspended.add(token, peer, size_bytes, give_up)
+
+
+def test_who_lets_many_streams_wait_does_not_cost_others_theirs() -> None:
+    waiting = GivenUp(max_suspended=4)
+    waiting.add(b"neighbour", "tcp:10.0.0.1:1")
+    for number in range(8):
+        waiting.add(bytes([number]), f"tcp:10.0.0.2:{number}")
+    assert waiting.over == [bytes([number]) for number in range(5)]
+    assert len(waiting.suspended) == 4
+
+
+def test_who_lets_many_bytes_wait_loses_its_own() -> None:
+    waiting = GivenUp(max_suspended_bytes=100)
+    for number in range(3):
+        waiting.add(bytes([number]), f"tcp:10.0.0.{number}:1", 30)
+    waiting.add(b"large", "tcp:10.0.0.9:1", 50)
+    assert waiting.over == [b"large"]
+
+
+@pytest.mark.parametrize(
+    ("peer", "key"),
+    [
+        ("tcp:203.0.113.5:4242", "203.0.113.5"),
+        ("ipv4:203.0.113.5:4242", "203.0.113.5"),
+        ("udp:2001:db8::1:4242", "2001:db8::/64"),
+        ("ipv6:%5B2001:db8:0:0:1:2:3:4%5D:4242", "2001:db8::/64"),
+        ("ipv6:%5B::ffff:203.0.113.5%5D:4242", "203.0.113.5"),
+        ("tcp:fe80::1%eth0:4242", "fe80::/64"),
+        ("unix:", "unix"),
+        ("memory", "memory"),
+    ],
+)
+def test_a_peer_is_a_host_or_a_network_of_ipv6(peer: str, key: str) -> None:
+    assert peer_key(peer) == key
+
+
+def test_places_are_counted_once_however_often_they_are_left() -> None:
+    admission = Admission(Limits(max_streams=1))
+    place = admission.stream("memory")
+    place.leave()
+    place.leave()
+    assert admission.streams == 0
+    with admission.stream("memory"), pytest.raises(LimitReachedError):
+        admission.stream("memory")
+
+
+def test_there_are_no_more_connections_than_descriptors_suffice_for() -> None:
+    fitted = Limits().within(1_024)
+    assert (fitted.max_connections, fitted.max_connections_per_peer) == (960, 480)
+    assert Limits().within(1 << 20) == Limits()
+
+
+@pytest.mark.parametrize("name", [limit.name for limit in OPTIONS])
+@pytest.mark.parametrize("value", [0, -1, True, "8", 1.5])
+def test_a_limit_that_is_no_number_of_things_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(InvalidParametersError, match=name):
+        Limits(**{name: value})
