@@ -35,8 +35,13 @@ COMMANDS = {
         ["-m tests.faults"],
     ),
     "simulate": (
-        "a million seeded schedules of streams in simulated time: nothing is lost in silence (hours)",
-        ["-m tests.simulator --schedules 1000000"],
+        "a million seeded schedules of streams in simulated time, and 10,000 of each other subject (hours)",
+        [
+            "-m tests.simulator --schedules 1000000",
+            "-m tests.simulator --subject kept",
+            "-m tests.simulator --subject gate",
+            "-m tests.simulator --subject mute",
+        ],
     ),
     "graphs": (
         "500 graphs run for real against what check_graph says; analysers with a mistake are found (2 minutes)",

@@ -173,6 +173,11 @@ class SimulatedDisk:
             raise Crashed
         return self._names.get(name)
 
+    def content_of(self, name: str) -> bytes | None:
+        """What is in a file now, for who judges; None: it is not there."""
+        file = self._names.get(name)
+        return None if file is None else bytes(file.content)
+
     def make(self, name: str) -> File:
         """An empty file of this name.
 

@@ -28,6 +28,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
+from tests.simulator.subjects import run_of
 from tests.simulator.world import quiet
 
 LIST: Final = Path(__file__).with_name("mutants.toml")
@@ -131,14 +132,8 @@ def _runner(subject: str) -> Callable[[int], list[str]]:
         from tests.simulator.store_runs import laws_of
 
         return laws_of
-    if subject == "kept":
-        from tests.simulator import kept
-
-        return lambda seed: kept.run_seed(seed, False).broken
-    from tests.simulator.schedule import draw
-    from tests.simulator.streams import StreamsRun
-
-    return lambda seed: StreamsRun(draw(seed)).run().broken
+    run = run_of(subject)
+    return lambda seed: run(seed, False).broken
 
 
 def hunt(mutant: Mutant, most: int = MOST_SCHEDULES) -> Found:

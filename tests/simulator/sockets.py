@@ -25,6 +25,10 @@ Address: TypeAlias = tuple[str, int]
 
 CONNECT_SECONDS = 127.0
 """As long as Linux tries."""
+KEEP_ALIVE_SECONDS = 30.0
+"""After which a socket with keep-alive notices that nothing comes from the other host."""
+_LEAST_BUFFER_BYTES = 4_608
+"""Linux grants no less."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ class Pipe:
 class SimulatedSocket:
     """A socket of a simulated host, as production code uses it."""
 
+    type, proto = socket.SOCK_STREAM, socket.IPPROTO_TCP
+
     def __init__(
         self, family: int = socket.AF_INET, host: Host | None = None, network: "Network | None" = None
     ) -> None:
@@ -164,6 +170,7 @@ class SimulatedSocket:
         self.is_closed = self._is_read_due = self._is_write_due = False
         self.error: OSError | None = None
         self.port = 0
+        self.keeps_alive = False
         self.waiting: deque[SimulatedSocket] = deque()
         """Of a listener: connections that nobody has accepted yet."""
         self._accepting: asyncio.Future[None] | None = None
@@ -178,8 +185,24 @@ class SimulatedSocket:
     def setblocking(self, flag: bool) -> None:
         """See ``socket``; it never blocks."""
 
-    def setsockopt(self, *_: object) -> None:
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        """See ``socket``; keep-alive is known."""
+        if (level, option) == (socket.SOL_SOCKET, socket.SO_KEEPALIVE):
+            self.keeps_alive = bool(value)
+
+    def getsockopt(self, level: int, option: int) -> int:
+        """See ``socket``; of its buffers, which have the capacity of a connection together."""
+        assert level == socket.SOL_SOCKET, "nothing else is simulated"
+        assert option in (socket.SO_RCVBUF, socket.SO_SNDBUF), "nothing else is simulated"
+        return max(_LEAST_BUFFER_BYTES, self.network.conditions.capacity_bytes // 2)
+
+    def bind(self, address: Address) -> None:
+        """See ``socket``; a host has one address."""
+        self.port = address[1] or 40_000 + self.descriptor
+
+    def listen(self) -> None:
         """See ``socket``."""
+        self.network.register(self)
 
     def getsockname(self) -> Address:
         """See ``socket``."""
@@ -204,6 +227,19 @@ class SimulatedSocket:
         if pipe.has_ended:
             return 0
         raise BlockingIOError(errno.EAGAIN, "nothing has come")
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        """See ``socket``."""
+        if flags & socket.MSG_PEEK:
+            pipe = self._connected(self.incoming)
+            if pipe.arrived:
+                return bytes(pipe.arrived[0][:size])
+        buffer = bytearray(size)
+        return bytes(buffer[: self.recv_into(buffer)])
+
+    def dup(self) -> "_Duplicate":
+        """See ``socket``."""
+        return _Duplicate(self)
 
     def send(self, data: Buffer) -> int:
         """See ``socket``."""
@@ -317,6 +353,19 @@ class SimulatedSocket:
             self.look()
 
 
+class _Duplicate:
+    """Another descriptor of a socket."""
+
+    def __init__(self, of: SimulatedSocket) -> None:
+        self.recv = of.recv
+
+    def __enter__(self) -> "_Duplicate":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
 def _host_of(loop: object) -> Host:
     assert isinstance(loop, Host), "a simulated socket belongs to a simulated host"
     return loop
@@ -339,11 +388,16 @@ class Network:
     def listen(self, address: Address) -> SimulatedSocket:
         """A listening socket of the host whose turn it is."""
         listener = SimulatedSocket(network=self)
+        listener.port = address[1]
+        self.register(listener, address[0])
+        return listener
+
+    def register(self, listener: SimulatedSocket, name: str = "") -> None:
+        """A bound socket listens from now on."""
+        address = name or listener.host.name, listener.port
         if address in self.listeners and not self.listeners[address].is_closed:
             raise OSError(errno.EADDRINUSE, "Address already in use")
-        listener.port = address[1]
         self.listeners[address] = listener
-        return listener
 
     def is_short(self) -> bool:
         """Does a write or a read move only a part?"""
@@ -394,7 +448,7 @@ class Network:
                 world.after(self.conditions.most_latency_seconds, settle, error)
                 return
             acceptor = SimulatedSocket(host=listener.host, network=self)
-            acceptor.port = address[1]
+            acceptor.port, acceptor.keeps_alive = address[1], listener.keeps_alive
             dialler.outgoing = acceptor.incoming = Pipe(self, dialler, acceptor)
             acceptor.outgoing = dialler.incoming = Pipe(self, acceptor, dialler)
             dialler.peer, acceptor.peer = acceptor, dialler
@@ -447,12 +501,36 @@ class Network:
             if seconds is not None:
                 error = ConnectionResetError(errno.ECONNRESET, "Connection reset by peer")
                 self.world.after(seconds, end.fail, error)
+            else:
+                self._miss(end)
 
     def part(self, one: str, other: str, seconds: float) -> None:
         """Let nothing pass between two hosts for so long; what is under way comes late."""
         self.world.tell(one, f"is cut off from {other} for {seconds:g} s")
         pair = frozenset((one, other))
         self._heals[pair] = max(self._heals.get(pair, 0.0), self.world.now + seconds)
+        if seconds > KEEP_ALIVE_SECONDS:
+            self.world.after(KEEP_ALIVE_SECONDS, self._miss_parted, one, other)
+
+    def silence(self, ends: tuple[SimulatedSocket, SimulatedSocket], pipe: Pipe) -> None:
+        """Let nothing pass in one direction of a connection any more, without a word."""
+        self.world.tell(pipe.writer.name, f"silence towards {pipe.reader.name}")
+        pipe.is_silent = True
+        for end in ends:
+            self._miss(end)
+
+    def _miss(self, end: SimulatedSocket) -> None:
+        """Keep-alive notices later that nothing comes any more."""
+        if end.keeps_alive:
+            self.world.after(KEEP_ALIVE_SECONDS, end.fail, TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
+
+    def _miss_parted(self, one: str, other: str) -> None:
+        if self.is_parted(one, other):
+            for dialler, acceptor in self.connections:
+                if {dialler.host.name, acceptor.host.name} == {one, other}:
+                    for end in (dialler, acceptor):
+                        if end.keeps_alive:
+                            end.fail(TimeoutError(errno.ETIMEDOUT, "Connection timed out"))
 
     def look_at(self, descriptor: int) -> None:
         """A host waits for this socket now."""
@@ -469,5 +547,7 @@ class Network:
                 for pipe in (each.incoming, each.outgoing):
                     if pipe is not None:
                         pipe.is_silent = True
+                if each.peer is not None:
+                    self._miss(each.peer)
             else:
                 each.close()

@@ -117,6 +117,45 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
             _ERRORS,
         ),
     ),
+    "mute": Subject(
+        "tests.simulator.mute:run_seed",
+        "Simulated muted pipelines",
+        "A word count: a log, senders over plain TCP, one or two workers of the package's own program, readers, and a "
+        "log that acknowledges in batches. Workers die at any callback and in the middle of saving, disks fill up, "
+        "lines are cut, fall silent or are altered, readers stand still. The model judges what each process knows "
+        "and tells, whenever it has settled.",
+        (
+            "muted",
+            "unmuted",
+            "stalled",
+            "dials",
+            "lost",
+            "unsaved",
+            "crash",
+            "cut",
+            "flip",
+            "full",
+            "half-close",
+            "part",
+            "pause",
+            "silence",
+            "stand still",
+            "exact",
+            "words are lost",
+            "a sender is told of a loss",
+            "Settle",
+            "Evaluate",
+            "Bound",
+        ),
+        (
+            "each word of a log is counted once, whatever dies; one of a sender, if its worker lives",
+            "what a log was told is safe, is saved",
+            "readers, and logs that counts go to, have the last counts in the end",
+            "a source that is muted does not read, and is muted by exactly those that mute",
+            "what waits at a boundary, and between senders and readers, has its bound",
+            _ALL_END,
+        ),
+    ),
 }
 
 

@@ -2,6 +2,7 @@
 
 import random
 import secrets
+import socket
 import sys
 import time
 import uuid
@@ -15,6 +16,7 @@ from permitflow.carriers import calling, dialling, heartbeat
 from permitflow.carriers.datagrams import udp
 from permitflow.exchange import server
 from permitflow.exchange.channels.staging import StagingAreas
+from permitflow.mute import sockets as mute_sockets
 from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.sockets import SimulatedSocket
 from tests.simulator.world import Host, World
@@ -61,6 +63,9 @@ def _create_server(address: tuple[str, int], **_: object) -> SimulatedSocket:
     return loop.world.network.listen(address)
 
 
+_SOCKETS_OF_MUTE = SimpleNamespace(**{**vars(socket), "socket": lambda family, *_: SimulatedSocket(family)})
+
+
 @contextmanager
 def simulated(world: World) -> Iterator[None]:
     """Let production code see this world and nothing else."""
@@ -86,6 +91,7 @@ def simulated(world: World) -> Iterator[None]:
         (server, "socket", sockets),
         (calling, "_jitter", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
+        (mute_sockets, "socket", _SOCKETS_OF_MUTE),
         (udp, "new_socket", DatagramSocket),
         (udp, "os", SimpleNamespace(urandom=ids.randbytes)),
         (StagingAreas.__init__, "__kwdefaults__", {**_STAGING_DEFAULTS, "clock": lambda: world.now}),

@@ -12,6 +12,8 @@ QUICK = (
     "journal before the commit",
     "lost wake-up of readers",
     "position of a producer off by one",
+    "a muter that is gone is not passed on",
+    "lines are acknowledged when they have come",
 )
 
 

@@ -12,7 +12,7 @@ import asyncio
 import contextvars
 import logging
 import sys
-from asyncio import events
+from asyncio import events, selector_events
 from collections import deque
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
@@ -264,6 +264,7 @@ class Host(asyncio.AbstractEventLoop):
         self._tasks: list[NumberedTask[Any]] = []
         self._readers: dict[int, Handle] = {}
         self._writers: dict[int, Handle] = {}
+        self._transports: dict[int, Any] = {}
         world.hosts.append(self)
 
     # Turns.
@@ -281,7 +282,8 @@ class Host(asyncio.AbstractEventLoop):
             except (SystemExit, KeyboardInterrupt):
                 raise
             except BaseException as error:
-                self.problems.append(f"{self.name}: {type(error).__name__}: {error} in a callback")
+                if self.is_running_now:  # else it has died in this callback
+                    self.problems.append(f"{self.name}: {type(error).__name__}: {error} in a callback")
         if not queue:
             self.world.become_idle(self)
         return ran
@@ -338,6 +340,9 @@ class Host(asyncio.AbstractEventLoop):
         finally:
             events._set_running_loop(None)
         self._tasks.clear()
+        for transport in self._transports.values():
+            transport._sock = None  # it would complain that nobody has closed it
+        self._transports.clear()
 
     def unfinished(self) -> Iterator[NumberedTask[Any]]:
         """Tasks that are under way."""
@@ -412,7 +417,8 @@ class Host(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         """Note it: production code lets no error get lost."""
         error = context.get("exception")
-        self.problems.append(f"{self.name}: {context.get('message')} {type(error).__name__}: {error}")
+        if self.is_running_now:  # else it has died in this callback
+            self.problems.append(f"{self.name}: {context.get('message')} {type(error).__name__}: {error}")
 
     # Sockets.
 
@@ -452,6 +458,20 @@ class Host(asyncio.AbstractEventLoop):
         """From outside of the host: run in a later turn, as the kernel wakes a process."""
         if self.is_running_now:
             self._push(Handle(callback, arguments, contextvars.copy_context()))
+
+    _add_reader, _remove_reader = add_reader, remove_reader
+    _add_writer, _remove_writer = add_writer, remove_writer
+
+    async def create_connection(self, protocol_factory: Callable[[], Any], *, sock: Any) -> Any:  # type: ignore[override]
+        """See asyncio, whose own transport this is; of a connected socket."""
+        is_made, protocol = self.create_future(), protocol_factory()
+        transport = selector_events._SelectorSocketTransport(self, sock, protocol, is_made)  # type: ignore[attr-defined]
+        try:
+            await is_made
+        except BaseException:
+            transport.close()
+            raise
+        return transport, protocol
 
     async def sock_connect(self, sock: Any, address: Any) -> None:
         """See asyncio."""

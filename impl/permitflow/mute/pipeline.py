@@ -199,9 +199,11 @@ class Pipeline:
         self.graph.connect(name, downstream)
         if not self._is_draining:
             self.graph.start(name)
-        if self.graph.is_muted(name):
-            self._mute(name)
         self.settle()
+        # Those that muted before it was there: nothing has changed for it, and it is told all the same.
+        added = self._sources.get(name)
+        if added is not None and added.muted_since is None and self.graph.is_muted(name):
+            self._mute(name)
 
     def remove_source(self, name: str) -> None:
         """Forget a source that has ended."""

@@ -178,6 +178,27 @@ async def test_a_connection_that_comes_during_a_stall_is_not_read() -> None:
         await until(lambda: stage.readers[0].lines > 210_000)
 
 
+class Idle:
+    """A source that has nothing to read."""
+
+    def pause(self) -> None: ...
+
+    def resume(self) -> None: ...
+
+
+async def test_a_source_that_comes_while_signals_are_under_way_is_reported_as_muted() -> None:
+    events: list[Event] = []
+    pipeline = Pipeline(hear=events.append)
+    pipeline.graph.add_muter("sink")
+    pipeline.set_open("sink", False)
+    pipeline.chain("decode", "encode", "sink")  # it knows of the mute, and "decode" does not yet
+
+    pipeline.add_source("in", "decode", Idle())
+
+    assert [(event["event"], event["by"]) for event in events] == [("muted", ["sink"])]
+    pipeline.close()
+
+
 async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:
     """A sink that is not connected cannot send."""
     sent = [b"once", *islice(cycle(WORDS), 10_000)]  # more than the kernel could take without a reader
