@@ -1,7 +1,8 @@
 """Every exception that this package raises on purpose.  The type says which end is at fault; attributes hold the facts.
 
 ``ProtocolError``: one end broke the rules, and the stream is dead.  ``HandshakeError``: the two ends could not
-agree, and no stream began.  ``ChannelError``: no end is at fault.  ``TransportError``: the carrier failed.
+agree, and no stream began.  ``SecurityError``: one end is not known or not allowed.  ``ChannelError``: no end is at
+fault.  ``TransportError``: the carrier failed.
 ``StageError``: a stage of a stream cannot go on.
 ``ReplayError``: rows cannot be kept, read again or acknowledged.  ``StagingError``: a batch cannot be staged or
 published; earlier batches stay whole.  ``StoreError``: the store of an exchange cannot be used or written.
@@ -475,6 +476,41 @@ class ForkedError(TransportError):
 
     what: str
     text = "{what} in a forked process; open the channel there, over TCP or before the parent uses gRPC"
+
+
+# Who is at the other end, and what may it do?
+
+
+class SecurityError(PermitflowError):
+    """The two ends do not trust each other, or one may not do what it asks for.  Trying again changes nothing."""
+
+
+class TlsError(SecurityError):
+    """TLS could not be begun: a certificate is missing or not accepted, or only one end uses TLS."""
+
+    status = "FAILED_PRECONDITION"
+    who: str  # the peer
+    reason: str  # what is wrong, and what to do
+    text = "no TLS with {who}: {reason}"
+
+
+class UnauthenticatedError(SecurityError):
+    """The exchange does not know who this client is: its token or its certificate is missing or unknown."""
+
+    status = "UNAUTHENTICATED"
+    reason: str
+    text = "the exchange does not know this client: {reason}"
+
+
+class ForbiddenError(SecurityError):
+    """The exchange knows the client, which may not do this; or may not any more: the right was revoked."""
+
+    status = "PERMISSION_DENIED"
+    identity: str  # the client's name in the exchange's file of rights
+    right: str  # produce, consume or administer
+    channel: str
+    reason: str  # whether the right was never there, or was taken away
+    text = "{identity!r} may not {right} channel {channel!r}: {reason}"
 
 
 # The two ends could not agree, and no stream began.

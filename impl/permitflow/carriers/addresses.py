@@ -1,6 +1,7 @@
 """Addresses of an exchange, wherever one is given: to a server, a client, the command line, as an option of Spark."""
 
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
@@ -56,6 +57,14 @@ def written(address: Address) -> str:
     """An address as ``parsed`` reads it."""
     host = f"[{address.host}]" if ":" in address.host else address.host
     return f"{address.scheme}{host}:{address.port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Is this ``localhost``, or an address of the loopback, which no other host reaches?"""
+    try:
+        return ip_address(host.partition("%")[0]).is_loopback
+    except ValueError:
+        return host.rstrip(".").lower() == "localhost"
 
 
 def _broken_rule(address: object, least_port: int) -> str:

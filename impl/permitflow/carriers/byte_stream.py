@@ -1,6 +1,7 @@
 """A stream over a pipe of its own, for asyncio; like a gRPC call, it ends with a status.
 
-Each message follows a header (``framing``).  The dialler's first message says which method it calls.
+Each message follows a header (``framing``).  The dialler's first message says which method it calls; a dialler that has
+a token shows it in a message before that.
 
 Received bytes lie where Arrow reads them, and sent bytes are not copied before the pipe takes them.  Permits bound
 the rows in flight; the pipe's buffers bound their bytes.
@@ -23,12 +24,20 @@ from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, par
 from permitflow.carriers.heartbeat import Heartbeat
 from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.pipe import Pipe, drained, sent_all
-from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PermitflowError, UndecodableDataError
+from permitflow.carriers.security import MOST_TOKEN, NEEDS_TLS, SPEAKS_NO_TLS
+from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PermitflowError, TlsError, UndecodableDataError
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES
-from permitflow.wire.wire_errors import NOTHING_SAID, decode_status, encode_status, stranger_who_says
+from permitflow.wire.wire_errors import (
+    NOTHING_SAID,
+    TLS_ALERT,
+    TLS_HELLO,
+    decode_status,
+    encode_status,
+    stranger_who_says,
+)
 
 
 class Kind(IntEnum):
@@ -47,6 +56,8 @@ class Kind(IntEnum):
     """No content: the dialler calls PutStream."""
     CONTROL = 6
     """No content: the dialler calls Control."""
+    TOKEN = 7
+    """Of a dialler, before it calls a method: the token that says who it is, in ASCII."""
 
 
 # Indexing costs a tenth of a call.
@@ -62,19 +73,24 @@ def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES)
         UndecodableDataError: this is no header of permitflow, or the message is too long.
     """
     parsed = parse_header(data)
-    if parsed is None or parsed[0] > Kind.CONTROL:
+    if parsed is None or parsed[0] > Kind.TOKEN:
         first = bytes(data[:HEADER_BYTES])
+        if first.startswith(TLS_ALERT):
+            raise TlsError(who=who, reason=NEEDS_TLS)
+        if first.startswith(TLS_HELLO):
+            raise TlsError(who=who, reason=SPEAKS_NO_TLS)
         raise UndecodableDataError(
             what=f"what {who} says, {first!r},", reason=f"it is none of permitflow's, {stranger_who_says(first)}"
         )
     kind, size = parsed
-    most_bytes = most_bytes if kind == Kind.MESSAGE else _STATUS_BYTES if kind == Kind.STATUS else 0
+    if kind != Kind.MESSAGE:
+        most_bytes = _CONTENT_BYTES.get(kind, 0)
     if size > most_bytes:
         raise UndecodableDataError(what=f"a message of {size} bytes", reason=f"{most_bytes} are the most")
     return _KINDS[kind], size
 
 
-_STATUS_BYTES = 64 << 10
+_CONTENT_BYTES: dict[int, int] = {Kind.STATUS: 64 << 10, Kind.TOKEN: MOST_TOKEN}
 # What the dialler of each method may send.  A Put is as short as a Get; chunks come after the agreement.
 _FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
 _MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
@@ -82,6 +98,12 @@ _MOST_AHEAD = 64  # of undelivered messages; the kernel keeps the rest, and then
 _MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
 _VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up
 _FAREWELL_SECONDS = 1.0  # for the peer to read the last message: closing earlier may lose it
+
+
+def last_word(error: Exception) -> bytes:
+    """What an acceptor says at the end, if not in good order."""
+    told = encode_status(error)
+    return header(Kind.STATUS, len(told)) + told
 
 
 def _body_for_arrow(size_bytes: int) -> memoryview:
@@ -116,6 +138,8 @@ class ByteStream(PipeCarrier[Kind]):
         self._inbox: deque[tuple[Kind, Received]] = deque()
         self._has_end_come = self._has_ended = False
         self._method: asyncio.Future[str] = self._loop.create_future()
+        self.token: str | None = None
+        """Of an acceptor, once the method is known: what the dialler has shown."""
         # What leaves.
         self._awaits_agreement = False  # does the dialler, before it sends chunks?
         # The end.
@@ -163,7 +187,11 @@ class ByteStream(PipeCarrier[Kind]):
         except MemoryError as error:
             self._fail(self._gone(str(error)))
         except OSError as error:
-            self._break_reading(str(error))
+            if (refusal := self._pipe.why_refused(error)) is not None:
+                self._is_broken = True
+                self._fail(TlsError(who=self._who, reason=refusal))
+            else:
+                self._break_reading(str(error))
         self._deliver()
 
     def _hear(self) -> None:
@@ -177,7 +205,7 @@ class ByteStream(PipeCarrier[Kind]):
         if kind is Kind.PING:
             return
         if self._is_acceptor and not self._method.done():
-            self._note_method(kind)
+            self._note_method(kind, payload)
             return
         if self._late is not None:
             self._late.cancel()
@@ -186,7 +214,10 @@ class ByteStream(PipeCarrier[Kind]):
         if self._listener is None and len(self._inbox) >= _MOST_AHEAD:
             self._unwatch()
 
-    def _note_method(self, kind: Kind) -> None:
+    def _note_method(self, kind: Kind, payload: Received) -> None:
+        if kind is Kind.TOKEN and self.token is None:
+            self.token = bytes(payload).decode("ascii", errors="replace")
+            return
         if kind not in METHODS:
             raise UndecodableDataError(what="the beginning of a stream", reason=f"{kind.name} calls no method")
         self._most_bytes, self._awaits_agreement = _MOST_BYTES[kind], kind is Kind.PUT
@@ -232,9 +263,10 @@ class ByteStream(PipeCarrier[Kind]):
 
     # Writing.
 
-    def call(self, kind: Kind) -> None:
-        """Tell the acceptor which method is called."""
-        self._send([header(kind)])
+    def call(self, kind: Kind, token: str | None = None) -> None:
+        """Tell the acceptor who calls, if there is a token, and which method."""
+        shown = b"" if token is None else header(Kind.TOKEN, len(token)) + token.encode("ascii")
+        self._send([shown + header(kind)])
 
     def write(self, message: Sequence[Buffer]) -> bool:
         """See ``Carrier``."""
@@ -242,6 +274,11 @@ class ByteStream(PipeCarrier[Kind]):
         if self._awaits_agreement:  # this message is the agreement
             self._awaits_agreement, self._most_bytes = False, MAX_MESSAGE_BYTES
         return self._send([header(_MESSAGE, size) + message[0], *message[1:]])
+
+    @property
+    def is_protected(self) -> bool:
+        """See ``Carrier``."""
+        return self._pipe.is_protected
 
     @property
     def takes_last_words(self) -> bool:
@@ -292,8 +329,7 @@ class ByteStream(PipeCarrier[Kind]):
         if self._is_broken or self._rest:
             self.close()
             return
-        told = b"" if error is None else encode_status(error)
-        last = header(Kind.STATUS, len(told)) + told if error is not None else header(Kind.END)
+        last = header(Kind.END) if error is None else last_word(error)
         with suppress(OSError):
             async with patience(self._silence_seconds):
                 await sent_all(self._pipe, self._before_last() + last)

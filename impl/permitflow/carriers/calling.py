@@ -18,6 +18,7 @@ from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
 from permitflow.carriers.dialling import resolved
 from permitflow.carriers.patience import patience
+from permitflow.carriers.security import Security
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
 
 T = TypeVar("T")
@@ -55,25 +56,35 @@ _chosen: ContextVar[_Way | None] = ContextVar("_chosen", default=None)
 
 
 def calling(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
+    address: str,
+    method: str,
+    who: str,
+    timeout_seconds: float | None,
+    silence_seconds: float = SILENCE_SECONDS,
+    security: Security | None = None,
 ) -> AbstractAsyncContextManager[Carrier]:
     """As ``Calling``, over the carrier that the address names, or as ``dialling_with`` says.
 
+    Args:
+        address, method, who, timeout_seconds, silence_seconds: as for ``Calling``.
+        security: TLS and a token.
+
     Raises:
-        InvalidParametersError: the address is malformed, or ``silence_seconds`` too short or too long.
+        InvalidParametersError: the address is malformed, ``silence_seconds`` too short or too long, or ``security`` is
+            not for this address.
     """
     require_seconds(silence_seconds=silence_seconds)
     if (chosen := _chosen.get()) is not None:
         return chosen.dial(address, method, who, timeout_seconds, silence_seconds)
     match parsed(address).scheme:
         case Scheme.TCP:
-            return tcp.calling(address, method, who, timeout_seconds, silence_seconds)
+            return tcp.calling(address, method, who, timeout_seconds, silence_seconds, security)
         case Scheme.UDP:
-            return udp.calling(address, method, who, timeout_seconds, silence_seconds)
+            return udp.calling(address, method, who, timeout_seconds, silence_seconds, security)
         case Scheme.GRPC:
             from permitflow.carriers import grpc_calls  # the others work without grpc
 
-            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds)
+            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds, security)
 
 
 @contextmanager

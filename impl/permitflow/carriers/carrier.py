@@ -103,6 +103,11 @@ class Carrier(Protocol):
         return None
 
     @property
+    def is_protected(self) -> bool:
+        """Does TLS notice every altered, lost or repeated byte, so that messages need no checksum?"""
+        return False
+
+    @property
     def is_cut(self) -> bool:
         """After ``on_error``: was the connection lost without a word of the peer's, so that it may still be there?"""
         return False

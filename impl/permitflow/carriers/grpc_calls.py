@@ -13,12 +13,29 @@ from typing import TypeAlias, TypeVar
 
 import grpc
 
+from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import Carrier, Listener
-from permitflow.carriers.connection import HEALTH_CHECK, client_options, expect_large_blocks, refuse_after_fork
+from permitflow.carriers.connection import (
+    HEALTH_CHECK,
+    Options,
+    client_options,
+    expect_large_blocks,
+    refuse_after_fork,
+)
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
 from permitflow.carriers.patience import patience
-from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PeerTimeoutError, PermitflowError, TransportError
+from permitflow.carriers.security import Security
+from permitflow.carriers.tls import diagnosed
+from permitflow.carriers.tls_files import client_pems
+from permitflow.errors import (
+    HandshakeTimeoutError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    TlsError,
+    TransportError,
+)
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
 
@@ -30,6 +47,9 @@ _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 _UNREACHED = "failed to connect"
 _HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
 """Behind those words: somebody has accepted the connection, and it was lost before HTTP/2 had begun."""
+_NOBODY = re.compile("Connection refused|timed out|unreachable|DNS")
+"""Likewise: nobody has accepted it."""
+_AUTHORIZATION, _BEARER = "authorization", "Bearer "
 
 T = TypeVar("T")
 Context: TypeAlias = grpc.aio.ServicerContext[bytes, bytes]
@@ -183,6 +203,25 @@ class ServerCall(_Call):
             reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
             raise HandshakeTimeoutError(who=self._who, reason=reason) from None
 
+    @property
+    def is_protected(self) -> bool:
+        """See ``Carrier``."""
+        return b"ssl" in self._context.auth_context().get("transport_security_type", ())
+
+    def names(self) -> tuple[str, ...]:
+        """The names in the peer's certificate, which was checked: the alternative ones, and then the common one."""
+        found = self._context.auth_context()
+        fields = ("x509_subject_alternative_name", "x509_common_name")
+        return tuple(name.decode(errors="replace") for field in fields for name in found.get(field, ()))
+
+    @property
+    def token(self) -> str | None:
+        """What the client has shown."""
+        for key, value in self._context.invocation_metadata() or ():
+            if key == _AUTHORIZATION and isinstance(value, str) and value.startswith(_BEARER):
+                return value.removeprefix(_BEARER)
+        return None
+
     async def _reason(self, error: BaseException) -> Exception:
         if isinstance(error, grpc.aio.BaseError):
             self._is_cut = True
@@ -214,14 +253,34 @@ class ClientCall(_Call):
     """A call that was dialled."""
 
     def __init__(
-        self, call: "grpc.aio.StreamStreamCall[bytes, bytes]", who: str, silence_seconds: float = SILENCE_SECONDS
+        self,
+        call: "grpc.aio.StreamStreamCall[bytes, bytes]",
+        who: str,
+        silence_seconds: float = SILENCE_SECONDS,
+        *,
+        is_protected: bool = False,
+        why_not: Callable[[], Awaitable[TlsError | None]] | None = None,
     ) -> None:
-        """``who`` is the peer, in words for an error."""
+        """A call that was begun.
+
+        Args:
+            call: of gRPC.
+            who: the peer, in words for an error.
+            silence_seconds: as for ``calling``.
+            is_protected: by TLS.
+            why_not: finds out whether there is no connection because of TLS.
+        """
         # Unlike call.read(), an iterator continues after a crossing write: it yields the messages that have arrived,
         # and then the peer's status, for which call.read() would wait.
         super().__init__(who, partial(anext, aiter(call), None), call.write, call.done_writing, silence_seconds)
         self._call = call
         self._final = FinalStatus(call)
+        self._is_protected, self._why_not = is_protected, why_not
+
+    @property
+    def is_protected(self) -> bool:
+        """See ``Carrier``."""
+        return self._is_protected
 
     @property
     def code(self) -> grpc.StatusCode | None:
@@ -265,14 +324,28 @@ class ClientCall(_Call):
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
         # A server that knows why has said so by a typed error.
         is_told = any(key == ERROR_KEY for key, _ in status.metadata)
-        self._is_cut = status.code in _LOST and not is_told
+        is_lost = status.code in _LOST and not is_told
+        if (
+            is_lost
+            and self._why_not is not None
+            and status.details.startswith(_UNREACHED)
+            and not _NOBODY.search(status.details)
+            and (refusal := await self._why_not()) is not None
+        ):
+            return refusal
+        self._is_cut = is_lost
         self._is_unreached = status.details.startswith(_UNREACHED) and not _HUNG_UP.search(status.details)
         return error_from_status(status.code.name, status.details, status.metadata, who=self._who)
 
 
 @contextlib.asynccontextmanager
 async def calling(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
+    address: str,
+    method: str,
+    who: str,
+    timeout_seconds: float | None,
+    silence_seconds: float = SILENCE_SECONDS,
+    security: Security | None = None,
 ) -> AsyncIterator[ClientCall]:
     """A call of one method of the exchange at this address.
 
@@ -282,26 +355,84 @@ async def calling(
         who: the peer, in words for an error.
         timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
         silence_seconds: a peer that gives no sign of life for longer is gone.
+        security: TLS and a token.
 
     Raises:
+        InvalidParametersError: a file of ``security`` cannot be used.
+        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
         PeerTimeoutError: no server answers there.
         ForkedError: a parent process used gRPC before the fork.
     """
     refuse_after_fork(address)
     expect_large_blocks()
-    async with grpc.aio.insecure_channel(address, options=client_options(silence_seconds)) as channel:
+    why_not = partial(diagnosed, address, security, who=who, seconds=_REASON_SECONDS)
+    metadata = authorization(address, security)
+    async with new_channel(address, client_options(silence_seconds), security) as channel:
         try:
             if timeout_seconds is not None:
                 async with patience(timeout_seconds):
-                    await channel.channel_ready()
+                    await _connected(channel, why_not)
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
             raise PeerTimeoutError(who=who, reason=reason) from None
-        call = ClientCall(channel.stream_stream(method)(), who, silence_seconds)
+        is_protected = security is not None and security.ca is not None
+        made: grpc.aio.StreamStreamCall[bytes, bytes] = channel.stream_stream(method)(metadata=metadata)
+        call = ClientCall(made, who, silence_seconds, is_protected=is_protected, why_not=why_not)
         try:
             yield call
         finally:
             await call.settle()
+
+
+def new_channel(address: str, options: Options, security: Security | None) -> grpc.aio.Channel:
+    """A channel of gRPC, with TLS if there is a CA.
+
+    Raises:
+        InvalidParametersError: a file of ``security`` cannot be used.
+    """
+    if security is None or security.ca is None:
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, credentials(security), options=(*options, *named(security)))
+
+
+def credentials(security: Security) -> grpc.ChannelCredentials:
+    """What gRPC's TLS needs.
+
+    Raises:
+        InvalidParametersError: a file of ``security`` cannot be used.
+    """
+    return grpc.ssl_channel_credentials(*client_pems(security).current())
+
+
+def named(security: Security) -> tuple[tuple[str, str], ...]:
+    """gRPC's options for a certificate that has another name than the address."""
+    name = security.server_name
+    return (("grpc.ssl_target_name_override", name), ("grpc.default_authority", name)) if name else ()
+
+
+def authorization(address: str, security: Security | None) -> tuple[tuple[str, str], ...]:
+    """The metadata of a call that say who calls.
+
+    Raises:
+        InvalidParametersError: the token cannot be read.
+    """
+    token = None if security is None else security.token_for(parsed(address))
+    return () if token is None else ((_AUTHORIZATION, f"{_BEARER}{token}"),)
+
+
+async def _connected(channel: grpc.aio.Channel, why_not: Callable[[], Awaitable[TlsError | None]]) -> None:
+    """Wait for a connection.
+
+    Raises:
+        TlsError: waiting is useless.
+    """
+    has_asked = False
+    while (state := channel.get_state(try_to_connect=True)) is not grpc.ChannelConnectivity.READY:
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not has_asked:
+            has_asked = True
+            if (refusal := await why_not()) is not None:
+                raise refusal
+        await channel.wait_for_state_change(state)
 
 
 async def _why_not(channel: grpc.aio.Channel) -> str:

@@ -11,6 +11,15 @@ from permitflow.wire.buffers import Buffer
 class Pipe(Protocol):
     """A connection.  Nothing blocks; the event loop calls the functions that watch."""
 
+    @property
+    def is_protected(self) -> bool:
+        """Does TLS notice every altered, lost or repeated byte?"""
+        return False
+
+    def why_refused(self, error: OSError) -> str | None:
+        """Whether this error of a call says that the peer does not trust this end: why, and what to do."""
+        return None
+
     def receive_into(self, space: memoryview) -> int:
         """Receive into this memory; how many bytes came, 0 if the peer sends no more.
 
@@ -116,7 +125,7 @@ async def sent_all(pipe: Pipe, data: Buffer) -> None:
         try:
             rest = rest[pipe.send((rest,)) :]
         except BlockingIOError:
-            await _watched(pipe.watch_writing, pipe.unwatch_writing)
+            await watched(pipe.watch_writing, pipe.unwatch_writing)
 
 
 async def drained(pipe: Pipe, space: memoryview) -> None:
@@ -130,10 +139,11 @@ async def drained(pipe: Pipe, space: memoryview) -> None:
             if not pipe.receive_into(space):
                 return
         except BlockingIOError:
-            await _watched(pipe.watch_reading, pipe.unwatch_reading)
+            await watched(pipe.watch_reading, pipe.unwatch_reading)
 
 
-async def _watched(watch: Callable[[Callable[[], None]], None], unwatch: Callable[[], None]) -> None:
+async def watched(watch: Callable[[Callable[[], None]], None], unwatch: Callable[[], None]) -> None:
+    """Wait until a function that watches has called once."""
     ready = asyncio.Event()
     watch(ready.set)
     try:

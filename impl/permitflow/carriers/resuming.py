@@ -17,6 +17,7 @@ from permitflow.carriers.calling import calling, reached_again
 from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Listener
 from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.resumption import Resumption
+from permitflow.carriers.security import Security
 from permitflow.change import Change
 from permitflow.errors import (
     AlteredMessageError,
@@ -233,6 +234,11 @@ class ResumingCarrier(Carrier, ABC):
     def sign_seconds(self) -> float | None:
         """See ``Carrier``."""
         return self._inner.sign_seconds
+
+    @property
+    def is_protected(self) -> bool:
+        """See ``Carrier``."""
+        return self._inner.is_protected
 
     # Connections.
 
@@ -658,13 +664,19 @@ class AcceptedCarrier(ResumingCarrier):
 
 @asynccontextmanager
 async def calling_again(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float, resume_seconds: float
+    address: str,
+    method: str,
+    who: str,
+    timeout_seconds: float | None,
+    silence_seconds: float,
+    resume_seconds: float,
+    security: Security | None = None,
 ) -> AsyncIterator[tuple[Carrier, ResumeOffer | None]]:
     """As ``calling``; the stream survives its connection if the acceptor accepts the offer, which comes along.
 
     ``resume_seconds``: how long to try after each cut; 0: make no offer.
     """
-    dial = partial(calling, address, method, who, silence_seconds=silence_seconds)
+    dial = partial(calling, address, method, who, silence_seconds=silence_seconds, security=security)
     if not resume_seconds:
         async with dial(timeout_seconds) as carrier:
             yield carrier, None

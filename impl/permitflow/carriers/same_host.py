@@ -103,7 +103,8 @@ class HostCarrier(Carrier):
     def __init__(self, inner: Carrier, *, who: str, checksums: bool | None = None) -> None:
         """Begin; ``who`` is at the other end, in words for an error; ``checksums`` as ``wanted`` of ``Checksums``."""
         self._inner = inner
-        self._checksums = Checksums(checksums)
+        # An acceptor makes none where TLS protects them, and its dialler follows.
+        self._checksums = Checksums(checksums and not inner.is_protected if checksums is not None else None)
         self.checked: Callable[[Received], Received] = self._checksums.check
         """Takes the checksum off a message that is being heard over the network, and raises as ``Checksums.check``."""
         self._who = who
@@ -171,6 +172,11 @@ class HostCarrier(Carrier):
     def _write_network(self, message: Sequence[Buffer]) -> bool:
         self._is_network_full = not self._inner.write(self._checksums.add(message))
         return not self._is_network_full
+
+    @property
+    def is_protected(self) -> bool:
+        """See ``Carrier``."""
+        return self._inner.is_protected
 
     @property
     def sign_seconds(self) -> float | None:

@@ -12,8 +12,11 @@ from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
 from permitflow.carriers.patience import patience
 from permitflow.carriers.pipe import SocketPipe
+from permitflow.carriers.security import Security
+from permitflow.carriers.tls import begun
 from permitflow.errors import PeerGoneError, PeerTimeoutError
 from permitflow.wire.buffers import Buffer
+from permitflow.wire.wire_errors import SILENT
 
 
 class TcpStream(ByteStream):
@@ -21,21 +24,22 @@ class TcpStream(ByteStream):
 
     def __init__(
         self,
-        connection: socket.socket,
+        connection: socket.socket | SocketPipe,
         *,
         who: str,
         is_acceptor: bool,
         silence_seconds: float = SILENCE_SECONDS,
         handshake_seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
-        """Take a connected socket over; the arguments are those of ``ByteStream``."""
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._socket = connection
+        """Take a connected socket over, or what stands for it; the arguments are those of ``ByteStream``."""
+        if isinstance(connection, socket.socket):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection = SocketPipe(connection)
         # Signs of life leave in another thread.
         self._sending, self._ping_rest = threading.Lock(), b""
         self._is_within_message = False
         super().__init__(
-            SocketPipe(connection),
+            connection,
             who=who,
             is_acceptor=is_acceptor,
             silence_seconds=silence_seconds,
@@ -57,7 +61,8 @@ class TcpStream(ByteStream):
             try:
                 if not self._is_within_message:
                     ping = self._ping_rest or header(Kind.PING)
-                    self._ping_rest = ping[self._socket.send(ping) :]
+                    self._ping_rest = ping  # TLS has encrypted it, even if there is no room
+                    self._ping_rest = ping[self._pipe.send((ping,)) :]
             except OSError:
                 pass  # the next read or write reports it
             finally:
@@ -71,7 +76,12 @@ class TcpStream(ByteStream):
 
 @asynccontextmanager
 async def calling(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
+    address: str,
+    method: str,
+    who: str,
+    timeout_seconds: float | None,
+    silence_seconds: float = SILENCE_SECONDS,
+    security: Security | None = None,
 ) -> AsyncIterator[TcpStream]:
     """A stream of one method of the exchange at this address.
 
@@ -81,13 +91,17 @@ async def calling(
         who: the peer, in words for an error.
         timeout_seconds: how long to retry; None: each address is tried once.
         silence_seconds: a peer that gives no sign of life for longer is gone.
+        security: TLS and a token.
 
     Raises:
-        InvalidParametersError: the address is malformed.
+        InvalidParametersError: the address is malformed, or a file of ``security`` cannot be used.
+        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
         PeerTimeoutError: no server answers there in time.
         PeerGoneError: no server has answered there, without retrying.
     """
-    _, host, port = parsed(address)
+    where = parsed(address)
+    _, host, port = where
+    token = None if security is None else security.token_for(where)
     dialling = Dialling(host, port, connected)
     advice = "is an exchange running there (permitflow serve)?"
     if timeout_seconds is None:
@@ -103,9 +117,26 @@ async def calling(
             why = f" ({dialling.why_not})" if dialling.why_not else ""
             reason = f"no connection within {timeout_seconds:g} s{why}; {advice}"
             raise PeerTimeoutError(who=who, reason=reason) from None
-    stream = TcpStream(connection, who=who, is_acceptor=False, silence_seconds=silence_seconds)
+    pipe = (
+        SocketPipe(connection)
+        if security is None or security.ca is None
+        else await _protected(connection, security, host, who, timeout_seconds)
+    )
+    stream = TcpStream(pipe, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
-        stream.call(KIND_OF_METHOD[method])
+        stream.call(KIND_OF_METHOD[method], token)
         yield stream
     finally:
         stream.close()
+
+
+async def _protected(
+    connection: socket.socket, security: Security, host: str, who: str, timeout_seconds: float | None
+) -> SocketPipe:
+    seconds = HANDSHAKE_SECONDS if timeout_seconds is None else min(timeout_seconds, HANDSHAKE_SECONDS)
+    try:
+        return await begun(connection, security, host, who=who, seconds=seconds)
+    except TimeoutError:
+        raise PeerTimeoutError(who=who, reason=f"no TLS handshake within {seconds:g} s; {SILENT}") from None
+    except OSError as error:
+        raise PeerGoneError(who=who, reason=f"it hung up during the TLS handshake ({error})") from None

@@ -4,6 +4,7 @@ Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp:/
 """
 
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
+from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.client.aio import AioControl, ChannelDescription, control, describe, get, put
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -26,6 +27,7 @@ __all__ = [
     "RemoteReceiver",
     "RemoteSender",
     "SameHost",
+    "Security",
     "StagedPart",
     "Staging",
     "TaskAttempt",

@@ -25,6 +25,7 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.patience import Limit, patience
 from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import Offer, SameHost
+from permitflow.carriers.security import Security
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
@@ -313,6 +314,7 @@ async def get(
     log_id: str = "",
     group: Group | None = None,
     resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -340,8 +342,12 @@ async def get(
         resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
             connection there ends only when one of the two processes has.
+        security: TLS and a token; see ``Security``.
 
     Raises:
+        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
+        UnauthenticatedError, ForbiddenError: the exchange does not know this client, or does not allow it this, or not
+            any more.
         InvalidParametersError: this end does not have that codec, or the channel's flow is not that of the group.
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
@@ -356,7 +362,7 @@ async def get(
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
     async with timing, connecting as (call, resume):
         with closing(Offer(same_host, writes=False, who=who)) as offer:
             first = Get(
@@ -396,6 +402,7 @@ async def put(
     attempt: TaskAttempt | None = None,
     total: JobTotal | None = None,
     resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
@@ -423,8 +430,12 @@ async def put(
         resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
             connection there ends only when one of the two processes has.
+        security: TLS and a token; see ``Security``.
 
     Raises:
+        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
+        UnauthenticatedError, ForbiddenError: the exchange does not know this client, or does not allow it this, or not
+            any more.
         InvalidParametersError: this end does not have that codec.
         PeerTimeoutError: no server answers at this address.
         PeerGoneError: the exchange has gone, or the channel's consumer has.
@@ -440,7 +451,7 @@ async def put(
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
     async with timing, connecting as (call, resume):
         with closing(Offer(same_host, writes=True, who=who)) as offer:
             able = offered(compression, available_codecs())
@@ -502,6 +513,7 @@ async def describe(
     agreement_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
     resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> ChannelDescription:
     """Ask for a channel's schema and parameters.  The channel keeps its data.
 
@@ -512,8 +524,10 @@ async def describe(
         agreement_timeout_seconds: how long to wait in all, for the connection too; a producer may bring the schema.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         resume_seconds: as for ``get``.
+        security: as for ``get``.
 
     Raises:
+        SecurityError: as for ``get``.
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         UnknownChannelError: there is no such channel.
@@ -522,7 +536,7 @@ async def describe(
     who = f"the exchange at {address} (channel {channel!r})"
     timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds)
-    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds)
+    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
     async with timing, connecting as (call, resume):
         first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
         session: DownstreamSession[object] = DownstreamSession(first, peer=who)
@@ -540,6 +554,7 @@ async def control(
     reply_timeout_seconds: float = 60.0,
     silence_seconds: float = SILENCE_SECONDS,
     resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> AsyncIterator[AioControl]:
     """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
 
@@ -549,14 +564,16 @@ async def control(
         reply_timeout_seconds: how long to wait for each reply, and at most for the connection.
         silence_seconds: an exchange that gives no sign of life for longer is gone.
         resume_seconds: how long to try to reach the exchange again if the connection is lost; as for ``get``.
+        security: as for ``get``.
 
     Raises:
+        SecurityError: as for ``get``; a request that is forbidden raises it, too.
         PeerTimeoutError: no server answers at this address.
     """
     who = f"the exchange at {address}"
     timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds)
-    dial = partial(calling, address, CONTROL, who, timing.connect_seconds, silence_seconds)
+    dial = partial(calling, address, CONTROL, who, timing.connect_seconds, silence_seconds, security)
     line = _Line(dial, who, seconds)
     orders = AioControl(line, who, reply_timeout_seconds)
     try:

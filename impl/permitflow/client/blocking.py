@@ -32,6 +32,7 @@ import pyarrow as pa
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.same_host import SameHost
+from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices
@@ -98,6 +99,7 @@ class Options(TypedDict, total=False):
     same_host: SameHost
     compression: Compression
     resume_seconds: float | None
+    security: Security | None
 
 
 class GetOptions(Options, total=False):
@@ -199,10 +201,10 @@ class _BlockingStream(_Blocking[R]):
     schema: pa.Schema
     """The schema of all batches."""
 
-    def __init__(self, address: str, channel: str, held: R, timeout_seconds: float) -> None:
+    def __init__(self, address: str, channel: str, held: R, timeout_seconds: float, security: Security | None) -> None:
         self.name = channel
         """The channel's name."""
-        self._address = address
+        self._address, self._security = address, security
         super().__init__(held, timeout_seconds)
 
     def _open(self, in_vain: Cause) -> None:
@@ -257,7 +259,7 @@ class _BlockingStream(_Blocking[R]):
         end = self._held.end
         since = None if end is None else end.suspended_since
         if since is None:
-            return await timed_out(self._address, self.name, self.timeout_seconds, cause)
+            return await timed_out(self._address, self.name, self.timeout_seconds, cause, self._security)
         lost_seconds = asyncio.get_running_loop().time() - since
         reason = (
             f"its connection has been lost for {lost_seconds:.1f} s, and is dialled again; timeout_seconds is "
@@ -302,7 +304,13 @@ class BlockingSink(_BlockingStream[HeldSender]):
         opening = aio.put(
             address, channel, schema, connect_timeout_seconds=None, agreement_timeout_seconds=never, **options
         )
-        super().__init__(address, channel, HeldSender(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
+        super().__init__(
+            address,
+            channel,
+            HeldSender(opening, f"{self.END} of channel {channel!r}"),
+            timeout_seconds,
+            options.get("security"),
+        )
         self._open(Cause("it takes streams slowly: is it overloaded?"))
 
     @property
@@ -402,7 +410,7 @@ class BlockingSink(_BlockingStream[HeldSender]):
             return None
         if end.is_finished:
             # From here on this end waits for the channel's consumer.
-            return self._held.background.run(lambda: consumed(self._address, self.name))
+            return self._held.background.run(lambda: consumed(self._address, self.name, self._security))
         statistics = end.statistics()
         return statistics.sent_rows, statistics.rows_held
 
@@ -471,7 +479,13 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
         opening = aio.get(
             address, channel, connect_timeout_seconds=None, agreement_timeout_seconds=_NEVER_SECONDS, **options
         )
-        super().__init__(address, channel, HeldReceiver(opening, f"{self.END} of channel {channel!r}"), timeout_seconds)
+        super().__init__(
+            address,
+            channel,
+            HeldReceiver(opening, f"{self.END} of channel {channel!r}"),
+            timeout_seconds,
+            options.get("security"),
+        )
         self._open(NO_SCHEMA)
 
     def cancel(self, reason: str = "it needs no more") -> None:
@@ -612,7 +626,9 @@ class BlockingControl(_Blocking[Held[AioControl]]):
 
     END = "control stream"
 
-    def __init__(self, address: str, timeout_seconds: float, resume_seconds: float | None) -> None:
+    def __init__(
+        self, address: str, timeout_seconds: float, resume_seconds: float | None, security: Security | None = None
+    ) -> None:
         parsed(address)  # the first request dials
         require_seconds(resume_seconds=resume_seconds)
         self._who = f"the exchange at {address}"
@@ -621,6 +637,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
             connect_timeout_seconds=None,
             reply_timeout_seconds=_NEVER_SECONDS,
             resume_seconds=resume_seconds,
+            security=security,
         )
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)
 
@@ -682,8 +699,8 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The recorder is used in another
-            thread.
+            ``security``, ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The recorder is
+            used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is invalid, or this end does not have that
@@ -702,6 +719,7 @@ def probe(
     *,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> ChannelDescription:
     """Ask for a channel's schema and parameters; its data stay in the channel.
 
@@ -714,13 +732,14 @@ def probe(
         connect_timeout_seconds=None,
         agreement_timeout_seconds=_required(timeout_seconds),
         resume_seconds=resume_seconds,
+        security=security,
     )
     try:
         return background().run(describing, timeout_seconds)
     except ResumeTimeoutError:
         raise
     except TimeoutError:
-        raise background().run(partial(timed_out, address, channel, timeout_seconds, NO_SCHEMA)) from None
+        raise background().run(partial(timed_out, address, channel, timeout_seconds, NO_SCHEMA, security)) from None
 
 
 def open_sink(
@@ -739,8 +758,8 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The recorder is used in another
-            thread.
+            ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The recorder is
+            used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.
@@ -753,7 +772,11 @@ def open_sink(
 
 
 def control(
-    address: str, *, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS, resume_seconds: float | None = None
+    address: str,
+    *,
+    timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+    resume_seconds: float | None = None,
+    security: Security | None = None,
 ) -> BlockingControl:
     """Ask and order about channels of the exchange at ``address`` that keep their rows; see ``BlockingControl``.
 
@@ -762,8 +785,9 @@ def control(
     Args:
         timeout_seconds: the longest wait for each reply.
         resume_seconds: how long an order is repeated whose connection was lost; as for ``aio.control``.
+        security: as for ``aio.control``.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or ``address`` is malformed.
     """
-    return BlockingControl(address, timeout_seconds, resume_seconds)
+    return BlockingControl(address, timeout_seconds, resume_seconds, security)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
+from permitflow.carriers.security import Security
 from permitflow.client.aio import control
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
@@ -26,16 +27,20 @@ class Cause(NamedTuple):
     """Explains more from the exchange's numbers, if it answers."""
 
 
-async def timed_out(address: str, channel: str, seconds: float, cause: Cause) -> PeerTimeoutError:
+async def timed_out(
+    address: str, channel: str, seconds: float, cause: Cause, security: Security | None = None
+) -> PeerTimeoutError:
     """The error of a time-out, with the cause from the exchange, or a guess."""
-    is_alive, why = await explained(address, channel, cause.explain, cause.guess)
+    is_alive, why = await explained(address, channel, cause.explain, cause.guess, security)
     waited, who = f"for {seconds:g} s", f"the exchange at {address} (channel {channel!r})"
     if is_alive:
         return PeerTimeoutError.of_silence(who=who, reason=f"{waited}: {why}")
     return PeerTimeoutError(who=who, reason=f"nothing came {waited}; {why}")
 
 
-async def explained(address: str, channel: str, explain: Explain | None, otherwise: str) -> tuple[bool, str]:
+async def explained(
+    address: str, channel: str, explain: Explain | None, otherwise: str, security: Security | None = None
+) -> tuple[bool, str]:
     """Does the exchange answer, and what is the likely cause of the wait?
 
     Args:
@@ -43,9 +48,10 @@ async def explained(address: str, channel: str, explain: Explain | None, otherwi
         channel: by its name.
         explain: turns the channel's numbers into words; None: they say nothing about this wait.
         otherwise: the guessed cause, for an exchange that answers without one.
+        security: as for ``control``.
     """
     try:
-        traffic = await _asked(address, channel)
+        traffic = await _asked(address, channel, security)
     except PeerGoneError:
         return (
             False,
@@ -57,18 +63,20 @@ async def explained(address: str, channel: str, explain: Explain | None, otherwi
     return True, otherwise if explain is None else explain(traffic)
 
 
-async def consumed(address: str, channel: str) -> int:
+async def consumed(address: str, channel: str, security: Security | None = None) -> int:
     """The rows that a channel's consumer has consumed, as the exchange reports them; -1: unknown."""
     try:
-        traffic = await _asked(address, channel)
+        traffic = await _asked(address, channel, security)
     except PermitflowError:
         return -1
     return traffic.rows_out - traffic.rows_with_consumers
 
 
-async def _asked(address: str, channel: str) -> ChannelTraffic:
+async def _asked(address: str, channel: str, security: Security | None) -> ChannelTraffic:
     seconds = _LONGEST_ANSWER_SECONDS
-    asking = control(address, connect_timeout_seconds=seconds, reply_timeout_seconds=seconds, resume_seconds=0)
+    asking = control(
+        address, connect_timeout_seconds=seconds, reply_timeout_seconds=seconds, resume_seconds=0, security=security
+    )
     async with asking as orders:
         (traffic,) = (await orders.statistics((channel,))).channels
     return traffic

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
+from permitflow.carriers.security import Security
 from permitflow.client.blocking import BlockingControl
 from permitflow.stream.traffic import Rates, Statistics, rates_between
 
@@ -25,14 +26,23 @@ class TrafficReading:
 class TrafficWatch:
     """Watches channels of one exchange over one stream, dialled when needed.  For one thread."""
 
-    def __init__(self, address: str, channels: Sequence[str] = (), *, timeout_seconds: float = 10.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        channels: Sequence[str] = (),
+        *,
+        timeout_seconds: float = 10.0,
+        security: Security | None = None,
+    ) -> None:
         """Nothing is dialled yet.
 
         Args:
             address: of the exchange, as for ``control``.
             channels: names; none: all channels.
             timeout_seconds: the longest wait for an answer.
+            security: as for ``control``.
         """
+        self._security = security
         self._address = address
         self._channels = tuple(channels)
         self._timeout_seconds = timeout_seconds
@@ -49,7 +59,7 @@ class TrafficWatch:
         """
         if self._control is None:
             # The user's screen asks again in any case, and shows meanwhile that the exchange is away.
-            self._control = BlockingControl(self._address, self._timeout_seconds, resume_seconds=0)
+            self._control = BlockingControl(self._address, self._timeout_seconds, 0, self._security)
         try:
             now = self._control.statistics(self._channels)
         except BaseException:

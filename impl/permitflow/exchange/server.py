@@ -3,23 +3,34 @@
 import asyncio
 import logging
 import socket
+import ssl
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Self
+from typing import Any, Self
 
 import grpc
 
 from permitflow.carriers.accepting import accepted
-from permitflow.carriers.addresses import Address, Scheme, parsed, written
-from permitflow.carriers.byte_stream import ByteStream
+from permitflow.carriers.addresses import Address, Scheme, is_loopback, parsed, written
+from permitflow.carriers.byte_stream import ByteStream, last_word
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
+from permitflow.carriers.security import NEEDS_TLS, Security
 from permitflow.carriers.tcp import TcpStream
-from permitflow.errors import LimitReachedError, PeerGoneError, PermitflowError, TransportError
+from permitflow.carriers.tls import TlsPipe, speaks_no_tls
+from permitflow.carriers.tls_files import FromFiles, Pems, server_context, server_pems
+from permitflow.errors import (
+    InvalidParametersError,
+    LimitReachedError,
+    PeerGoneError,
+    PermitflowError,
+    TlsError,
+    TransportError,
+)
 from permitflow.exchange.admission import MOST_REFUSED, Place
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
@@ -47,10 +58,12 @@ class _GrpcListener:
         *,
         handshake_seconds: float,
         silence_seconds: float,
+        security: Security,
     ) -> None:
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._reception = reception
         self._wanted_address = address
+        self._pems = None if security.certificate is None else server_pems(security)
         self._address = ""
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(reception.exchange.readiness)
@@ -70,7 +83,11 @@ class _GrpcListener:
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
-            port = server.add_insecure_port(self._wanted_address)
+            port = (
+                server.add_insecure_port(self._wanted_address)
+                if self._pems is None
+                else server.add_secure_port(self._wanted_address, _server_credentials(self._pems))
+            )
         except RuntimeError as error:
             raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
         await self._health.add_to(server)
@@ -127,6 +144,23 @@ class _GrpcListener:
             _log.info("a client could not be told: %s (%s)", error, lost)
 
 
+def _server_credentials(pems: FromFiles[Pems]) -> grpc.ServerCredentials:
+    """What gRPC's TLS needs; it asks for it at each handshake."""
+    used: Pems | None = None
+
+    def fetched() -> Any:  # None: as before
+        nonlocal used
+        current = pems.current()
+        if current is used:
+            return None
+        used = current
+        pair = current.key or b"", current.certificate or b""
+        return grpc.ssl_server_certificate_configuration([pair], root_certificates=current.ca)
+
+    needs_client = pems.current().ca is not None
+    return grpc.dynamic_ssl_server_credentials(fetched(), fetched, require_client_authentication=needs_client)
+
+
 class _StreamListener(ABC):
     """Accepts connections that carry one stream each, and runs a task for each."""
 
@@ -137,9 +171,11 @@ class _StreamListener(ABC):
         *,
         handshake_seconds: float,
         silence_seconds: float,
+        security: Security,
     ) -> None:
         self._reception = reception
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
+        self._security = security
         self._address = parsed(address, least_port=0)
         self._is_listening = False
         self._stopped = asyncio.Event()
@@ -198,17 +234,29 @@ class _StreamListener(ABC):
 
     def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> bool:
         """Serve a new connection; ``name`` is the peer's address.  False: it gets not even a refusal."""
-        peer = f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
-        place, refusal = self._place(peer)
-        if place is None:
-            return False
-        stream = new_stream(
+        peer = self._peer(name)
+        return self._hold(peer, lambda refusal: self._serve(self._stream(new_stream, peer), peer, refusal))
+
+    def _peer(self, name: Sequence[object]) -> str:
+        return f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
+
+    def _stream(self, new_stream: Callable[..., ByteStream], peer: str) -> ByteStream:
+        return new_stream(
             who=f"the client at {peer}",
             is_acceptor=True,
             handshake_seconds=self._handshake_seconds,
             silence_seconds=self._silence_seconds,
         )
-        serving = asyncio.create_task(self._serve(stream, peer, refusal))
+
+    def _hold(self, peer: str, serve: Callable[[LimitReachedError | None], Coroutine[object, object, None]]) -> bool:
+        place, refusal = self._place(peer)
+        if place is None:
+            return False
+        try:
+            serving = asyncio.create_task(serve(refusal))
+        except OSError:
+            place.leave()
+            raise
         self._streams.add(serving)
         serving.add_done_callback(self._streams.discard)
         serving.add_done_callback(lambda _: place.leave())
@@ -254,8 +302,10 @@ class _TcpListener(_StreamListener):
 
     _socket: socket.socket
     _accepting: asyncio.Task[None]
+    _tls: FromFiles[ssl.SSLContext] | None
 
     def _listen(self, address: Address) -> int:
+        self._tls = None if self._security.certificate is None else server_context(self._security)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._socket = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
         self._socket.setblocking(False)
@@ -268,11 +318,31 @@ class _TcpListener(_StreamListener):
 
         async for connection, name in accepted(self._socket, complain, lambda: self._streams):
             try:
-                is_begun = self._begin(partial(TcpStream, connection), name)
+                if self._tls is None:
+                    is_begun = self._begin(partial(TcpStream, connection), name)
+                else:
+                    pipe, peer = TlsPipe(connection, self._tls.current(), server_name=None), self._peer(name)
+                    is_begun = self._hold(peer, partial(self._serve_protected, pipe, peer))
             except OSError:  # the client has gone already
                 is_begun = False
             if not is_begun:
                 connection.close()
+
+    async def _serve_protected(self, pipe: TlsPipe, peer: str, refusal: LimitReachedError | None) -> None:
+        now = asyncio.get_running_loop().time
+        try:
+            async with asyncio.timeout(self._handshake_seconds) as deadline:
+                with self._reception.exchange.admission.handshake(peer, lambda _: deadline.reschedule(now())):
+                    await pipe.handshake()
+        except (OSError, TimeoutError) as error:
+            _log.info("no TLS with the client at %s: %s", peer, str(error) or "it was silent")
+            words = TlsError(who="the exchange", reason=NEEDS_TLS)
+            await pipe.farewell(last_word(words) if speaks_no_tls(error) else b"")
+            return
+        except BaseException:
+            pipe.close()
+            raise
+        await self._serve(self._stream(partial(TcpStream, pipe), peer), peer, refusal)
 
     async def _refuse_all(self) -> None:
         self._accepting.cancel()
@@ -311,6 +381,26 @@ _LISTENERS: Mapping[Scheme, Callable[..., _GrpcListener | _StreamListener]] = {
 }
 
 
+_PLAIN = Security()
+
+
+def _require_safe(address: Address, security: Security) -> None:
+    """Refuse to listen where other hosts could read, write and administer everything."""
+    has_tls = security.certificate is not None and address.scheme is not Scheme.UDP
+    if has_tls or security.insecure or is_loopback(address.host):
+        return
+    answer = (
+        "take gRPC or TCP with TLS"
+        if address.scheme is Scheme.UDP
+        else "give a certificate and its key (--tls-cert, --tls-key)"
+    )
+    rule = (
+        f"must be on the loopback, as 127.0.0.1, because other hosts reach it and there is no TLS: {answer}, or say "
+        "that the network is safe (insecure=True, --insecure)"
+    )
+    raise InvalidParametersError(name="address", value=written(address), rule=rule)
+
+
 class ExchangeServer:
     """Serves the channels of an exchange at an address, as an asynchronous context manager.
 
@@ -325,6 +415,7 @@ class ExchangeServer:
         handshake_seconds: float = HANDSHAKE_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
         resume_seconds: float = RESUME_SECONDS,
+        security: Security = _PLAIN,
     ) -> None:
         """The server listens once the block is entered.
 
@@ -336,18 +427,24 @@ class ExchangeServer:
             silence_seconds: a peer that sends no sign of life for longer is gone.
             resume_seconds: how long a stream that has lost its connection may wait for another one, if its client
                 offers that, and for no longer than the client says; 0: not at all.
+            security: TLS over gRPC and TCP, with a certificate and perhaps clients' certificates.  Without it, and over
+                UDP, the server listens on the loopback only, unless ``security`` is ``insecure``.
 
         Raises:
-            InvalidParametersError: the address is not host and port, or a time is invalid.
+            InvalidParametersError: the address is not host and port, or others may reach it and there is no TLS; a time
+                is invalid; or a file of ``security`` cannot be used.
         """
         require_seconds(
             handshake_seconds=handshake_seconds, silence_seconds=silence_seconds, resume_seconds=resume_seconds
         )
-        self._listener: _GrpcListener | _StreamListener = _LISTENERS[parsed(address, least_port=0).scheme](
+        where = parsed(address, least_port=0)
+        _require_safe(where, security)
+        self._listener: _GrpcListener | _StreamListener = _LISTENERS[where.scheme](
             Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds),
             address,
             handshake_seconds=handshake_seconds,
             silence_seconds=silence_seconds,
+            security=security,
         )
 
     @property

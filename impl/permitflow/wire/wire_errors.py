@@ -20,14 +20,14 @@ SILENT = "is it overloaded, or does another program listen there?"
 Metadata = tuple[tuple[str, str | bytes], ...]
 ERROR_KEY = "permitflow-error-bin"
 """Trailing metadata: the error's type, message and facts as JSON."""
+TLS_ALERT, TLS_HELLO = b"\x15\x03", b"\x16\x03"
+"""With these begins what an end says that expects TLS: a server to whom something else was said, and a client."""
 _BEGINNINGS = (
     (b"HTTP/", f"but an HTTP server's: {_IS_IT_RIGHT}"),
     (b"SSH-", f"but an SSH server's: {_IS_IT_RIGHT}"),
-    (b"\x15\x03", f"but that of a server that expects TLS: {_IS_IT_RIGHT}"),
     (b"GET ", "but an HTTP client's"),
     (b"POST ", "but an HTTP client's"),
     (b"PRI * HT", "but a gRPC client's, who must dial tcp://host:port"),
-    (b"\x16\x03", "but that of a client that expects TLS"),
 )
 # A client that accepts 8 KiB of metadata, as most do, breaks its whole connection where more comes.  In base64 and
 # percent-encoded, all of it stays below 6 KiB.

@@ -40,7 +40,8 @@ from permitflow.carriers.datagrams.packets import (
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, Name
 from permitflow.carriers.patience import patience
-from permitflow.errors import PeerGoneError, PeerTimeoutError
+from permitflow.carriers.security import Security
+from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError
 from permitflow.wire.buffers import Buffer
 
 _log = logging.getLogger(__name__)
@@ -289,16 +290,26 @@ async def _connected(family: int, name: Name) -> _Dialled:
 
 @asynccontextmanager
 async def calling(
-    address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = SILENCE_SECONDS
+    address: str,
+    method: str,
+    who: str,
+    timeout_seconds: float | None,
+    silence_seconds: float = SILENCE_SECONDS,
+    security: Security | None = None,
 ) -> AsyncIterator[UdpStream]:
-    """As ``tcp.calling``, for an address as in ``udp://host:port``.
+    """As ``tcp.calling``, for an address as in ``udp://host:port``; there is no TLS over UDP.
 
     Raises:
-        InvalidParametersError: the address is malformed.
+        InvalidParametersError: the address is malformed, or TLS is wanted.
         PeerTimeoutError: no server answers there in time.
         PeerGoneError: no server has answered there, without retrying.
     """
-    _, host, port = parsed(address)
+    where = parsed(address)
+    _, host, port = where
+    if security is not None and security.ca is not None:
+        rule = "must be one of gRPC or TCP: there is no TLS over UDP"
+        raise InvalidParametersError(name="address", value=address, rule=rule)
+    token = None if security is None else security.token_for(where)
     attempts = Dialling(host, port, _connected, answer_seconds=_ANSWER_SECONDS)
     advice = "is an exchange running there (permitflow serve)?"
     if timeout_seconds is None:
@@ -316,7 +327,7 @@ async def calling(
             raise PeerTimeoutError(who=who, reason=reason) from None
     stream = UdpStream(dialled.pipe, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
-        stream.call(KIND_OF_METHOD[method])
+        stream.call(KIND_OF_METHOD[method], token)
         yield stream
         stream.close()
         await dialled.pipe.over.wait()

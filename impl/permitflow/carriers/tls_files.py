@@ -1,0 +1,166 @@
+"""Certificates and keys as the standard library's ssl and gRPC take them, read again when their files have changed."""
+
+import logging
+import os
+import ssl
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Generic, NamedTuple, NoReturn, TypeVar
+
+from permitflow.carriers.security import SYSTEM, File, Security
+from permitflow.errors import InvalidParametersError
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Signature = tuple[tuple[int, int, int] | None, ...]
+
+
+class FromFiles(Generic[T]):
+    """A value that is made of files, and made again once they have changed.  For one thread."""
+
+    def __init__(self, files: Sequence[File], make: Callable[[], T]) -> None:
+        """Make it for the first time.
+
+        Args:
+            files: all that ``make`` reads.
+            make: raises ``InvalidParametersError`` if a file is missing or wrong.
+
+        Raises:
+            InvalidParametersError: as ``make``.
+        """
+        self._files, self._make = files, make
+        self._signature = self._signed()
+        self._value = make()
+
+    def current(self) -> T:
+        """The value; the former one, and a warning in the log, if the changed files cannot be used."""
+        signature = self._signed()
+        if signature != self._signature:
+            self._signature = signature
+            try:
+                self._value = self._make()
+            except InvalidParametersError as error:
+                _log.warning("changed files cannot be used, and the former ones hold: %s", error)
+            else:
+                _log.info("read again, because changed: %s", ", ".join(map(str, self._files)))
+        return self._value
+
+    def _signed(self) -> Signature:
+        return tuple(_stat(file) for file in self._files)
+
+
+def _stat(file: File) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(file)
+    except OSError:
+        return None
+    return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+class Pems(NamedTuple):
+    """The contents of a ``Security``'s files, as gRPC takes them."""
+
+    ca: bytes | None
+    key: bytes | None
+    certificate: bytes | None
+
+
+def _files(security: Security) -> list[File]:
+    ca = None if security.ca == SYSTEM else security.ca
+    return [file for file in (ca, security.certificate, security.key) if file is not None]
+
+
+@lru_cache(maxsize=64)
+def client_context(security: Security) -> FromFiles[ssl.SSLContext]:
+    """What a client's TLS over TCP needs.
+
+    Raises:
+        InvalidParametersError: a file is missing or wrong.
+    """
+    return FromFiles(_files(security), lambda: _context(security, ssl.PROTOCOL_TLS_CLIENT))
+
+
+@lru_cache(maxsize=64)
+def client_pems(security: Security) -> FromFiles[Pems]:
+    """What a client's TLS over gRPC needs.
+
+    Raises:
+        InvalidParametersError: a file is missing or wrong.
+    """
+    return FromFiles(_files(security), lambda: _pems(security, ssl.PROTOCOL_TLS_CLIENT))
+
+
+def new_client_context(security: Security) -> ssl.SSLContext:
+    """As ``client_context``, for one connection."""
+    return _context(security, ssl.PROTOCOL_TLS_CLIENT)
+
+
+def server_context(security: Security) -> FromFiles[ssl.SSLContext]:
+    """What an exchange's TLS over TCP needs.
+
+    Raises:
+        InvalidParametersError: a file is missing or wrong.
+    """
+    return FromFiles(_files(security), lambda: _context(security, ssl.PROTOCOL_TLS_SERVER))
+
+
+def server_pems(security: Security) -> FromFiles[Pems]:
+    """What an exchange's TLS over gRPC needs.
+
+    Raises:
+        InvalidParametersError: a file is missing or wrong.
+    """
+    return FromFiles(_files(security), lambda: _pems(security, ssl.PROTOCOL_TLS_SERVER))
+
+
+def _pems(security: Security, protocol: int) -> Pems:
+    _context(security, protocol)  # it complains about what gRPC would not name
+    ca = ssl.get_default_verify_paths().cafile if security.ca == SYSTEM else security.ca
+    if security.ca == SYSTEM and ca is None:
+        _refuse("ca", SYSTEM, "must be a file here, because this system has none of its own")
+    certificate = security.certificate
+    key = security.key or certificate
+    return Pems(*(None if file is None else Path(file).read_bytes() for file in (ca, key, certificate)))
+
+
+def _context(security: Security, protocol: int) -> ssl.SSLContext:
+    context = ssl.SSLContext(protocol)
+    context.minimum_version = ssl.TLSVersion.TLSv1_3
+    if security.ca is not None:
+        try:
+            if security.ca == SYSTEM:
+                context.load_default_certs()
+            else:
+                context.load_verify_locations(security.ca)
+        except OSError as error:  # those of ssl, too
+            _refuse("ca", security.ca, f"must be a file with certificates in PEM ({_words(error)})")
+        context.verify_mode = ssl.CERT_REQUIRED
+    if (certificate := security.certificate) is not None:
+        key = security.key or certificate
+        for name, file in (("certificate", certificate), ("key", key)):
+            try:
+                Path(file).read_bytes()
+            except OSError as error:
+                _refuse(name, file, f"must be a file that can be read ({_words(error)})")
+        try:
+            # Without a function, OpenSSL would ask at the terminal.
+            context.load_cert_chain(certificate, key, password=lambda: "")
+        except (OSError, ValueError) as error:
+            _refuse(
+                "certificate",
+                certificate,
+                f"and its key {key} must be a pair in PEM, the key not encrypted ({_words(error)})",
+            )
+    return context
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLError):
+        return (error.reason or str(error)).lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)
+
+
+def _refuse(name: str, file: File, rule: str) -> NoReturn:
+    raise InvalidParametersError(name=name, value=str(file), rule=rule) from None
