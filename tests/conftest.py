@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
+from tests.support.certificates import Certificates
 from tests.support.turns import turns
 
 if TYPE_CHECKING:
@@ -234,3 +235,9 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
     if taken == "TCP":
         monkeypatch.setattr(ExchangeServer.__init__, "__defaults__", ("tcp://127.0.0.1:0",))
     return taken if is_shared else "network"
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+    """Of an authority of these tests; a key takes some milliseconds."""
+    return Certificates(tmp_path_factory.mktemp("certificates"))

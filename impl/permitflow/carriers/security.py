@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from permitflow.carriers.addresses import Address, is_loopback, written
+from permitflow.carriers.addresses import Address, Scheme, is_loopback, written
 from permitflow.errors import InvalidParametersError
 
 File: TypeAlias = str | Path
@@ -79,6 +79,12 @@ class Security:
             rule = "must be set in the environment"
             raise InvalidParametersError(name="token_variable", value=self.token_variable, rule=rule)
         return _required(found.strip(), "token_variable", self.token_variable)
+
+
+def is_safe(address: Address, security: Security) -> bool:
+    """Can nobody but users of this host, or of TLS, reach an exchange there?"""
+    has_tls = security.certificate is not None and address.scheme is not Scheme.UDP
+    return has_tls or is_loopback(address.host)
 
 
 def read_token(file: File) -> str:

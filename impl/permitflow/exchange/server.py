@@ -12,14 +12,14 @@ from typing import Any, Self
 import grpc
 
 from permitflow.carriers.accepting import accepted
-from permitflow.carriers.addresses import Address, Scheme, is_loopback, parsed, written
+from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import ByteStream, last_word
 from permitflow.carriers.connection import CONTROL, SERVICE, expect_large_blocks, server_options
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
-from permitflow.carriers.security import NEEDS_TLS, Security
+from permitflow.carriers.security import NEEDS_TLS, Security, is_safe
 from permitflow.carriers.tcp import TcpStream
 from permitflow.carriers.tls import TlsPipe, speaks_no_tls
 from permitflow.carriers.tls_files import FromFiles, Pems, server_context, server_pems
@@ -317,16 +317,17 @@ class _TcpListener(_StreamListener):
             _log.error("nobody can connect to %s now: %s", self.address, reason)
 
         async for connection, name in accepted(self._socket, complain, lambda: self._streams):
+            end: socket.socket | TlsPipe = connection
             try:
                 if self._tls is None:
                     is_begun = self._begin(partial(TcpStream, connection), name)
                 else:
-                    pipe, peer = TlsPipe(connection, self._tls.current(), server_name=None), self._peer(name)
-                    is_begun = self._hold(peer, partial(self._serve_protected, pipe, peer))
+                    end, peer = TlsPipe(connection, self._tls.current(), server_name=None), self._peer(name)
+                    is_begun = self._hold(peer, partial(self._serve_protected, end, peer))
             except OSError:  # the client has gone already
                 is_begun = False
             if not is_begun:
-                connection.close()
+                end.close()
 
     async def _serve_protected(self, pipe: TlsPipe, peer: str, refusal: LimitReachedError | None) -> None:
         now = asyncio.get_running_loop().time
@@ -386,8 +387,7 @@ _PLAIN = Security()
 
 def _require_safe(address: Address, security: Security) -> None:
     """Refuse to listen where other hosts could read, write and administer everything."""
-    has_tls = security.certificate is not None and address.scheme is not Scheme.UDP
-    if has_tls or security.insecure or is_loopback(address.host):
+    if security.insecure or is_safe(address, security):
         return
     answer = (
         "take gRPC or TCP with TLS"

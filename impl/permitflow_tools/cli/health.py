@@ -7,6 +7,7 @@ import typer
 from permitflow.errors import InvalidParametersError, PermitflowError
 from permitflow_tools.cli.options import duration, host_and_port
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop
+from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, client_security
 
 
 def health(
@@ -26,6 +27,10 @@ def health(
         bool, typer.Option("--live", help="Ask only whether it answers at all, not whether it takes streams.")
     ] = False,
     as_json: Json = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_server_name: TlsServerName = "",
 ) -> None:
     """Ask an exchange whether it is ready to take streams.
 
@@ -42,7 +47,13 @@ def health(
     with requires_extra("grpc"):
         from permitflow.client.health import LIVENESS, is_serving
     try:
-        is_ready, reason = is_serving(address, service=LIVENESS if live else "", timeout_seconds=timeout), ""
+        is_ready = is_serving(
+            address,
+            service=LIVENESS if live else "",
+            timeout_seconds=timeout,
+            security=client_security(tls_ca, tls_cert, tls_key, tls_server_name),
+        )
+        reason = ""
     except InvalidParametersError:
         raise
     except PermitflowError as error:

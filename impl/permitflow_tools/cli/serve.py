@@ -9,7 +9,9 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from permitflow.carriers.addresses import parsed
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
@@ -52,6 +54,7 @@ _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
 
 
+_OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 _OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
 
 
@@ -214,6 +217,31 @@ def serve(
             "Without, one of 65,536 damaged packets passes TCP's own check."
         ),
     ] = True,
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert",
+            metavar="FILE",
+            help="Use TLS, with this certificate and those between it and its CA, in PEM; it is read again once it has "
+            "changed.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="The certificate's key. Default: it is in the same file."),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="Mutual TLS: take clients only whose certificate a CA in this file has signed.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
+    ] = False,
     metrics_address: Annotated[
         str | None,
         option(
@@ -284,6 +312,8 @@ def serve(
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
+    security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
+    _warn_of(address or [], security)
     channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
     try:
         with ExitStack() as stack:
@@ -324,8 +354,13 @@ def serve(
                     silence_seconds=silence_seconds,
                     resume_seconds=resume_seconds,
                     metrics_address=metrics_address,
+                    security=security,
                 )
             )
+    except InvalidParametersError as error:
+        if error.name not in _OF_TLS:
+            raise
+        unusable(f"{_OF_TLS[error.name]}: {error.rule}, not {error.value!r}")
     except LimitReachedError as error:
         unusable(f"{error.option}: {error}")
     except TransportError as error:
@@ -333,6 +368,27 @@ def serve(
     except StoreError as error:
         unusable(f"--store: {error}")
     raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
+
+
+def _security(certificate: Path | None, key: Path | None, client_ca: Path | None, *, insecure: bool) -> Security:
+    if client_ca is not None and certificate is None:
+        unusable("--tls-client-ca: needs --tls-cert: without TLS, a client shows no certificate")
+    try:
+        return Security(certificate=certificate, key=key, ca=client_ca, insecure=insecure)
+    except InvalidParametersError as error:
+        unusable(f"{_OF_TLS[error.name]}: {error.rule}")
+
+
+def _warn_of(addresses: Sequence[str], security: Security) -> None:
+    """Say which addresses are not protected."""
+    for each in addresses:
+        where = parsed(each, least_port=0)
+        if not is_safe(where, security) and security.insecure:
+            typer.echo(
+                f"warning: {each} has no TLS, and other hosts may reach it: everybody there can read, write and "
+                "administer all channels, and read what others send",
+                err=True,
+            )
 
 
 def _refuse_twice(option: str, names: Sequence[str]) -> None:

@@ -11,6 +11,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
 from typing import TypeVar
 
+from permitflow.carriers.security import Security
 from permitflow.errors import InvalidOptionError, TraceWriteError
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
@@ -91,11 +92,13 @@ async def serve_until_signal(
     silence_seconds: float,
     resume_seconds: float,
     metrics_address: str | None,
+    security: Security,
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
 
     Raises:
         InvalidOptionError: the address for metrics cannot be had.
+        InvalidParametersError: an address needs TLS, or a file for TLS cannot be used.
         TransportError: an address cannot be had.
     """
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -113,6 +116,7 @@ async def serve_until_signal(
                 handshake_seconds=handshake_seconds,
                 silence_seconds=silence_seconds,
                 resume_seconds=resume_seconds,
+                security=security,
             )
             servers.append(await stack.enter_async_context(server))
             begin()

@@ -16,6 +16,7 @@ from permitflow.errors import InvalidParametersError, PermitflowError, UnknownCh
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.options import duration, host_and_port
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
+from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
 from permitflow_tools.cli.traffic_table import traffic_table
 
 if TYPE_CHECKING:
@@ -46,6 +47,11 @@ def top(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look for one interval, print it, and end.")] = False,
     as_json: Json = False,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_server_name: TlsServerName = "",
+    token_file: TokenFile = None,
 ) -> None:
     """Watch the channels of a running exchange.
 
@@ -69,12 +75,13 @@ def top(
         unusable("--interval: must be above 0")
     with requires_extra("grpc"):
         from permitflow.client.traffic_watch import TrafficWatch
+    security = client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file)
     console = open_console()
     is_live = console.is_terminal and not once and not as_json
     live = Live(console=console, auto_refresh=False) if is_live else None
     loss: _Loss | None = None
     try:
-        with TrafficWatch(address, channel or ()) as watch, live or nullcontext():
+        with TrafficWatch(address, channel or (), security=security) as watch, live or nullcontext():
             for seen in _looks(watch, address, interval, once=once):
                 if as_json:
                     typer.echo(json.dumps(seen.as_json()))
