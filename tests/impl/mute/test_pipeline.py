@@ -199,6 +199,19 @@ async def test_a_source_that_comes_while_signals_are_under_way_is_reported_as_mu
     pipeline.close()
 
 
+async def test_what_is_written_in_the_last_moment_of_a_drain_is_not_left() -> None:
+    pipeline = Pipeline()
+    pipeline.graph.add_muter("sink")
+    pipeline.report("sink", 1)
+    draining = asyncio.create_task(pipeline.drain(0))
+    await asyncio.sleep(0)  # its time is over in the next turn
+
+    asyncio.get_running_loop().call_soon(pipeline.report, "sink", 0)
+
+    await draining
+    pipeline.close()
+
+
 async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:
     """A sink that is not connected cannot send."""
     sent = [b"once", *islice(cycle(WORDS), 10_000)]  # more than the kernel could take without a reader
