@@ -9,20 +9,21 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import resolve_name
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from permitflow.errors import printable
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.interrupts import signalled_exit_code
-from permitflow_tools.cli.options import chosen, option, whole_number
+from permitflow_tools.cli.options import chosen, option, seconds, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from permitflow_testing import ChannelAdapter, PairAdapter, Report, RuleVerdict
+    from permitflow_testing.foreign.driver import Driver
 
 MOST_NAMES = 3
 """Adapters of a module that are named, if none is spelt like the one that is missing."""
@@ -38,9 +39,37 @@ _PLACE = re.compile(r"(?!.*\.py:)[^:/]+:[^:]+")
 
 def conform(
     adapter: Annotated[
-        str,
+        str | None,
         typer.Argument(metavar="MODULE:ADAPTER", help="An adapter's class, in a module of this folder or installed."),
-    ],
+    ] = None,
+    command: Annotated[
+        str | None,
+        typer.Option(
+            metavar="COMMAND", help="Instead of an adapter: a driver in any language, as in 'node driver.js'."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            metavar="END", help="With --command: only the driver's sender or receiver; by default each it has."
+        ),
+    ] = None,
+    dial: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS", help="With --command: the driver's end listens at tcp://HOST:PORT, and is dialled."
+        ),
+    ] = None,
+    accept: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CARRIER", help="With --command: wait for the driver's end over tcp or grpc; the default."
+        ),
+    ] = None,
+    limit_seconds: Annotated[
+        float | None,
+        option(seconds, "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
+    ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
     ] = False,
@@ -62,6 +91,10 @@ def conform(
       permitflow conform my_channel:MyAdapter --rule none-lost --rule cancelled-send
       permitflow conform permitflow_testing.examples.queues:QueueChannel
       permitflow conform --flow NAME my_channel:MyAdapter
+      permitflow conform --command 'node driver.js' --end sender
+
+    With --command, a program in any language is asked in JSON lines to send or receive, and the kit is its peer on the
+    wire (docs/guides/foreign-implementations.md). The rules of its other end are not asked.
 
     Each verdict is printed as soon as it is there. A call that does not end is cancelled several times and then left
     alone; code that blocks the event loop is interrupted, and its stack is printed.
@@ -73,11 +106,21 @@ def conform(
 
     with requires_extra("testing"):
         from permitflow_testing import judge_adapter, judge_pair
+    if command is not None:
+        if adapter is not None or pair:
+            unusable("--command takes the place of MODULE:ADAPTER and of --pair")
+        asked = {"flow": flow, "random_runs": random_runs}
+        _judge_driver(command, end, dial, accept, limit_seconds, rule or [], as_json=as_json, **asked)
+    for name, value in (("--end", end), ("--dial", dial), ("--accept", accept), ("--limit-seconds", limit_seconds)):
+        if value is not None:
+            unusable(f"{name} needs --command")
+    if adapter is None:
+        unusable("MODULE:ADAPTER or --command is missing")
     made = _load(adapter, is_pair=pair)
     _ = _pair(made, adapter) if pair else _channel(made, adapter)  # before the rest is looked at
     only = _rules(flow, rule or [], is_pair=pair)
     lines = _Lines(only, is_silent=as_json)
-    asked: dict[str, Any] = {
+    options: dict[str, Any] = {
         "flow": flow,
         "name": adapter,
         "only": only,
@@ -87,9 +130,9 @@ def conform(
     try:
         with _ending_in_any_case():
             report = (
-                judge_pair(_pair(made, adapter), **asked)
+                judge_pair(_pair(made, adapter), **options)
                 if pair
-                else judge_adapter(_channel(made, adapter), **asked, when_stuck=_end_stuck)
+                else judge_adapter(_channel(made, adapter), **options, when_stuck=_end_stuck)
             )
             if as_json:
                 print_json(report.as_json())
@@ -99,6 +142,75 @@ def conform(
             stop(holds=report.conforms)
     except InvalidParametersError as error:
         unusable(str(error))
+
+
+def _judge_driver(
+    command: str,
+    end: str | None,
+    dial: str | None,
+    accept: str | None,
+    limit_seconds: float | None,
+    names: list[str],
+    *,
+    flow: str,
+    as_json: bool,
+    random_runs: int,
+) -> NoReturn:
+    """Judge a driver's ends one after the other."""
+    from permitflow.errors import InvalidParametersError
+    from permitflow_testing.foreign.command import judge_command
+    from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
+
+    if dial is not None and accept is not None:
+        unusable("--dial and --accept exclude each other: one of the two ends listens")
+    only = _rules(flow, names, is_pair=False)
+    try:
+        driver = Driver(command, limit_seconds=limit_seconds or LIMIT_SECONDS)
+        with _ending_in_any_case(), _ended(driver):
+            reports = []
+            for one in _ends_of(driver, end):
+                lines = _Lines(only, is_silent=as_json, title=f"the {one} of {command}")
+                where = {"dial": dial or "", "carrier": accept or "", "when_stuck": _end_stuck}
+                told: dict[str, Any] = {"flow": flow, "random_runs": random_runs, "when_judged": lines.print, **where}
+                report = judge_command(driver, end=one, only=only, **told)
+                reports.append(report)
+                if not as_json:
+                    _print_rest(report)
+            if as_json:
+                print_json(
+                    {"conforms": all(one.conforms for one in reports), "ends": [one.as_json() for one in reports]}
+                )
+            sys.stdout.flush()
+            stop(holds=all(report.conforms for report in reports))
+    except DriverError as error:
+        complain(printable(str(error)))
+        raise typer.Exit(ExitCode.FAILS) from None
+    except InvalidParametersError as error:
+        unusable(str(error))
+
+
+def _ends_of(driver: "Driver", end: str | None) -> list[str]:
+    """The ends that are asked for, by default all that the driver has."""
+    from permitflow_testing.foreign.command import ENDS, hello
+
+    known = hello(driver).ends
+    return [*known] if end is None else chosen("--end", [end], [*ENDS], "end")
+
+
+@contextmanager
+def _ended(driver: "Driver") -> "Iterator[None]":
+    """The driver is ended with the block, or with the process."""
+    from permitflow_testing.foreign.driver import kill_all
+
+    _last_acts.append(kill_all)
+    try:
+        yield
+    finally:
+        driver.end()
+
+
+_last_acts: "list[Callable[[], None]]" = []
+"""To be done when the process ends without Python's own end."""
 
 
 @contextmanager
@@ -128,6 +240,8 @@ def _end_after_a_signal(is_over: threading.Event) -> None:
 
 def _end(code: int) -> None:
     """End the process; Python would first wait for all threads, without bound."""
+    for act in _last_acts:
+        act()
     for output in (sys.stdout, sys.stderr):
         output.flush()
     os._exit(code)
@@ -201,10 +315,10 @@ def _pair(made: object, place: str) -> "Callable[..., PairAdapter]":
 class _Lines:
     """Prints verdicts as they come, as the lines of a table."""
 
-    def __init__(self, rules: list[str], *, is_silent: bool) -> None:
+    def __init__(self, rules: list[str], *, is_silent: bool, title: str = "") -> None:
         self._console = open_console()
         self._width = max(map(len, rules))
-        self._is_silent = is_silent
+        self._is_silent, self._title = is_silent, title
         self._has_begun = False
 
     def print(self, verdict: "RuleVerdict") -> None:
@@ -212,6 +326,8 @@ class _Lines:
         if self._is_silent:
             return
         if not self._has_begun:
+            if self._title:
+                print_lines(self._console, f"\n{printable(self._title)}")
             self._line("rule", "", "what was found")
             self._has_begun = True
         outcome = verdict.outcome.value

@@ -1,0 +1,577 @@
+"""A driver as an adapter of the kit: one of its ends at a time, with the kit's own end as the other.
+
+``judge_command`` gives the report that ``judge_adapter`` gives, by the same rulebooks.
+"""
+
+import asyncio
+import base64
+import binascii
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NoReturn
+
+import pyarrow as pa
+
+from permitflow.errors import InvalidParametersError
+from permitflow.flows.messages import Kind
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters, stated_values
+from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
+from permitflow_testing.bounded import AdapterError
+from permitflow_testing.foreign.driver import START_SECONDS, CallCancelled, CallRefused, Driver, DriverError, Request
+from permitflow_testing.foreign.model_ends import WAYS, ModelReceiver, ModelSender
+from permitflow_testing.foreign.peer import (
+    CHANNEL,
+    CODEC,
+    SCHEMA,
+    Peer,
+    ReceivingPeer,
+    SendingPeer,
+    batch_of,
+    encoded,
+    listening,
+    serial_of,
+)
+from permitflow_testing.judging import PERMITS, RANDOM_RUNS, WhenJudged, judge_adapter
+from permitflow_testing.rulebooks.table import rulebook_of
+from permitflow_testing.rules import Lacks, Report, Rule, Rulebook
+
+PROTOCOL = 1
+"""The version of what driver and kit say to each other."""
+ENDS = ("sender", "receiver")
+SETTLE = "settle"
+"""What a driver may lack beside the features of channels: it does not know when its end has settled."""
+_EVENT_SECONDS = 5.0
+_AT_ONCE_SECONDS = 3.0
+"""The longest wait that blocks the event loop; below what the kit takes for a blocked one."""
+_QUIET_SECONDS = 0.05
+_MOST_ROUNDS = 1_000
+_WAITERS = 10_000
+
+
+@dataclass(frozen=True)
+class Hello:
+    """What a driver says of itself."""
+
+    name: str
+    ends: tuple[str, ...]
+    flows: tuple[str, ...]
+    lacks: Lacks
+    settles: bool
+    makes_checksums: bool
+    carriers: tuple[str, ...]
+
+    @classmethod
+    def of(cls, said: Any) -> "Hello":
+        """Read the answer to ``hello``.
+
+        Raises:
+            DriverError: it is none.
+        """
+        if not isinstance(said, Mapping):
+            raise _wrong("hello", said, "an object")
+        if said.get("protocol") != PROTOCOL:
+            raise _wrong("hello", said.get("protocol"), f"protocol {PROTOCOL}")
+        ends = _names(said, "ends", ENDS)
+        flows = _names(said, "flows", tuple(WAYS))
+        lacks = _names(said, "lacks", (*(feature.value for feature in Feature), SETTLE), least=0)
+        carriers = _names(said, "carriers", ("tcp", "grpc")) if "carriers" in said else ("tcp",)
+        features = frozenset(Feature(name) for name in lacks if name != SETTLE)
+        return cls(
+            name=str(said.get("name", "")),
+            ends=ends,
+            flows=flows,
+            lacks=features,
+            settles=SETTLE not in lacks,
+            makes_checksums=bool(said.get("checksums", False)),
+            carriers=carriers,
+        )
+
+
+def _names(said: Mapping[str, Any], key: str, known: Sequence[str], *, least: int = 1) -> tuple[str, ...]:
+    value = said.get(key, [])
+    if not isinstance(value, list) or len(value) < least or not set(map(str, value)) <= set(known):
+        raise _wrong("hello", {key: value}, f"{key} as a list of some of {', '.join(known)}")
+    return tuple(value)
+
+
+def _wrong(word: str, value: object, wanted: str) -> DriverError:
+    return DriverError(f"your driver answers {word!r} with {value!r}, not with {wanted}")
+
+
+def hello(driver: Driver) -> Hello:
+    """Start the driver, and hear what it has and lacks.
+
+    Raises:
+        DriverError: it says nothing that can be understood, or nothing in time.
+    """
+    try:
+        return Hello.of(driver.told_at_once("hello", START_SECONDS, protocol=PROTOCOL))
+    except CallRefused as refusal:
+        raise DriverError(f"your driver refuses 'hello': {refusal}") from None
+
+
+class CommandAdapter(ChannelAdapter):
+    """One end of a driver's, and the kit's own as the other.  ``adapter_of`` makes classes of it."""
+
+    driver: ClassVar[Driver]
+    said: ClassVar[Hello]
+    flow: ClassVar[str]
+    dial: ClassVar[str]
+    carrier: ClassVar[str]
+    end_name: ClassVar[str]
+    timeout_seconds = _EVENT_SECONDS
+
+    peer: Peer
+
+    async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
+        """Open a stream between both ends, and agree on the parameters."""
+        self._fault: Exception | None = None
+        self._asked: list[Request] = []
+        if not self.driver.is_usable:
+            self.driver.end()
+            await self.driver.told("hello", seconds=START_SECONDS, protocol=PROTOCOL)
+        self._stack = AsyncExitStack()
+        limit = self.driver.limit_seconds
+        self.peer = self.new_peer(parameters)
+        content: dict[str, Any] = {
+            "end": self.end_name,
+            "flow": self.flow,
+            "parameters": stated_values(parameters.flow.state(parameters)),
+            "channel": CHANNEL,
+            "schema": _text(CODEC.schema_bytes),
+        }
+        try:
+            if self.dial:
+                answer = await self.driver.told("open", listen=self.dial, **content)
+                address = answer.get("address", self.dial) if isinstance(answer, Mapping) else self.dial
+                await self._stack.enter_async_context(self.peer.dialling(str(address), limit))
+                await self._within(self.peer.agreed(), limit, "your driver's end has not agreed")
+                return
+            door = await self._stack.enter_async_context(listening(self.carrier))
+            opened = self.driver.ask("open", address=door.address, **content)
+            accepting = asyncio.ensure_future(
+                self._within(self.peer.accept(door), limit, "your driver has not dialled")
+            )
+            answered = asyncio.ensure_future(self.driver.answered(opened, 2 * limit))
+            try:
+                await asyncio.wait({accepting, answered}, return_when=asyncio.FIRST_COMPLETED)
+                if answered.done():
+                    answered.result()
+                await accepting
+                await self._within(self.peer.agreed(), limit, f"your driver's end has not said {self._first_frame}")
+                await answered
+            finally:
+                accepting.cancel()
+                answered.cancel()
+        except CallRefused as refusal:
+            raise DriverError(f"your driver refuses 'open': {refusal}") from None
+        except BaseException:
+            with suppress(Exception):
+                await self.peer.close()
+            await self._stack.aclose()
+            raise
+
+    @property
+    def _first_frame(self) -> str:
+        return "Put" if self.end_name == "sender" else "Get"
+
+    async def _within(self, awaitable: Any, seconds: float, what: str) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await awaitable
+        except TimeoutError:
+            raise DriverError(f"{what} within {seconds:g} s{self.driver.last_words()}") from None
+
+    async def close(self) -> None:
+        """End the stream; a driver that does not close its end is ended, and started again for the next run."""
+        try:
+            await self.driver.told("close")
+        except (AdapterError, CallRefused) as error:
+            self.driver.end()
+            if not isinstance(error, DriverError) or self.driver.error is None:
+                raise
+        finally:
+            await self.peer.close()
+            await self._stack.aclose()
+
+    def new_peer(self, parameters: Parameters) -> Peer:
+        """The kit's end."""
+        raise NotImplementedError
+
+    # Calls.
+
+    async def call(self, word: str, **content: Any) -> Any:
+        """Ask for something that may wait for long; a cancellation is passed on.
+
+        If it crosses the answer, the answer counts.
+        """
+        self._require_alive()
+        request = self.driver.ask(word, **content)
+        try:
+            return await self.driver.answered(request)
+        except asyncio.CancelledError:
+            if not request.answer.done():
+                self.driver.ask("cancel", request=request.number)
+            with suppress(CallCancelled):
+                return await self.driver.answered(request, self.driver.limit_seconds)
+            raise
+        except CallCancelled:
+            raise DriverError(
+                f"your driver answers {request.name} as cancelled, although nobody has cancelled it"
+            ) from None
+
+    def tell(self, word: str, **content: Any) -> None:
+        """Ask for something that is done at once; what comes of it is looked at when all has settled."""
+        self._require_alive()
+        self._asked.append(self.driver.ask(word, **content))
+
+    def _require_alive(self) -> None:
+        self.peer.require_alive()
+        if self.driver.error is not None:
+            raise self.driver.error
+
+    async def settle(self) -> None:
+        """Wait until both ends have handled every message of the other."""
+        asked, self._asked = self._asked, []
+        for request in asked:
+            try:
+                await self.driver.answered(request, self.driver.limit_seconds)
+            except CallRefused as refusal:
+                raise DriverError(f"your driver refuses {request.word!r}: {refusal}") from None
+        for _ in range(_MOST_ROUNDS):
+            sent = self.peer.sent
+            answer = await self.driver.told(SETTLE, messages=sent)
+            count = answer.get("messages") if isinstance(answer, Mapping) else None
+            if not isinstance(count, int):
+                raise _wrong(SETTLE, answer, "the number of messages that its end has written, as {'messages': 5}")
+            problem = f"your driver has written {count} messages, it says, and {{}} have come"
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.driver.limit_seconds):
+                    await self.peer.until(lambda count=count: self.peer.received >= count)
+            self.peer.require_alive()
+            if self.peer.received < count:
+                raise DriverError(problem.format(self.peer.received))
+            if self.peer.sent == sent and self.peer.received == count:
+                self._check_settled(answer.get("state", {}))
+                return
+            if self.peer.sent == sent:
+                raise DriverError(problem.format(self.peer.received))
+        raise DriverError("your driver's end writes messages for ever, though nobody asks it for anything")
+
+    def _check_settled(self, shown: Any) -> None:
+        """Check what must be so when nothing is under way."""
+        if not isinstance(shown, Mapping):
+            raise _wrong(SETTLE, shown, "an object as its state")
+        if self.peer.is_over():
+            return
+        for name, due in self.due_state().items():
+            if shown.get(name, due) != due:
+                fault = f"your driver's end says that its {name} are {shown[name]!r}"
+                self.driver.note(f"state {name}", f"{fault}; by what was on the wire, they are {due!r}")
+
+    def due_state(self) -> dict[str, int]:
+        """What the driver's end should show, by what was seen on the wire."""
+        raise NotImplementedError
+
+
+class DrivenSender(CommandAdapter):
+    """The driver sends, the kit receives."""
+
+    end_name = "sender"
+    peer: ReceivingPeer
+
+    def new_peer(self, parameters: Parameters) -> ReceivingPeer:
+        """The kit's receiver."""
+        self._turn = asyncio.Lock()
+        outside = _outside(self.flow, parameters, self.said.lacks)
+        return ReceivingPeer(parameters, ModelReceiver(outside, self.flow), checksums=self.said.makes_checksums)
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
+        await self.call("send", **_chunk(serial, rows))
+
+    def send_chunk_now(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk."""
+        self._require_alive()
+        try:
+            self.driver.told_at_once("send_now", _AT_ONCE_SECONDS, **_chunk(serial, rows))
+        except CallRefused as refusal:
+            raise Refused(str(refusal)) from None
+
+    async def offer_barrier(self) -> None:
+        """Spec: OfferBarrier, SendBarrier; cancelled, WithdrawBarrier."""
+        await self.call("send_barrier")
+
+    def offer_watermark(self, value: int) -> None:
+        """Spec: OfferWatermark."""
+        self.tell("send_watermark", value=value)
+
+    async def end(self) -> None:
+        """End the stream."""
+        await self.call("end")
+
+    def abort(self) -> None:
+        """Give the stream up."""
+        self.tell("abort", reason="the kit says so")
+
+    async def take(self) -> Received:
+        """Take the oldest message that has come."""
+        async with self._turn:
+            await self.peer.until(lambda: self.peer.end.untaken or self.peer.ended is not None)
+        if self.peer.is_aborted:
+            raise Aborted
+        if not self.peer.end.untaken:
+            raise Ended
+        return self.peer.end.take()
+
+    def consume(self) -> None:
+        """Spec: Consume."""
+        self.peer.end.consume()
+        self.peer.flush()
+
+    def due_state(self) -> dict[str, int]:
+        """Permits, or requested messages, that are at the sender."""
+        return self.peer.end.shown_by_sender
+
+
+class DrivenReceiver(CommandAdapter):
+    """The kit sends, the driver receives."""
+
+    end_name = "receiver"
+    peer: SendingPeer
+
+    def new_peer(self, parameters: Parameters) -> SendingPeer:
+        """The kit's sender."""
+        outside = _outside(self.flow, parameters, self.said.lacks)
+        self._held = 0
+        return SendingPeer(parameters, ModelSender(outside, self.flow), checksums=self.said.makes_checksums)
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
+        await self._offer(Kind.CHUNK, rows, batch_of(serial, rows))
+
+    async def offer_barrier(self) -> None:
+        """Spec: OfferBarrier, SendBarrier; cancelled, WithdrawBarrier."""
+        await self._offer(Kind.BARRIER, 0, None)
+
+    async def _offer(self, kind: Kind, rows: int, payload: Any) -> None:
+        end = self.peer.end
+        key = end.offer(kind, rows, payload)
+        self.peer.flush()
+        try:
+            await self.peer.until(lambda: key in end.left or self.peer.is_aborted)
+        except asyncio.CancelledError:
+            if end.withdraw(key):
+                self.peer.flush()
+                raise
+        if key not in end.left:
+            raise Aborted
+
+    def send_chunk_now(self, serial: int, rows: int) -> None:
+        """Spec: OfferChunk, SendChunk."""
+        self._require_alive()
+        self.peer.end.send_now(rows, batch_of(serial, rows))
+        self.peer.flush()
+
+    def offer_watermark(self, value: int) -> None:
+        """Spec: OfferWatermark."""
+        self.peer.end.announce(value)
+        self.peer.flush()
+
+    async def end(self) -> None:
+        """End the stream."""
+        self.peer.ask_end()
+        await self.peer.until(lambda: self.peer.has_ended)
+
+    def abort(self) -> None:
+        """Give the stream up."""
+        self.peer.abort()
+
+    async def take(self) -> Received:
+        """Let the driver take the oldest message that has come."""
+        answer = await self.call("receive")
+        if isinstance(answer, Mapping) and len(answer) == 1:
+            ((kind, value),) = answer.items()
+            match kind:
+                case "chunk":
+                    self._held += 1
+                    return _received(value)
+                case "barrier":
+                    self._held += 1
+                    return Received(Kind.BARRIER)
+                case "watermark" if isinstance(value, int):
+                    self._held += 1
+                    return Received(Kind.WATERMARK, value)
+                case "ended":
+                    self._has_told_end = True
+                    raise Ended
+                case "aborted":
+                    raise Aborted
+        raise _wrong("receive", answer, "one of chunk, barrier, watermark, ended, aborted")
+
+    def consume(self) -> None:
+        """Spec: Consume."""
+        self._held -= 1
+        self.peer.end.note_consumed()
+        self.tell("consume")
+
+    def _check_settled(self, shown: Any) -> None:
+        """Also that End was answered."""
+        super()._check_settled(shown)
+        if self._has_told_end and not self._held and self.peer.has_ended and self.peer.outcome is None:
+            raise DriverError("your driver's end has not written Ended, although End has come and all was consumed")
+
+    _has_told_end = False
+
+    def due_state(self) -> dict[str, int]:
+        """What was consumed and is not returned."""
+        return self.peer.end.shown_by_receiver
+
+
+class _Settling:
+    """Of a driver that knows when its end has settled."""
+
+    async def settled(self: Any) -> None:
+        """See ``ChannelAdapter``."""
+        await self.settle()
+
+
+_ADAPTERS = {"sender": DrivenSender, "receiver": DrivenReceiver}
+
+
+def adapter_of(
+    driver: Driver, said: Hello, *, end: str, flow: str = PERMITS, dial: str = "", carrier: str = ""
+) -> type[CommandAdapter]:
+    """The adapter's class for one end of a driver.
+
+    Args:
+        driver: runs, or is started by the first run.
+        said: what it has said of itself.
+        end: ``"sender"`` or ``"receiver"``.
+        flow: the protocol of the stream.
+        dial: where the driver's end listens; empty: the kit listens, and the driver dials.
+        carrier: ``"tcp"`` or ``"grpc"``, of a kit that listens; empty: the first that the driver has.
+
+    Raises:
+        InvalidParametersError: the driver has no such end, flow or carrier.
+    """
+    for name, value, known in (
+        ("--end", end, said.ends),
+        ("--flow", flow, said.flows),
+        ("--carrier", carrier or said.carriers[0], said.carriers),
+    ):
+        if value not in known:
+            raise InvalidParametersError(
+                name=name, value=value, rule=f"must be one that the driver has: {', '.join(known)}"
+            )
+    base = _ADAPTERS[end]
+    bases = (_Settling, base) if said.settles else (base,)
+    fields = {
+        "driver": driver,
+        "said": said,
+        "flow": flow,
+        "dial": dial,
+        "carrier": carrier or said.carriers[0],
+        "lacks": said.lacks | {Feature.RECORDING},
+        "quiet_seconds": 0.0 if said.settles else _QUIET_SECONDS,
+    }
+    return type(base.__name__, bases, fields)
+
+
+def rules_of_end(book: Rulebook, end: str) -> list[Rule]:
+    """The rules that such an end can break; the others are about the kit's own end."""
+    ends = {action.name: action.end for action in book.system.actions}
+    return [rule for rule in book.rules if end in _ends_of(rule, ends)]
+
+
+_OF_ONE_END = {
+    "cancelled-send": "sender",
+    "cancelled-barrier": "sender",
+    "cancelled-end": "sender",
+    "cancelled-receive": "receiver",
+}
+
+
+def _ends_of(rule: Rule, ends: Mapping[str, str]) -> Collection[str]:
+    """The ends that can break a rule: either may lose, copy or turn round what travels."""
+    if rule.id in _OF_ONE_END:
+        return {_OF_ONE_END[rule.id]}
+    if not rule.mistakes or any(set(mistake.actions) == {"Deliver"} for mistake in rule.mistakes):
+        return ENDS
+    acting = {ends[name] for mistake in rule.mistakes for name in mistake.actions}
+    others = [mistake for mistake in rule.mistakes if not mistake.is_about_actions]
+    acting |= {"receiver" if mistake.needs == {Feature.ACKNOWLEDGEMENT} else "sender" for mistake in others}
+    return acting
+
+
+def _outside(flow: str, parameters: Parameters, lacks: Lacks) -> Any:
+    return rulebook_of(flow).seen(parameters, (), lacks=lacks - {Feature.IDLE_FLUSH}, waiters=_WAITERS)
+
+
+def _text(data: bytes) -> str:
+    return base64.b64encode(data).decode()
+
+
+def _chunk(serial: int, rows: int) -> dict[str, Any]:
+    return {"serial": serial, "rows": rows, "batch": _text(encoded(batch_of(serial, rows)))}
+
+
+def _received(value: Any) -> Received:
+    """The chunk in an answer: with its serial number, or with the batch in which its rows are."""
+
+    def refuse(why: str) -> NoReturn:
+        raise DriverError(f"your driver answers 'receive' with a chunk that {why}: {value!r}")
+
+    if not isinstance(value, Mapping) or not isinstance(rows := value.get("rows"), int):
+        refuse("does not say its rows")
+    if "batch" not in value:
+        serial = value.get("serial")
+        return Received(Kind.CHUNK, serial if isinstance(serial, int) else None, rows)
+    try:
+        data = base64.b64decode(value["batch"], validate=True)
+        batch = pa.ipc.read_record_batch(pa.py_buffer(data), SCHEMA)
+    except (TypeError, binascii.Error, pa.ArrowInvalid, OSError) as error:
+        refuse(f"has no record batch ({error})")
+    offset = value.get("offset", 0)
+    if not isinstance(offset, int) or not 0 <= offset <= offset + rows <= batch.num_rows:
+        refuse(f"does not lie in its batch of {batch.num_rows} rows")
+    return Received(Kind.CHUNK, serial_of(batch.slice(offset, rows)), rows)
+
+
+def judge_command(
+    driver: Driver,
+    *,
+    end: str,
+    flow: str = PERMITS,
+    dial: str = "",
+    carrier: str = "",
+    name: str = "",
+    only: Collection[str] = (),
+    random_runs: int = RANDOM_RUNS,
+    when_judged: WhenJudged = lambda _: None,
+    **options: Any,
+) -> Report:
+    """Check every rule that one end of a driver can break; see ``adapter_of`` and ``judge_adapter``.
+
+    Raises:
+        InvalidParametersError: the driver has no such end or flow, or there is no such rule of this end.
+    """
+    adapter = adapter_of(driver, hello(driver), end=end, flow=flow, dial=dial, carrier=carrier)
+    rules = [rule.id for rule in rules_of_end(rulebook_of(flow), end)]
+    asked = [rule for rule in rules if not only or rule in only]
+    name = name or f"{driver.command} ({end})"
+    if not asked:
+        return Report(name, (), adapter.lacks, flow, unusable=f"has no part in {', '.join(only)}")
+    driver.faults.clear()
+    report = judge_adapter(
+        adapter,
+        flow=flow,
+        name=name,
+        only=asked,
+        random_runs=random_runs,
+        when_judged=when_judged,
+        **options,
+    )
+    return replace(report, faults=(*report.faults, *driver.faults.values()))

@@ -1,0 +1,318 @@
+"""One end of a channel, made of the model: it moves by the specification's actions, and takes whatever comes.
+
+The model's state holds both ends; such an end uses its own half, and the other half is the driver's.  It refuses
+nothing, so that a mistake of the driver's end shows as it does in a channel, and is called by its name: permits that
+come twice are here twice.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from typing import Any, ClassVar, NamedTuple
+
+from permitflow.errors import UndecodableDataError
+from permitflow.flows.demand.core import Request
+from permitflow.flows.messages import Kind
+from permitflow.flows.permits.parameters import Permits
+from permitflow_model import permit_channel
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.system import Disabled
+from permitflow_testing.adapter import Received, Refused
+from permitflow_testing.outside import CONSUME, DONE, Outside, World
+
+
+class Leaving(NamedTuple):
+    """A message that leaves a sender."""
+
+    kind: Kind
+    rows: int
+    payload: Any
+
+
+class _Way(ABC):
+    """How a flow's model holds what goes back from the receiver to the sender, and what a message holds of it."""
+
+    NAMES: ClassVar[tuple[str, ...]]
+    """What a sender shows of its state; the first is also what a receiver may withhold."""
+
+    @staticmethod
+    @abstractmethod
+    def start(state: Any) -> tuple[int, ...]:
+        """What the sender has of each."""
+
+    @staticmethod
+    @abstractmethod
+    def held(message: Any) -> tuple[int, ...]:
+        """What a message holds of each."""
+
+    @staticmethod
+    @abstractmethod
+    def taken(state: Any) -> tuple[list[Any], Any]:
+        """What is on its way back, as the wire carries it; and the state without it."""
+
+    @staticmethod
+    @abstractmethod
+    def given(state: Any, feedback: Any) -> Any:
+        """The state with this on its way back."""
+
+    @staticmethod
+    def sent_watermark(state: Any) -> Any:
+        """The state after a pending watermark has left, whatever its sender may."""
+        raise NotImplementedError("this flow has no watermarks")
+
+
+class _PermitWay(_Way):
+    NAMES = ("row_permits", "barrier_permits", "watermark_permits")
+
+    @staticmethod
+    def start(state: permit_channel.State) -> tuple[int, ...]:
+        return tuple(state.permits)
+
+    @staticmethod
+    def held(message: permit_channel.Message) -> tuple[int, ...]:
+        return tuple(permit_channel.held(message))
+
+    @staticmethod
+    def taken(state: permit_channel.State) -> tuple[list[Permits], permit_channel.State]:
+        return [Permits(*grant) for grant in state.grants], state._replace(grants=Fifo())
+
+    @staticmethod
+    def given(state: permit_channel.State, feedback: Permits) -> permit_channel.State:
+        if min(feedback) < 0 or not any(feedback):
+            raise UndecodableDataError(what=f"feedback of {tuple(feedback)}", reason="it must return a permit")
+        return state._replace(grants=state.grants.push(permit_channel.Permits(*feedback)))
+
+    @staticmethod
+    def sent_watermark(state: permit_channel.State) -> permit_channel.State:
+        return state._replace(permits=state.permits._replace(watermarks=state.permits.watermarks + 1))
+
+
+class _DemandWay(_Way):
+    NAMES = ("requested",)
+
+    @staticmethod
+    def start(state: Any) -> tuple[int, ...]:
+        return (state.credit,)
+
+    @staticmethod
+    def held(message: Any) -> tuple[int, ...]:
+        return (1,)
+
+    @staticmethod
+    def taken(state: Any) -> tuple[list[Request], Any]:
+        return [Request(state.requests)] if state.requests else [], state._replace(requests=0)
+
+    @staticmethod
+    def given(state: Any, feedback: Request) -> Any:
+        if feedback.messages < 1:
+            raise UndecodableDataError(what=f"feedback of {feedback.messages}", reason="it must request a message")
+        return state._replace(requests=state.requests + feedback.messages)
+
+
+WAYS: dict[str, type[_Way]] = {"permits": _PermitWay, "demand": _DemandWay}
+"""The flows whose ends the kit can be, by name."""
+
+
+class ModelEnd:
+    """The common part: the model's state, and this end's own actions in it."""
+
+    END: ClassVar[str]
+
+    def __init__(self, outside: Outside, flow: str) -> None:
+        """At rest; ``outside`` is the model with the parameters of the channel."""
+        self._outside = outside
+        self._way = WAYS[flow]
+        self._world: World = outside.start()
+        self._at_sender = [*self._way.start(self.state)]
+        actions = outside.system.actions
+        self._own = [
+            action.name
+            for action in sorted(actions, key=lambda action: not action.is_arrival)
+            if action.end == self.END and not action.is_environment and action.name != CONSUME
+        ]
+
+    @property
+    def state(self) -> Any:
+        """The model's; only this end's half means something."""
+        return self._world.hops[0]
+
+    @property
+    def shown_by_sender(self) -> dict[str, int]:
+        """What a sender has, by what was on the wire."""
+        return dict(zip(self._way.NAMES, self._at_sender, strict=True))
+
+    def _count(self, amounts: Sequence[int], sign: int) -> None:
+        self._at_sender = [here + sign * amount for here, amount in zip(self._at_sender, amounts, strict=True)]
+
+    def _become(self, state: Any) -> None:
+        self._world = self._outside.with_hop(self._world, 0, state)
+
+    def _act_alone(self) -> Iterator[str]:
+        """Make every step that needs no application; yield each action's name after it was made."""
+        while True:
+            for action in self._own:
+                with suppress(Disabled):
+                    self._world = self._outside.act(self._world, 0, action)
+                    yield action
+                    break
+            else:
+                return
+
+
+class ModelSender(ModelEnd):
+    """The kit's end as a sender."""
+
+    END = "sender"
+
+    def __init__(self, outside: Outside, flow: str) -> None:
+        """Nothing was offered yet."""
+        super().__init__(outside, flow)
+        self._line: deque[tuple[int, Leaving]] = deque()
+        self._watermark: Any = None
+        self._keys = 0
+        self.leaving: list[Leaving] = []
+        """What has left, and is to be written."""
+        self.left: set[int] = set()
+        """The keys of offers that have left."""
+        self.totals = {Kind.CHUNK: 0, Kind.BARRIER: 0}
+        self.rows = 0
+        """Of all chunks that have left."""
+        self._unconsumed: deque[int] = deque()
+        self._owed = 0
+
+    @property
+    def has_waiting(self) -> bool:
+        """Does anything wait to leave?"""
+        return bool(self._line) or self._watermark is not None
+
+    def offer(self, kind: Kind, rows: int, payload: Any) -> int:
+        """Put a message in line; its key."""
+        self._keys += 1
+        self._world = self._outside.offer(self._world, 0, kind, rows)
+        self._line.append((self._keys, Leaving(kind, rows, payload)))
+        self._run()
+        return self._keys
+
+    def send_now(self, rows: int, payload: Any) -> None:
+        """Send a chunk at once.
+
+        Raises:
+            Refused: it may not leave.
+        """
+        outcome, world = self._outside.send_now(self._world, rows)
+        if outcome != DONE:
+            raise Refused("it may not leave now")
+        self._world = world
+        self._line.append((0, Leaving(Kind.CHUNK, rows, payload)))
+        self._run()
+
+    def announce(self, value: int) -> None:
+        """Announce a watermark."""
+        self._world = self._outside.announce(self._world, 0, value)
+        self._watermark = value
+        self._run()
+
+    def withdraw(self, key: int) -> bool:
+        """Take back an offer that waits; False: it has left."""
+        for position, (number, _) in enumerate(self._line):
+            if number == key:
+                self._world = self._outside.withdraw(self._world, position)
+                del self._line[position]
+                self._run()
+                return True
+        return False
+
+    def note_consumed(self) -> None:
+        """The driver's application has consumed its oldest message."""
+        if self._unconsumed:
+            self._owed += self._unconsumed.popleft()
+
+    @property
+    def shown_by_receiver(self) -> dict[str, int]:
+        """What a receiver withholds of what was consumed, by what was on the wire."""
+        return {"unreturned": self._owed}
+
+    def on_feedback(self, feedback: Any) -> None:
+        """Take what the receiver has returned."""
+        self._become(self._way.given(self.state, feedback))
+        self._owed -= feedback[0]
+        self._run()
+
+    def _run(self) -> None:
+        self._note_sent()
+        for _ in self._act_alone():
+            self._note_sent()
+
+    def _note_sent(self) -> None:
+        """Empty the model's wire."""
+        for message in self.state.wire:
+            self._unconsumed.append(self._way.held(message)[0])
+            if self._outside.received(self._world, message).kind is Kind.WATERMARK:
+                self.leaving.append(Leaving(Kind.WATERMARK, 0, self._watermark))
+                self._watermark = None
+                continue
+            key, leaving = self._line.popleft()
+            self.leaving.append(leaving)
+            self.left.add(key)
+            self.totals[leaving.kind] += 1
+            self.rows += leaving.rows
+        self._become(self.state._replace(wire=Fifo()))
+
+
+class ModelReceiver(ModelEnd):
+    """The kit's end as a receiver."""
+
+    END = "receiver"
+
+    def __init__(self, outside: Outside, flow: str) -> None:
+        """Nothing has come yet."""
+        super().__init__(outside, flow)
+        self.untaken: deque[Received] = deque()
+        self._taken = 0
+        self.feedback: list[Any] = []
+        """What is to be written."""
+        self.totals = {Kind.CHUNK: 0, Kind.BARRIER: 0, Kind.WATERMARK: 0}
+        self.rows = 0
+        """Of all chunks that have come."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Was everything that has come consumed?"""
+        return not self.untaken and not self._taken
+
+    def arrive(self, message: Received) -> None:
+        """A message has come."""
+        self.totals[message.kind] += 1
+        self.rows += message.rows
+        if message.kind is Kind.WATERMARK:
+            self._world = self._outside.announce(self._world, 0, message.value or 0)
+            self._become(self._way.sent_watermark(self.state))
+            self._world = self._outside.act(self._world, 0, "SendWatermark")
+        else:
+            self._world = self._outside.offer(self._world, 0, message.kind, message.rows)
+            state = self.state
+            self._become(state._replace(waiting=Fifo(), wire=state.wire.push(state.waiting.last())))
+        self._count(self._way.held(self.state.wire.last()), -1)
+        self.untaken.append(message)
+        self._run()
+
+    def take(self) -> Received:
+        """Take the oldest message that was not taken."""
+        self._taken += 1
+        return self.untaken.popleft()
+
+    def consume(self) -> None:
+        """The oldest taken message was consumed."""
+        self._taken -= 1
+        self._world = self._outside.act(self._world, 0, CONSUME)
+        self._run()
+
+    def _run(self) -> None:
+        for _ in self._act_alone():
+            pass
+        feedback, state = self._way.taken(self.state)
+        self._become(state)
+        for each in feedback:
+            self._count(each, 1)
+        self.feedback += feedback

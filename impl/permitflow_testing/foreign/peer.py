@@ -1,0 +1,495 @@
+"""The kit's end of a stream: the driver's peer on the wire, made of the model.
+
+It writes the frames that the model's end brings about, and tells the model's end what has come.  It checks what every
+peer must keep, whatever the rules of a flow: frames that can be decoded, in an order that the protocol allows, and the
+totals of End.
+"""
+
+import asyncio
+import socket
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import accumulate, groupby
+from typing import Any, ClassVar
+
+import pyarrow as pa
+
+from permitflow.carriers.calling import calling
+from permitflow.carriers.carrier import Carrier
+from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
+from permitflow.carriers.tcp import TcpStream
+from permitflow.change import Change
+from permitflow.errors import PermitflowError, UndecodableDataError, UnexpectedFrameError
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.seam import Parameters
+from permitflow.stream.frames import (
+    Abort,
+    Agreement,
+    Data,
+    End,
+    Ended,
+    EndOutcome,
+    Failure,
+    Feedback,
+    Get,
+    Put,
+    frame_name,
+)
+from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
+from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.buffers import Received as Bytes
+from permitflow.wire.checksum import Checksums
+from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstream, encode_downstream, encode_upstream
+from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
+from permitflow.wire.v1 import exchange_pb2 as pb
+from permitflow_testing.adapter import Received
+from permitflow_testing.foreign.driver import DriverError
+from permitflow_testing.foreign.model_ends import Leaving, ModelReceiver, ModelSender
+
+CHANNEL = "conformance"
+SCHEMA = pa.schema([pa.field("serial", pa.int64())])
+CODEC = BatchCodec(SCHEMA)
+WHO = "your driver's end"
+_ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
+_SILENCE_SECONDS = 600.0
+"""Signs of life are not judged here: a driver may compute, and be asked nothing for long."""
+
+
+def batch_of(serial: int, rows: int) -> pa.RecordBatch:
+    """A chunk's rows: each carries the chunk's serial number."""
+    return pa.record_batch({"serial": [serial] * rows}, schema=SCHEMA)
+
+
+def encoded(batch: pa.RecordBatch) -> bytes:
+    """As it travels in a body."""
+    return b"".join(CODEC.encode([batch]))
+
+
+def serial_of(batch: pa.RecordBatch) -> int | None:
+    """The number in its rows, if there are any."""
+    return batch.column("serial")[0].as_py() if batch.num_rows else None
+
+
+class Accepted:
+    """A connection of the driver's, and the method that it calls."""
+
+    def __init__(self, method: str, carrier: Carrier) -> None:
+        """``carrier`` is of this connection."""
+        self.method, self.carrier = method, carrier
+
+    async def finish(self, error: Exception | None) -> None:
+        """End the stream, with success or with an error that the driver learns."""
+        raise NotImplementedError
+
+    async def close(self) -> None:
+        """Hang up."""
+        raise NotImplementedError
+
+
+class _OverTcp(Accepted):
+    carrier: TcpStream
+
+    async def finish(self, error: Exception | None) -> None:
+        await self.carrier.finish(error)
+
+    async def close(self) -> None:
+        self.carrier.close()
+
+
+class Door(ABC):
+    """Where the kit waits for the driver's connection."""
+
+    address: str
+
+    @abstractmethod
+    async def accepted(self) -> Accepted:
+        """The next connection, once it has said what it calls."""
+
+
+class _TcpDoor(Door):
+    def __init__(self, listener: socket.socket) -> None:
+        self._listener = listener
+        self.address = "tcp://{}:{}".format(*listener.getsockname())
+
+    async def accepted(self) -> Accepted:
+        connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
+        stream = TcpStream(connection, who=WHO, is_acceptor=True, silence_seconds=_SILENCE_SECONDS)
+        try:
+            return _OverTcp(await stream.method(), stream)
+        except BaseException:
+            stream.close()
+            raise
+
+
+@asynccontextmanager
+async def listening(carrier: str) -> AsyncIterator[Door]:
+    """Wait for the driver's connections on the loopback, over ``tcp`` or ``grpc``."""
+    if carrier == "grpc":
+        from permitflow_testing.foreign.grpc_door import grpc_door
+
+        async with grpc_door() as door:
+            yield door
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield _TcpDoor(listener)
+
+
+class Peer(ABC):
+    """One stream with the driver's end."""
+
+    METHODS: ClassVar[tuple[str, str]]
+    """That the driver calls, and that the kit calls if it dials."""
+
+    def __init__(self, agreed: Parameters, *, checksums: bool) -> None:
+        """``agreed`` are the parameters that both ends shall have; ``checksums``: does this end make them?"""
+        self._agreed = agreed
+        self._checksums = Checksums(checksums)
+        self._accepted: Accepted | None = None
+        self._carrier: Carrier | None = None
+        self._is_dialler = self._is_writable = False
+        self._outgoing: list[Sequence[Buffer]] = []
+        self.sent = self.received = 0
+        """Messages on the wire, from the first one on."""
+        self.changed = Change()
+        self.error: DriverError | None = None
+        self.stream = ""
+        self._request: Get | Put | None = None
+        self._has_agreed = self._has_half_closed = self._has_peer_closed = False
+        self._finishing: asyncio.Task[None] | None = None
+
+    # The connection.
+
+    async def accept(self, door: Door) -> None:
+        """Wait for the driver's connection, and for its first message."""
+        self._accepted = await door.accepted()
+        if self._accepted.method != self.METHODS[0]:
+            raise DriverError(f"your driver calls {self._accepted.method}, not {self.METHODS[0]}")
+        self._listen(self._accepted.carrier)
+
+    @asynccontextmanager
+    async def dialling(self, address: str, seconds: float) -> AsyncIterator[None]:
+        """Call the driver's end, which listens there."""
+        async with calling(address, self.METHODS[1], WHO, seconds, _SILENCE_SECONDS) as carrier:
+            self._is_dialler = True
+            self._checksums = Checksums(None)
+            self._listen(carrier)
+            self._request = self._wishes()
+            self._write_frames([self._request])
+            yield
+            self._carrier = None
+
+    def _listen(self, carrier: Carrier) -> None:
+        self._carrier, self._is_writable = carrier, True
+        carrier.listen(self)
+
+    async def until(self, is_met: Any) -> None:
+        """Wait until something is so.
+
+        Raises:
+            DriverError: the stream has failed before.
+        """
+        while not is_met():
+            self.require_alive()
+            await self.changed.wait()
+
+    async def agreed(self) -> None:
+        """Wait for the agreement."""
+        await self.until(lambda: self._has_agreed)
+
+    def require_alive(self) -> None:
+        """Raise what has ended the stream, if it has failed."""
+        if self.error is not None:
+            raise self.error
+
+    async def close(self) -> None:
+        """End the stream."""
+        carrier, self._carrier = self._carrier, None
+        if self._finishing is not None:
+            await asyncio.wait({self._finishing})
+        elif self._accepted is not None:
+            with suppress(Exception):
+                await self._accepted.finish(
+                    self.error and UndecodableDataError(what="the stream", reason=f"{self.error}")
+                )
+        if self._accepted is not None:
+            await self._accepted.close()
+        elif carrier is not None:
+            await carrier.stop()
+
+    # What comes.
+
+    def on_message(self, message: Bytes, _has_more: bool) -> None:
+        """As ``Listener``."""
+        self.received += 1
+        try:
+            self._take(self._checksums.check(message))
+        except PermitflowError as error:
+            self._fail(str(error))
+        self.flush()
+
+    def _take(self, message: memoryview) -> None:
+        if bytes(message[:8]) == _ASK:
+            self._write([_ANSWER])
+            return
+        if bytes(message[:8]) == _ANSWER:
+            return
+        for frame in self._decoded(message):
+            if not self._has_agreed:
+                self._agree(frame)
+            elif isinstance(frame, Failure):
+                raise UndecodableDataError(what="the stream", reason=f"your end breaks it off: {frame.error!r}")
+            else:
+                self._process(frame)
+
+    def _agree(self, frame: Any) -> None:
+        request, schema = self._request, b""
+        if request is not None:
+            if not isinstance(frame, Agreement):
+                raise UnexpectedFrameError(frame=frame_name(frame), expected="Agreement")
+            agreed = verify(frame, request)
+            schema, self.stream = frame.schema, frame.stream
+        else:
+            if not isinstance(frame, Put | Get):
+                raise UnexpectedFrameError(frame=frame_name(frame), expected="Put or Get")
+            require_version(frame.protocol_version)
+            if frame.channel != CHANNEL:
+                raise UndecodableDataError(what=f"channel {frame.channel!r}", reason=f"it is to be {CHANNEL!r}")
+            agreed = agree(self._agreed, frame)
+            schema = CODEC.schema_bytes if frame.schema is None else frame.schema
+            self.stream = CHANNEL
+        if agreed != self._agreed:
+            raise UndecodableDataError(what=f"an agreement of {agreed}", reason=f"it is to be {self._agreed}")
+        require_equal_schemas(ours=SCHEMA, theirs=read_schema(schema), owners=OF_CONSUMER)
+        if request is None:
+            self._write_frames([accept(frame, agreed, schema=CODEC.schema_bytes, stream=self.stream)])
+        self._has_agreed = True
+
+    def on_writable(self) -> None:
+        """As ``Listener``."""
+        self._is_writable = True
+        self._pump()
+
+    def on_end(self) -> None:
+        """As ``Listener``."""
+        self._has_peer_closed = True
+        if not self._may_close():
+            self._fail("it closes its half of the stream before the end")
+        self._finish_if_over()
+        self.changed.note()
+
+    def on_error(self, error: PermitflowError) -> None:
+        """As ``Listener``."""
+        if not self._has_half_closed:
+            self._fail(str(error))
+        self.changed.note()
+
+    def _fail(self, why: str) -> None:
+        if self.error is None:
+            self.error = DriverError(f"your driver's end breaks a rule of the wire: {why}")
+
+    # What leaves.
+
+    def _write(self, message: Sequence[Buffer]) -> None:
+        self.sent += 1
+        self._outgoing.append(self._checksums.add(message))
+        self._pump()
+
+    def _pump(self) -> None:
+        while self._outgoing and self._is_writable and self._carrier is not None:
+            self._is_writable = self._carrier.write(self._outgoing.pop(0))
+
+    def flush(self) -> None:
+        """Write what is due."""
+        if self._has_agreed and self.error is None and (frames := list(self._due())):
+            self._write_frames(frames)
+        if self.is_over() and not self._has_half_closed:
+            self._has_half_closed = True
+            if self._is_dialler and self._carrier is not None:
+                self._carrier.half_close()
+        self._finish_if_over()
+        self.changed.note()
+
+    def _finish_if_over(self) -> None:
+        if self._accepted is not None and self._finishing is None and self._has_half_closed and self._has_peer_closed:
+            self._finishing = asyncio.create_task(self._accepted.finish(None))
+
+    # Of each kind of end.
+
+    @abstractmethod
+    def _wishes(self) -> Get | Put: ...
+
+    @abstractmethod
+    def _write_frames(self, frames: Sequence[Any]) -> None: ...
+
+    @abstractmethod
+    def _decoded(self, message: memoryview) -> Sequence[Any]: ...
+
+    @abstractmethod
+    def _process(self, frame: Any) -> None: ...
+
+    @abstractmethod
+    def _due(self) -> Sequence[Any]: ...
+
+    @abstractmethod
+    def is_over(self) -> bool:
+        """Has this end written all that it ever will?"""
+
+    @abstractmethod
+    def _may_close(self) -> bool:
+        """May the driver's end close its half?"""
+
+
+class ReceivingPeer(Peer):
+    """The driver sends, and the kit receives."""
+
+    METHODS = PUT_STREAM, GET_STREAM
+
+    def __init__(self, agreed: Parameters, end: ModelReceiver, *, checksums: bool) -> None:
+        """``end`` is at rest."""
+        super().__init__(agreed, checksums=checksums)
+        self.end = end
+        self.ended: End | Abort | None = None
+        self._has_answered = False
+
+    def _wishes(self) -> Get:
+        return Get(PROTOCOL_VERSION, CHANNEL, schema=CODEC.schema_bytes, **stated(self._agreed))
+
+    def _write_frames(self, frames: Sequence[Any]) -> None:
+        for message in encode_downstream(frames, self._agreed.flow):
+            self._write(message)
+
+    def _decoded(self, message: memoryview) -> Sequence[Any]:
+        return decode_upstream(message)
+
+    def _process(self, frame: Any) -> None:
+        if self.ended is not None:
+            raise UnexpectedFrameError(frame=frame_name(frame), expected="nothing")
+        match frame:
+            case EncodedChunks():
+                (arrow,) = frame.arrow
+                batch = CODEC.decode(arrow, frame.rows, frame.uncompressed_bytes)
+                for end, rows in zip(accumulate(frame.rows), frame.rows, strict=True):
+                    serial = serial_of(batch.slice(end - rows, rows))
+                    self.end.arrive(Received(Kind.CHUNK, serial, rows))
+            case Data(message=message):
+                value = message.payload if isinstance(message.payload, int) else 0
+                self.end.arrive(Received(message.kind, value))
+            case End():
+                here = self.end.totals[Kind.CHUNK], self.end.rows, self.end.totals[Kind.BARRIER]
+                if (told := (frame.chunks, frame.rows, frame.barriers)) != here:
+                    words = "chunks, rows and barriers"
+                    raise UndecodableDataError(what=f"End with {words} {told}", reason=f"{here} have come")
+                self.ended = frame
+            case Abort():
+                self.ended = frame
+            case _:
+                raise UnexpectedFrameError(frame=frame_name(frame), expected="Chunks, Data, End or Abort")
+
+    @property
+    def is_aborted(self) -> bool:
+        """Has the driver's end given the stream up?"""
+        return isinstance(self.ended, Abort)
+
+    def _due(self) -> Sequence[Any]:
+        feedback, self.end.feedback = self.end.feedback, []
+        frames: list[Any] = [Feedback(content) for content in feedback]
+        if isinstance(self.ended, End) and self.end.is_idle and not self._has_answered:
+            self._has_answered = True
+            if self.ended.until is not None:
+                frames.append(Ended(self.ended.until))
+        return frames
+
+    def is_over(self) -> bool:
+        """See ``Peer``."""
+        return self._has_answered or isinstance(self.ended, Abort)
+
+    def _may_close(self) -> bool:
+        return self.ended is not None
+
+
+class SendingPeer(Peer):
+    """The driver receives, and the kit sends."""
+
+    METHODS = GET_STREAM, PUT_STREAM
+
+    def __init__(self, agreed: Parameters, end: ModelSender, *, checksums: bool) -> None:
+        """``end`` is at rest."""
+        super().__init__(agreed, checksums=checksums)
+        self.end = end
+        self._ending = self._has_ended = self.is_aborted = False
+        self.outcome: EndOutcome | None = None
+
+    def _wishes(self) -> Put:
+        return Put(PROTOCOL_VERSION, CHANNEL, schema=CODEC.schema_bytes, **stated(self._agreed))
+
+    def _write_frames(self, frames: Sequence[Any]) -> None:
+        for message in encode_upstream(frames):
+            self._write(message)
+
+    def _decoded(self, message: memoryview) -> Sequence[Any]:
+        return decode_downstream(message, self._agreed.flow if self._has_agreed else None)
+
+    def _process(self, frame: Any) -> None:
+        match frame:
+            case Feedback():
+                self.end.on_feedback(frame.content)
+            case Ended() if self._has_ended and self.outcome is None:
+                self.outcome = frame.outcome
+            case _:
+                raise UnexpectedFrameError(
+                    frame=frame_name(frame), expected="Feedback" if not self._has_ended else "Ended"
+                )
+
+    def ask_end(self) -> None:
+        """End the stream behind what waits."""
+        self._ending = True
+        self.flush()
+
+    def abort(self) -> None:
+        """Give the stream up."""
+        self.is_aborted = True
+        self._write_frames([Abort("the kit gives up")])
+        self.flush()
+
+    @property
+    def has_ended(self) -> bool:
+        """Was End written?"""
+        return self._has_ended
+
+    def _due(self) -> Sequence[Any]:
+        if self.is_aborted:
+            return ()
+        leaving, self.end.leaving = self.end.leaving, []
+        frames: list[Any] = []
+        for kind, group in groupby(leaving, key=lambda one: one.kind):
+            together = list(group)
+            frames += [_chunks(together)] if kind is Kind.CHUNK else [_marker(one) for one in together]
+        if self._ending and not self._has_ended and not self.end.has_waiting:
+            self._has_ended = True
+            totals = self.end.totals
+            frames.append(End(totals[Kind.CHUNK], self.end.rows, totals[Kind.BARRIER], until=EndOutcome.CONSUMED))
+        return frames
+
+    def is_over(self) -> bool:
+        """See ``Peer``."""
+        return self._has_ended or self.is_aborted
+
+    def _may_close(self) -> bool:
+        return self.is_aborted or self.outcome is not None
+
+
+def _chunks(together: Sequence[Leaving]) -> EncodedChunks:
+    batches = [one.payload for one in together]
+    return EncodedChunks(tuple(one.rows for one in together), CODEC.encode(batches))
+
+
+def _marker(one: Leaving) -> Data[Any]:
+    return Data(Message(one.kind, one.payload))
+
+
+PEERS = {"sender": partial(ReceivingPeer), "receiver": partial(SendingPeer)}
+"""The kit's end, by the driver's."""
