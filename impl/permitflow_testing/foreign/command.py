@@ -20,7 +20,7 @@ from permitflow.flows.seam import Parameters, stated_values
 from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
 from permitflow_testing.bounded import AdapterError
 from permitflow_testing.foreign.driver import START_SECONDS, CallCancelled, CallRefused, Driver, DriverError, Request
-from permitflow_testing.foreign.model_ends import WAYS, ModelReceiver, ModelSender
+from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
     CHANNEL,
     CODEC,
@@ -33,6 +33,7 @@ from permitflow_testing.foreign.peer import (
     listening,
     serial_of,
 )
+from permitflow_testing.foreign.table import WAYS
 from permitflow_testing.judging import PERMITS, RANDOM_RUNS, WhenJudged, judge_adapter
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import Lacks, Report, Rule, Rulebook
@@ -268,8 +269,8 @@ class CommandAdapter(ChannelAdapter):
             return
         for name, due in self.due_state().items():
             if shown.get(name, due) != due:
-                fault = f"your driver's end says that its {name} are {shown[name]!r}"
-                self.driver.note(f"state {name}", f"{fault}; by what was on the wire, they are {due!r}")
+                fault = f"your driver's end says that {name} is {shown[name]!r}"
+                self.driver.note(f"state {name}", f"{fault}; by what was on the wire, it is {due!r}")
 
     def due_state(self) -> dict[str, int]:
         """What the driver's end should show, by what was seen on the wire."""

@@ -5,20 +5,16 @@ nothing, so that a mistake of the driver's end shows as it does in a channel, an
 come twice are here twice.
 """
 
-from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from typing import Any, ClassVar, NamedTuple
 
-from permitflow.errors import UndecodableDataError
-from permitflow.flows.demand.core import Request
 from permitflow.flows.messages import Kind
-from permitflow.flows.permits.parameters import Permits
-from permitflow_model import permit_channel
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.adapter import Received, Refused
+from permitflow_testing.foreign.table import way_of
 from permitflow_testing.outside import CONSUME, DONE, Outside, World
 
 
@@ -30,90 +26,6 @@ class Leaving(NamedTuple):
     payload: Any
 
 
-class _Way(ABC):
-    """How a flow's model holds what goes back from the receiver to the sender, and what a message holds of it."""
-
-    NAMES: ClassVar[tuple[str, ...]]
-    """What a sender shows of its state; the first is also what a receiver may withhold."""
-
-    @staticmethod
-    @abstractmethod
-    def start(state: Any) -> tuple[int, ...]:
-        """What the sender has of each."""
-
-    @staticmethod
-    @abstractmethod
-    def held(message: Any) -> tuple[int, ...]:
-        """What a message holds of each."""
-
-    @staticmethod
-    @abstractmethod
-    def taken(state: Any) -> tuple[list[Any], Any]:
-        """What is on its way back, as the wire carries it; and the state without it."""
-
-    @staticmethod
-    @abstractmethod
-    def given(state: Any, feedback: Any) -> Any:
-        """The state with this on its way back."""
-
-    @staticmethod
-    def sent_watermark(state: Any) -> Any:
-        """The state after a pending watermark has left, whatever its sender may."""
-        raise NotImplementedError("this flow has no watermarks")
-
-
-class _PermitWay(_Way):
-    NAMES = ("row_permits", "barrier_permits", "watermark_permits")
-
-    @staticmethod
-    def start(state: permit_channel.State) -> tuple[int, ...]:
-        return tuple(state.permits)
-
-    @staticmethod
-    def held(message: permit_channel.Message) -> tuple[int, ...]:
-        return tuple(permit_channel.held(message))
-
-    @staticmethod
-    def taken(state: permit_channel.State) -> tuple[list[Permits], permit_channel.State]:
-        return [Permits(*grant) for grant in state.grants], state._replace(grants=Fifo())
-
-    @staticmethod
-    def given(state: permit_channel.State, feedback: Permits) -> permit_channel.State:
-        if min(feedback) < 0 or not any(feedback):
-            raise UndecodableDataError(what=f"feedback of {tuple(feedback)}", reason="it must return a permit")
-        return state._replace(grants=state.grants.push(permit_channel.Permits(*feedback)))
-
-    @staticmethod
-    def sent_watermark(state: permit_channel.State) -> permit_channel.State:
-        return state._replace(permits=state.permits._replace(watermarks=state.permits.watermarks + 1))
-
-
-class _DemandWay(_Way):
-    NAMES = ("requested",)
-
-    @staticmethod
-    def start(state: Any) -> tuple[int, ...]:
-        return (state.credit,)
-
-    @staticmethod
-    def held(message: Any) -> tuple[int, ...]:
-        return (1,)
-
-    @staticmethod
-    def taken(state: Any) -> tuple[list[Request], Any]:
-        return [Request(state.requests)] if state.requests else [], state._replace(requests=0)
-
-    @staticmethod
-    def given(state: Any, feedback: Request) -> Any:
-        if feedback.messages < 1:
-            raise UndecodableDataError(what=f"feedback of {feedback.messages}", reason="it must request a message")
-        return state._replace(requests=state.requests + feedback.messages)
-
-
-WAYS: dict[str, type[_Way]] = {"permits": _PermitWay, "demand": _DemandWay}
-"""The flows whose ends the kit can be, by name."""
-
-
 class ModelEnd:
     """The common part: the model's state, and this end's own actions in it."""
 
@@ -122,7 +34,7 @@ class ModelEnd:
     def __init__(self, outside: Outside, flow: str) -> None:
         """At rest; ``outside`` is the model with the parameters of the channel."""
         self._outside = outside
-        self._way = WAYS[flow]
+        self._way = way_of(flow)
         self._world: World = outside.start()
         self._at_sender = [*self._way.start(self.state)]
         actions = outside.system.actions

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from pkgutil import resolve_name
 from textwrap import fill, wrap
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
 
@@ -50,20 +50,16 @@ def conform(
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option(
-            metavar="END", help="With --command: only the driver's sender or receiver; by default each it has."
-        ),
+        typer.Option(metavar="END", help="With --command: sender or receiver; by default each that it has."),
     ] = None,
     dial: Annotated[
         str | None,
-        typer.Option(
-            metavar="ADDRESS", help="With --command: the driver's end listens at tcp://HOST:PORT, and is dialled."
-        ),
+        typer.Option(metavar="ADDRESS", help="With --command: dial the driver's end, which listens there."),
     ] = None,
     accept: Annotated[
         str | None,
         typer.Option(
-            metavar="CARRIER", help="With --command: wait for the driver's end over tcp or grpc; the default."
+            metavar="CARRIER", help="With --command: let the driver's end dial over tcp or grpc; the default."
         ),
     ] = None,
     limit_seconds: Annotated[
@@ -109,8 +105,8 @@ def conform(
     if command is not None:
         if adapter is not None or pair:
             unusable("--command takes the place of MODULE:ADAPTER and of --pair")
-        asked = {"flow": flow, "random_runs": random_runs}
-        _judge_driver(command, end, dial, accept, limit_seconds, rule or [], as_json=as_json, **asked)
+        where = _Where(end, dial, accept, limit_seconds)
+        _judge_driver(command, where, rule or [], flow=flow, random_runs=random_runs, as_json=as_json)
     for name, value in (("--end", end), ("--dial", dial), ("--accept", accept), ("--limit-seconds", limit_seconds)):
         if value is not None:
             unusable(f"{name} needs --command")
@@ -144,57 +140,69 @@ def conform(
         unusable(str(error))
 
 
+class _Where(NamedTuple):
+    """What is said of a driver."""
+
+    end: str | None
+    dial: str | None
+    accept: str | None
+    limit_seconds: float | None
+
+
 def _judge_driver(
-    command: str,
-    end: str | None,
-    dial: str | None,
-    accept: str | None,
-    limit_seconds: float | None,
-    names: list[str],
-    *,
-    flow: str,
-    as_json: bool,
-    random_runs: int,
+    command: str, where: _Where, names: list[str], *, flow: str, random_runs: int, as_json: bool
 ) -> NoReturn:
     """Judge a driver's ends one after the other."""
     from permitflow.errors import InvalidParametersError
     from permitflow_testing.foreign.command import judge_command
     from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
 
-    if dial is not None and accept is not None:
+    if where.dial is not None and where.accept is not None:
         unusable("--dial and --accept exclude each other: one of the two ends listens")
     only = _rules(flow, names, is_pair=False)
+    reports = []
     try:
-        driver = Driver(command, limit_seconds=limit_seconds or LIMIT_SECONDS)
+        driver = Driver(command, limit_seconds=where.limit_seconds or LIMIT_SECONDS)
         with _ending_in_any_case(), _ended(driver):
-            reports = []
-            for one in _ends_of(driver, end):
-                lines = _Lines(only, is_silent=as_json, title=f"the {one} of {command}")
-                where = {"dial": dial or "", "carrier": accept or "", "when_stuck": _end_stuck}
-                told: dict[str, Any] = {"flow": flow, "random_runs": random_runs, "when_judged": lines.print, **where}
-                report = judge_command(driver, end=one, only=only, **told)
+            for end in _ends_of(driver, where.end, flow, only):
+                report = judge_command(
+                    driver,
+                    end=end,
+                    flow=flow,
+                    dial=where.dial or "",
+                    carrier=where.accept or "",
+                    only=only,
+                    random_runs=random_runs,
+                    when_judged=_Lines(only, is_silent=as_json, title=f"the {end} of {command}").print,
+                    when_stuck=_end_stuck,
+                )
                 reports.append(report)
                 if not as_json:
                     _print_rest(report)
+            conforms = all(report.conforms for report in reports)
             if as_json:
-                print_json(
-                    {"conforms": all(one.conforms for one in reports), "ends": [one.as_json() for one in reports]}
-                )
+                print_json({"conforms": conforms, "ends": [report.as_json() for report in reports]})
             sys.stdout.flush()
-            stop(holds=all(report.conforms for report in reports))
+            stop(holds=conforms)
     except DriverError as error:
-        complain(printable(str(error)))
+        complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
     except InvalidParametersError as error:
         unusable(str(error))
 
 
-def _ends_of(driver: "Driver", end: str | None) -> list[str]:
-    """The ends that are asked for, by default all that the driver has."""
-    from permitflow_testing.foreign.command import ENDS, hello
+def _ends_of(driver: "Driver", end: str | None, flow: str, only: list[str]) -> list[str]:
+    """The ends that are asked for; by default all that the driver has, and that these rules are about."""
+    from permitflow_testing.foreign.command import ENDS, hello, rules_of_end
+    from permitflow_testing.rulebooks.table import rulebook_of
 
-    known = hello(driver).ends
-    return [*known] if end is None else chosen("--end", [end], [*ENDS], "end")
+    if end is not None:
+        return chosen("--end", [end], ENDS, "end")
+    book, had = rulebook_of(flow), hello(driver).ends
+    found = [one for one in had if any(rule.id in only for rule in rules_of_end(book, one))]
+    if not found:
+        unusable(f"--rule: {', '.join(only)} is about an end that the driver has not; it has {' and '.join(had)}")
+    return found
 
 
 @contextmanager

@@ -1,0 +1,47 @@
+"""Permits, as the kit's own ends return them."""
+
+from permitflow.errors import UndecodableDataError
+from permitflow.flows.permits.parameters import Permits
+from permitflow_model import permit_channel as model
+from permitflow_model.kernel.queue import Fifo
+from permitflow_testing.foreign.way import Way
+
+
+class PermitWay(Way):
+    """Row permits come back in batches, those of barriers and watermarks at once."""
+
+    NAMES = ("row_permits", "barrier_permits", "watermark_permits")
+
+    @staticmethod
+    def start(state: model.State) -> tuple[int, ...]:
+        """Of each class."""
+        return tuple(state.permits)
+
+    @staticmethod
+    def held(message: model.Message) -> tuple[int, ...]:
+        """Of each class."""
+        return tuple(model.held(message))
+
+    @staticmethod
+    def taken(state: model.State) -> tuple[list[Permits], model.State]:
+        """The grants."""
+        return [Permits(*grant) for grant in state.grants], state._replace(grants=Fifo())
+
+    @staticmethod
+    def given(state: model.State, feedback: Permits) -> model.State:
+        """One more grant.
+
+        Raises:
+            UndecodableDataError: it returns nothing.
+        """
+        if min(feedback) < 0 or not any(feedback):
+            raise UndecodableDataError(what=f"feedback of {tuple(feedback)}", reason="it must return a permit")
+        return state._replace(grants=state.grants.push(model.Permits(*feedback)))
+
+    @staticmethod
+    def sent_watermark(state: model.State) -> model.State:
+        """With the permit that it needs."""
+        return state._replace(permits=state.permits._replace(watermarks=state.permits.watermarks + 1))
+
+
+WAY = PermitWay
