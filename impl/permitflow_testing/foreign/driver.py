@@ -88,18 +88,21 @@ class Request:
 class Driver:
     """A driver's process, started again after it was ended."""
 
-    def __init__(self, command: str, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+    def __init__(
+        self, command: str, *, limit_seconds: float = LIMIT_SECONDS, end_seconds: float = _END_SECONDS
+    ) -> None:
         """Nothing is started yet.
 
         Args:
             command: as in a shell, but without one: a program and its arguments.
             limit_seconds: the longest wait for an answer that needs nothing but the driver.
+            end_seconds: for it to end once its input has ended, and again once it was asked to.
 
         Raises:
             InvalidParametersError: the command is empty, or there is no such program.
         """
         self.command = command
-        self.limit_seconds = limit_seconds
+        self.limit_seconds, self._end_seconds = limit_seconds, end_seconds
         self.faults: dict[str, str] = {}
         """What it does wrong, whatever the run: a sentence for each kind."""
         try:
@@ -183,7 +186,7 @@ class Driver:
         """End the process and all that it has started; the next request starts another one."""
         process, self._process = self._process, None
         if process is not None:
-            process.end()
+            process.end(self._end_seconds)
 
 
 class _Process:
@@ -291,14 +294,14 @@ class _Process:
 
     # The end.
 
-    def end(self) -> None:
+    def end(self, seconds: float) -> None:
         """End it: its input ends; then it is asked to, and then it is killed, and its whole group with it."""
         self._lines.put(None)
         for number in (None, signal.SIGTERM, signal.SIGKILL):
             if number is not None:
                 self.signal(number)
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_END_SECONDS)
+                self._process.wait(seconds)
                 break
         self.signal(signal.SIGKILL)  # what it has started
         self._process.wait()

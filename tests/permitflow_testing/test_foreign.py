@@ -1,0 +1,192 @@
+"""Ends in other languages: the drivers of interop/ keep the rules, their seeded faults are named, and a driver that
+breaks the rules of its own protocol is told so, within bounds.
+"""
+
+import asyncio
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psutil
+import pytest
+
+from permitflow.errors import InvalidParametersError
+from permitflow_testing.foreign.command import hello, judge_command, rules_of_end
+from permitflow_testing.foreign.driver import Driver, DriverError
+from permitflow_testing.rulebooks.table import flows, rulebook_of
+from permitflow_testing.rules import Outcome
+
+FAULTS = {
+    "overtaking": ("sender", "oldest-leaves-first", "lets a small chunk overtake a large one that waits"),
+    "last-permit": ("sender", "whole-window", "does not spend the last permit"),
+    "early-return": ("receiver", "returned-when-consumed", "returns permits when a message arrives"),
+    "no-flush": ("receiver", "residue-returned", "keeps a residue below a batch"),
+}
+ENDS = ("sender", "receiver")
+SLOW = ("every-edge", "random-runs")
+
+
+@pytest.fixture(scope="module")
+def on_node(repository: Path) -> str:
+    if shutil.which("node") is None:
+        pytest.skip("node is needed")
+    return f"node {repository / 'interop/node/driver.js'}"
+
+
+@pytest.fixture(scope="module")
+def on_java(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if shutil.which("javac") is None:
+        pytest.skip("a JDK is needed")
+    classes = tmp_path_factory.mktemp("driver")
+    sources = sorted((repository / "interop/java/driver").glob("*.java"))
+    subprocess.run(["javac", "-Xlint:all", "-Werror", "-d", classes, *sources], check=True)
+    return f"java -cp {classes} Driver"
+
+
+@contextmanager
+def driven(command: str, *, end_seconds: float = 2.0) -> Iterator[Driver]:
+    driver = Driver(command, end_seconds=end_seconds)
+    try:
+        yield driver
+    finally:
+        driver.end()
+
+
+@pytest.fixture(params=["on_node", pytest.param("on_java", marks=pytest.mark.long)])
+def command(request: pytest.FixtureRequest) -> str:
+    found: str = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_a_foreign_end_keeps_the_rules(command: str, end: str) -> None:
+    rules = [rule.id for rule in rulebook_of("permits").rules if rule.id not in SLOW]
+    with driven(command) as driver:
+        report = judge_command(driver, end=end, only=rules)
+    assert report.conforms, str(report)
+    assert set(report.not_checked) == {"recorded-run"}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("flow", flows())
+def test_a_foreign_end_keeps_all_rules(command: str, flow: str, end: str) -> None:
+    with driven(command) as driver:
+        if flow not in hello(driver).flows:
+            pytest.skip(f"it has no {flow}")
+        report = judge_command(driver, end=end, flow=flow)
+    assert report.conforms, str(report)
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_seeded_fault_is_named(command: str, fault: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", fault)
+    end, rule, name = FAULTS[fault]
+    with driven(command) as driver:
+        report = judge_command(driver, end=end, only=[rule])
+    assert report[rule].outcome is Outcome.BREAKS
+    assert report[rule].finding == name
+
+
+@pytest.mark.parametrize("end", ENDS)
+def test_an_end_that_listens_is_dialled(on_node: str, end: str) -> None:
+    rules = ["oldest-arrives-first", "none-lost", "end-comes-last", "abort-is-no-end"]
+    with driven(on_node) as driver:
+        report = judge_command(driver, end=end, dial="tcp://127.0.0.1:0", only=rules)
+    assert report.conforms, str(report)
+
+
+@pytest.mark.parametrize("flow", flows())
+def test_each_rule_is_one_of_some_end(flow: str) -> None:
+    book = rulebook_of(flow)
+    assert {rule.id for end in ENDS for rule in rules_of_end(book, end)} == {rule.id for rule in book.rules}
+
+
+# Drivers that break the rules of their own protocol.
+
+
+def scripted(tmp_path: Path, program: str) -> str:
+    """A driver that waits for its first request, and then does this; it answers by ``say``."""
+    lines = (
+        "import json, os, subprocess, sys",
+        "def say(text): print(text, flush=True)",
+        "input()",
+        program,
+        "input()",
+    )
+    (tmp_path / "driver.py").write_text("\n".join(lines))
+    return f"{sys.executable} -S {tmp_path / 'driver.py'}"
+
+
+WRONG = {
+    "ends": ("sys.exit('no such file')", "has ended with exit code 1, asked for 'hello' (request 1)"),
+    "ends-with-words": ("sys.exit('no such file')", "; its standard error ends with: no such file"),
+    "is-killed": ("os.kill(os.getpid(), 9)", "has ended with signal SIGKILL"),
+    "says-garbage": (
+        "say('listening')",
+        "what is no answer, 'listening': it is no JSON; remarks belong on its standard",
+    ),
+    "says-no-id": ("say('[1]')", "it is no JSON object with a whole number as 'id'"),
+    "has-no-outcome": ("say('{\"id\": 1}')", "an answer has one of ok, refused, cancelled, error"),
+    "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
+    "answers-an-error": ('say(\'{"id": 1, "error": "no"}\')', "answers 'hello' with an error: no"),
+    "says-nothing": ("", "has not answered 'hello' (request 1) within 0.2 s"),
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_driver_is_a_sentence(wrong: str, tmp_path: Path) -> None:
+    program, said = WRONG[wrong]
+    seconds = 0.2 if wrong == "says-nothing" else 10.0
+    with driven(scripted(tmp_path, program)) as driver, pytest.raises(DriverError) as problem:
+        asyncio.run(driver.told("hello", seconds=seconds))
+    assert said in str(problem.value)
+
+
+def test_an_answer_that_comes_twice_or_late_is_told_at_the_end(tmp_path: Path) -> None:
+    program = "\n".join(f'say(\'{{"id": {number}, "ok": 1}}\')' for number in (1, 1, 2, 3))
+    with driven(scripted(tmp_path, f"input()\ninput()\n{program}")) as driver:
+        requests = [driver.ask(word) for word in ("hello", "settle", "close")]
+        requests[1].limit_seconds = 0.0  # nobody waits for it any more
+        asyncio.run(driver.answered(requests[2], 10.0))
+        assert driver.faults["twice"] == "your driver answers 'hello' (request 1) twice"
+        assert driver.faults["late"].startswith("your driver answers 'settle' late, after ")
+
+
+def test_what_a_driver_has_started_ends_with_it(tmp_path: Path) -> None:
+    """Also if the driver ignores that its input has ended, and SIGTERM."""
+    program = (
+        "import signal, time\n"
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "child = subprocess.Popen([sys.executable, '-S', '-c', 'import time; time.sleep(1000)'])\n"
+        "say(json.dumps({'id': 1, 'ok': child.pid}))\n"
+        "time.sleep(1000)"
+    )
+    with driven(scripted(tmp_path, program), end_seconds=0.1) as driver:
+        child = psutil.Process(asyncio.run(driver.told("hello")))
+    assert child.wait(10) is None or not child.is_running()
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        ({"protocol": 2}, "answers 'hello' with 2, not with protocol 1"),
+        ({"protocol": 1, "ends": ["both"], "flows": ["permits"]}, "ends as a list of some of sender, receiver"),
+        ({"protocol": 1, "ends": ["sender"], "flows": ["permits"], "lacks": ["time"]}, "lacks as a list of some of"),
+        (1, "answers 'hello' with 1, not with an object"),
+    ],
+)
+def test_a_wrong_hello_is_a_sentence(said: object, why: str, tmp_path: Path) -> None:
+    program = f"say(json.dumps({{'id': 1, 'ok': {said!r}}}))"
+    with driven(scripted(tmp_path, program)) as driver, pytest.raises(DriverError) as problem:
+        hello(driver)
+    assert why in str(problem.value)
+
+
+@pytest.mark.parametrize(("command", "why"), [("", "must begin with a program"), ("'", "No closing quotation")])
+def test_a_command_that_is_none_is_refused(command: str, why: str) -> None:
+    with pytest.raises(InvalidParametersError, match=why):
+        Driver(command)
