@@ -9,7 +9,9 @@ import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.opening import opening
 
 if TYPE_CHECKING:
+    from permitflow.carriers.security import Security
     from permitflow.channels.interface import stream_channels
+    from permitflow.exchange.access import AccessControl
     from permitflow.exchange.books.replay import Retention
     from permitflow.exchange.channels.bridge_channel import BridgeChannel
     from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.stores.store import ChannelStore, Store
 
 __all__ = [
+    "AccessControl",
     "BridgeChannel",
     "BridgeState",
     "BridgeStatistics",
@@ -32,6 +35,7 @@ __all__ = [
     "Limits",
     "ReplayChannel",
     "Retention",
+    "Security",
     "SqliteStore",
     "Store",
     "drain",
@@ -39,13 +43,14 @@ __all__ = [
 ]
 
 _ON_FIRST_USE = {
+    "access": ("AccessControl",),
     "books.replay": ("Retention",),
     "channels.bridge_channel": ("BridgeChannel",),
     "channels.replay_channel": ("ReplayChannel",),
     "draining": ("drain",),
     "limits": ("Limits",),
     "registry": ("Exchange", "Keeping", "stream_channels"),
-    "server": ("ExchangeServer",),
+    "server": ("ExchangeServer", "Security"),
     "statistics": ("BridgeState", "BridgeStatistics"),
     "stores.sqlite": ("SqliteStore",),
     "stores.store": ("ChannelStore", "Store"),

@@ -28,7 +28,6 @@ from permitflow.carriers.tls_files import FromFiles
 from permitflow.errors import (
     ForbiddenError,
     InvalidParametersError,
-    SecurityError,
     UnauthenticatedError,
     UnknownChannelError,
 )
@@ -152,14 +151,13 @@ class AccessControl:
             await asyncio.sleep(_LOOK_SECONDS)
             _ = self.policy
 
-    @contextmanager
-    def holding(self, hold: "Hold") -> Iterator[None]:
-        """Tell a hold when its right is taken away, while the block runs."""
+    def watch(self, hold: "Hold") -> None:
+        """Tell a hold about changes of the file."""
         self._holds[hold] = None
-        try:
-            yield
-        finally:
-            self._holds.pop(hold, None)
+
+    def unwatch(self, hold: "Hold") -> None:
+        """Tell it no more; harmless if it was never told."""
+        self._holds.pop(hold, None)
 
 
 class Access:
@@ -226,22 +224,17 @@ class Access:
         """
         return policy.identify(self._shown)
 
-    @contextmanager
-    def holding(self, hold: "Hold") -> Iterator[None]:
-        """As ``AccessControl.holding``."""
-        if self._control is None:
-            yield
-            return
-        with self._control.holding(hold):
-            yield
+    def hold(self) -> "Hold":
+        """For a right of a stream; needs a running event loop."""
+        return Hold(self, self._control)
 
 
 class Hold:
     """The right of a stream, which may be taken away while it runs."""
 
-    def __init__(self, access: Access) -> None:
-        """Nothing is held yet."""
-        self._access = access
+    def __init__(self, access: Access, control: AccessControl | None) -> None:
+        """Nothing is held yet; use ``Access.hold``."""
+        self._access, self._control = access, control
         self._right: tuple[Right, str] | None = None
         self._revoked: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -253,6 +246,13 @@ class Hold:
         """
         self._access.require(right, channel)
         self._right = right, channel
+        if self._control is not None:
+            self._control.watch(self)
+
+    def leave(self) -> None:
+        """The stream is over."""
+        if self._control is not None:
+            self._control.unwatch(self)
 
     def look(self, policy: Policy) -> None:
         """The file has changed: does it still grant the right?"""
@@ -271,7 +271,7 @@ class Hold:
         """Wait until the right is taken away.
 
         Raises:
-            SecurityError: it was.
+            ForbiddenError, UnauthenticatedError: it was.
         """
         await asyncio.shield(self._revoked)
         raise AssertionError("it has no result")
@@ -284,7 +284,7 @@ ANYBODY = Access(None, "", Shown(None, ()))
 def _bearers_of(file: Path) -> Policy:
     tokens = _text(file, "token_file").split()
     if not tokens or not all(is_token(token) and len(token) >= LEAST_TOKEN for token in tokens):
-        rule = f"must hold tokens, one a line, of {LEAST_TOKEN} to {MOST_TOKEN:,} printable ASCII characters without blanks"
+        rule = f"must hold tokens, one a line, each of {LEAST_TOKEN} to {MOST_TOKEN:,} printable ASCII characters"
         raise InvalidParametersError(name="token_file", value=str(file), rule=rule)
     digests = tuple(hashlib.sha256(token.encode()).digest() for token in tokens)
     everything = dict.fromkeys(Right, _matching([_ANY_CHANNEL]))
@@ -346,5 +346,3 @@ def _text(file: Path, name: str) -> str:
     except (OSError, UnicodeDecodeError) as error:
         rule = f"must be a file of text that can be read ({getattr(error, 'strerror', None) or error})"
         raise InvalidParametersError(name=name, value=str(file), rule=rule) from None
-
-

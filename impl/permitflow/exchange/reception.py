@@ -23,6 +23,7 @@ from permitflow.errors import (
     ResumeRefusedError,
     UndecodableDataError,
 )
+from permitflow.exchange.access import ANYBODY, Access
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.stream.frames import Get, Put
@@ -47,11 +48,13 @@ class _Stream(NamedTuple):
     method: str
     carrier: AcceptedCarrier
     task: asyncio.Task[None]
+    identity: str
 
 
 class _LastWord(NamedTuple):
     outcome: Exception | None
     until: float
+    identity: str
 
 
 class Reception:
@@ -76,13 +79,14 @@ class Reception:
         self._admission, self._suspended = exchange.admission, exchange.admission.suspended
         self._past: OrderedDict[bytes, _LastWord] = OrderedDict()
 
-    async def serve(self, method: str, carrier: Carrier, *, peer: str) -> None:
+    async def serve(self, method: str, carrier: Carrier, *, peer: str, access: Access = ANYBODY) -> None:
         """Serve a connection that was made, until its stream needs it no more.
 
         Args:
             method: the full name of the method that was called.
             carrier: of the connection.
             peer: its address.
+            access: what it may do.
 
         Raises:
             PermitflowError: the stream has ended with an error, which the peer is to be told.
@@ -90,12 +94,12 @@ class Reception:
         """
         if method == CONTROL:
             with self._admission.stream(peer):
-                await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
+                await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             return
         first = FirstMessage(carrier)
         message = await self._arrival(first, method, peer)
         if len(message) == 0 or message[0] != CONNECTION_KEY:
-            await self._begin(method, first, message, peer)
+            await self._begin(method, first, message, peer, access)
             return
         try:
             resume = decode_connection_frame(message)
@@ -104,14 +108,18 @@ class Reception:
         if not isinstance(resume, Resume):
             raise UndecodableDataError(what="the beginning of a stream", reason=f"it is {type(resume).__name__}")
         stream = self._streams.get(resume.token)
+        past = self._past.get(resume.token)
+        owner = stream or past
+        if owner is not None and owner.identity != access.identity:
+            raise ResumeRefusedError(who=_WHO, reason="it belongs to another client")
         if stream is not None and stream.method == method:
             await self._go_on(stream, resume, first)
-        elif resume.token in self._past:
-            if (outcome := self._past[resume.token].outcome) is not None:
+        elif past is not None:
+            if (outcome := past.outcome) is not None:
                 raise copy_error(outcome, None) if isinstance(outcome, PermitflowError) else outcome
         elif stream is None and resume.received == 0:
             # The beginning of the stream was lost: here is nothing to go on with, and there nothing to lose.
-            await self._begin_late(method, resume, first, peer)
+            await self._begin_late(method, resume, first, peer, access)
         else:
             reason = "it does not know it: was the exchange started again, or has it waited for too long?"
             raise ResumeRefusedError(who=_WHO, reason=reason)
@@ -135,16 +143,18 @@ class Reception:
             raise PeerGoneError(who=f"the {role} at {peer}", reason=reason)
         return message
 
-    async def _begin(self, method: str, first: FirstMessage, message: Received, peer: str) -> None:
+    async def _begin(self, method: str, first: FirstMessage, message: Received, peer: str, access: Access) -> None:
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
             with self._admission.stream(peer):
-                await METHODS[method](self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first)
+                await METHODS[method](
+                    self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first, access=access
+                )
             return
-        await self._run(method, offer.token, first, peer, seconds, 0)
+        await self._run(method, offer.token, first, peer, seconds, 0, access)
 
-    async def _begin_late(self, method: str, resume: Resume, first: FirstMessage, peer: str) -> None:
+    async def _begin_late(self, method: str, resume: Resume, first: FirstMessage, peer: str, access: Access) -> None:
         following = FirstMessage(first.carrier)
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
         first.hand_over_end(following)
@@ -161,10 +171,10 @@ class Reception:
         seconds = min(offer.seconds, self._resume_seconds)
         if self._is_closing or not seconds > 0:
             raise ResumeRefusedError(who=_WHO, reason="no stream survives its connection here")
-        await self._run(method, offer.token, following, peer, seconds, resume.attempt)
+        await self._run(method, offer.token, following, peer, seconds, resume.attempt, access)
 
     async def _run(
-        self, method: str, token: bytes, first: FirstMessage, peer: str, seconds: float, number: int
+        self, method: str, token: bytes, first: FirstMessage, peer: str, seconds: float, number: int, access: Access
     ) -> None:
         if len(token) != TOKEN_BYTES or token in self._streams or token in self._past:
             rule = f"must be {TOKEN_BYTES} bytes that no other stream has"
@@ -179,15 +189,15 @@ class Reception:
         )
         connection = carrier.connection
         assert connection is not None, "it was just made"
-        task = asyncio.create_task(self._serve(method, token, carrier, peer), name=f"a stream with {peer}")
+        task = asyncio.create_task(self._serve(method, token, carrier, peer, access), name=f"a stream with {peer}")
         task.add_done_callback(lambda _: place.leave())
-        self._streams[token] = _Stream(method, carrier, task)
+        self._streams[token] = _Stream(method, carrier, task, access.identity)
         await self._attend(connection, carrier)
 
-    async def _serve(self, method: str, token: bytes, carrier: AcceptedCarrier, peer: str) -> None:
+    async def _serve(self, method: str, token: bytes, carrier: AcceptedCarrier, peer: str, access: Access) -> None:
         outcome: Exception | None = _being_stopped()
         try:
-            await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping)
+            await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             await carrier.settled()
             outcome = None
         except PermitflowError as error:
@@ -199,7 +209,7 @@ class Reception:
         finally:
             del self._streams[token]
             self._suspended.discard(token)
-            self._remember(token, outcome)
+            self._remember(token, outcome, access.identity)
             carrier.finish(outcome)
 
     async def _go_on(self, stream: _Stream, resume: Resume, first: FirstMessage) -> None:
@@ -230,9 +240,9 @@ class Reception:
         else:
             self._suspended.add(token, peer, carrier.kept_bytes, carrier.end_with_connection)
 
-    def _remember(self, token: bytes, outcome: Exception | None) -> None:
+    def _remember(self, token: bytes, outcome: Exception | None, identity: str) -> None:
         now = asyncio.get_running_loop().time()
-        self._past[token] = _LastWord(outcome, now + self._resume_seconds)
+        self._past[token] = _LastWord(outcome, now + self._resume_seconds, identity)
         while self._past and (len(self._past) > MOST_REMEMBERED or next(iter(self._past.values())).until < now):
             self._past.popitem(last=False)
 

@@ -28,9 +28,11 @@ from permitflow.errors import (
     LimitReachedError,
     PeerGoneError,
     PermitflowError,
+    SecurityError,
     TlsError,
     TransportError,
 )
+from permitflow.exchange.access import ANYBODY, Access, AccessControl
 from permitflow.exchange.admission import MOST_REFUSED, Place
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
@@ -59,7 +61,9 @@ class _GrpcListener:
         handshake_seconds: float,
         silence_seconds: float,
         security: Security,
+        access: AccessControl | None,
     ) -> None:
+        self._access = access
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._reception = reception
         self._wanted_address = address
@@ -122,11 +126,13 @@ class _GrpcListener:
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
         try:
-            await self._reception.serve(method, call, peer=peer)
+            access = _admitted(self._access, call.token, call.names)
+            await self._reception.serve(method, call, peer=peer, access=access)
             await call.finish(None)
         except ConnectionGivenUp:
             await call.hang_up()
         except PermitflowError as error:
+            _note(error, peer)
             forget_frames(error)
             await self._tell(call, error)
         except Exception as error:
@@ -142,6 +148,24 @@ class _GrpcListener:
             raise
         except grpc.aio.BaseError as lost:
             _log.info("a client could not be told: %s (%s)", error, lost)
+
+
+def _note(error: PermitflowError, peer: str) -> None:
+    if isinstance(error, SecurityError):
+        _log.info("the client at %s was refused: %s", peer, error)
+
+
+def _no_names() -> tuple[str, ...]:
+    return ()
+
+
+def _admitted(control: AccessControl | None, token: str | None, names: Callable[[], tuple[str, ...]]) -> Access:
+    """What a client may do.
+
+    Raises:
+        UnauthenticatedError: it is unknown.
+    """
+    return ANYBODY if control is None else control.admit(token, names())
 
 
 def _server_credentials(pems: FromFiles[Pems]) -> grpc.ServerCredentials:
@@ -172,7 +196,9 @@ class _StreamListener(ABC):
         handshake_seconds: float,
         silence_seconds: float,
         security: Security,
+        access: AccessControl | None,
     ) -> None:
+        self._access = access
         self._reception = reception
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._security = security
@@ -270,15 +296,23 @@ class _StreamListener(ABC):
         except LimitReachedError as error:
             return admission.refusal(), error
 
-    async def _serve(self, stream: ByteStream, peer: str, refusal: LimitReachedError | None) -> None:
+    async def _serve(
+        self,
+        stream: ByteStream,
+        peer: str,
+        refusal: LimitReachedError | None,
+        names: Callable[[], tuple[str, ...]] = _no_names,
+    ) -> None:
         try:
             if refusal is None:
                 method = await self._called(stream, peer)
-                await self._reception.serve(method, stream, peer=peer)
+                access = _admitted(self._access, stream.token, names)
+                await self._reception.serve(method, stream, peer=peer, access=access)
             await stream.finish(refusal)
         except ConnectionGivenUp:
             pass
         except PermitflowError as error:
+            _note(error, peer)
             forget_frames(error)
             await stream.finish(error)
         except Exception as error:
@@ -343,7 +377,7 @@ class _TcpListener(_StreamListener):
         except BaseException:
             pipe.close()
             raise
-        await self._serve(self._stream(partial(TcpStream, pipe), peer), peer, refusal)
+        await self._serve(self._stream(partial(TcpStream, pipe), peer), peer, refusal, pipe.names)
 
     async def _refuse_all(self) -> None:
         self._accepting.cancel()
@@ -416,6 +450,7 @@ class ExchangeServer:
         silence_seconds: float = SILENCE_SECONDS,
         resume_seconds: float = RESUME_SECONDS,
         security: Security = _PLAIN,
+        access: AccessControl | None = None,
     ) -> None:
         """The server listens once the block is entered.
 
@@ -429,6 +464,7 @@ class ExchangeServer:
                 offers that, and for no longer than the client says; 0: not at all.
             security: TLS over gRPC and TCP, with a certificate and perhaps clients' certificates.  Without it, and over
                 UDP, the server listens on the loopback only, unless ``security`` is ``insecure``.
+            access: who may do what; None: whoever can connect may do everything.  Several servers may share one.
 
         Raises:
             InvalidParametersError: the address is not host and port, or others may reach it and there is no TLS; a time
@@ -445,7 +481,10 @@ class ExchangeServer:
             handshake_seconds=handshake_seconds,
             silence_seconds=silence_seconds,
             security=security,
+            access=access,
         )
+        self._access = access
+        self._following: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -459,6 +498,8 @@ class ExchangeServer:
             TransportError: the server cannot listen at the address.
         """
         await self._listener.start()
+        if self._access is not None:
+            self._following = asyncio.create_task(self._access.follow(), name="following the file of rights")
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -468,6 +509,9 @@ class ExchangeServer:
     async def stop(self, grace_seconds: float = 0.0) -> None:
         """Refuse new streams, give the others ``grace_seconds`` to end, then send them an error."""
         await self._listener.stop(grace_seconds)
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})
 
     async def wait_until_stopped(self) -> None:
         """Wait until the server is stopped."""

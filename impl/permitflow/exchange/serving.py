@@ -6,7 +6,7 @@ reply, in order.
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import compress, islice
 from time import monotonic
@@ -18,7 +18,8 @@ from permitflow.carriers.carrier import Carrier, Conversation, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError
+from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError, SecurityError
+from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
@@ -40,6 +41,7 @@ from permitflow.stream.control import (
     Positions,
     Publish,
     Published,
+    Right,
 )
 from permitflow.stream.frames import Cancel, Get, Put
 from permitflow.stream.handshake import agree, require_version
@@ -55,23 +57,33 @@ _SHORT_REQUEST_BYTES = 4 << 10
 
 
 async def _serve_put(
-    exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event, first: FirstMessage | None = None
+    exchange: Exchange,
+    carrier: Carrier,
+    *,
+    peer: str,
+    stopping: asyncio.Event,
+    first: FirstMessage | None = None,
+    access: Access = ANYBODY,
 ) -> None:
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
     end = RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
-    producer = _Producer(exchange, end, peer)
+    hold = access.hold()
+    producer = _Producer(exchange, end, peer, access, hold)
+    watches = producer.heed_abort(), producer.heed_draining(), _until_revoked(end, hold)
     try:
-        async with carrying(producer.end, stopping, producer.heed_abort(), producer.heed_draining()):
+        async with carrying(producer.end, stopping, *watches):
             with breaking_first(producer, producer.end):
                 await producer.serve()
     finally:
+        hold.leave()
         producer.leave()
 
 
 class _Producer:
     """A producer whose channel is unknown until its first frame."""
 
-    def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str) -> None:
+    def __init__(self, exchange: Exchange, end: RemoteReceiver, peer: str, access: Access, hold: Hold) -> None:
+        self._access, self._hold = access, hold
         self.end = end
         end.defer_outcome()
         self._exchange = exchange
@@ -82,12 +94,14 @@ class _Producer:
     async def serve(self) -> None:
         put = await self.end.dialled()
         require_version(put.protocol_version)
+        self._hold.begin(Right.PRODUCE, put.channel)
         self._exchange.readiness.require(Phase.READY)
         if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = await self._exchange.read_schema(put.schema)
         self._may_come_again = bool(put.producer)
-        self._stream = self._stream_of(put)
+        with self._access.hiding():
+            self._stream = self._stream_of(put)
         await self._stream.serve(put, schema)
 
     def _stream_of(self, put: Put) -> ProducerStream[Any]:
@@ -129,25 +143,38 @@ class _Producer:
 
 
 async def _serve_get(
-    exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event, first: FirstMessage | None = None
+    exchange: Exchange,
+    carrier: Carrier,
+    *,
+    peer: str,
+    stopping: asyncio.Event,
+    first: FirstMessage | None = None,
+    access: Access = ANYBODY,
 ) -> None:
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
     end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
     stream: ConsumerStream[Any] | None = None
+    hold = access.hold()
     try:
-        async with carrying(end, stopping):
+        async with carrying(end, stopping, _until_revoked(end, hold)):
             get = await end.dialled()
             require_version(get.protocol_version)
-            channel = exchange.served(get.channel)
+            assert isinstance(get, Get), "the session has refused everything else"
+            if get.probe:
+                access.require(None, get.channel)
+            else:
+                hold.begin(Right.CONSUME, get.channel)
+            with access.hiding():
+                channel = exchange.served(get.channel)
             # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
             wanted = None if get.schema is None else await exchange.read_schema(get.schema)
             stream = channel.consuming(end, peer, exchange.same_host)
-            assert isinstance(get, Get), "the session has refused everything else"
             with breaking_first(stream, end):
                 if (cancel := await _served_until_cancel(stream.serve(get, wanted), end)) is not None:
                     stream.cancel(cancel.reason)
     finally:
+        hold.leave()
         if stream is not None:
             stream.leave()
 
@@ -169,7 +196,17 @@ async def _served_until_cancel(serve: Coroutine[Any, Any, None], end: RemoteSend
     return end.cancel
 
 
-async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event) -> None:
+async def _until_revoked(end: RemoteReceiver | RemoteSender, hold: Hold) -> None:
+    try:
+        await hold.until_revoked()
+    except SecurityError as error:
+        if not end.break_off(error):
+            raise
+
+
+async def _serve_control(
+    exchange: Exchange, carrier: Carrier, *, peer: str, stopping: asyncio.Event, access: Access = ANYBODY
+) -> None:
     conversation = Conversation(carrier)
     try:
         async with asyncio.TaskGroup() as group:
@@ -177,7 +214,9 @@ async def _serve_control(exchange: Exchange, carrier: Carrier, *, peer: str, sto
             while (message := await conversation.read()) is not None:
                 decode = partial(decode_request, message)
                 request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
-                reply = await carry_out(exchange, request)
+                access.require_all(request)
+                with access.hiding():
+                    reply = await carry_out(exchange, request, access)
                 await conversation.write(with_checksum(await exchange.turns.all(reply_pieces(reply))))
             watch.cancel()
     except BaseExceptionGroup as several:
@@ -190,7 +229,7 @@ async def _until_stopped(stopping: asyncio.Event) -> None:
     raise PeerGoneError(who="the exchange", reason="it is being stopped")
 
 
-async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply[pa.Schema]:
+async def carry_out(exchange: Exchange, request: ControlRequest, access: Access = ANYBODY) -> ControlReply[pa.Schema]:
     """Carry out a control request; see the protocol definition.
 
     All checks come before the first change.  Writes for several channels run concurrently, so that they share a
@@ -226,8 +265,16 @@ async def carry_out(exchange: Exchange, request: ControlRequest) -> ControlReply
         case AskStatistics():
             _once_each(request.channels)
             first = max(0, request.first)
-            names = request.channels or tuple(islice(exchange.names, first, first + MOST_CHANNELS))
+            names = request.channels or tuple(islice(await _seen(exchange, access), first, first + MOST_CHANNELS))
             return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
+
+
+async def _seen(exchange: Exchange, access: Access) -> Collection[str]:
+    """The channels of which a client may know."""
+    if access.is_open:
+        return exchange.names
+    names = await exchange.turns.all(name if access.sees(name) else None for name in tuple(exchange.names))
+    return [name for name in names if name is not None]
 
 
 async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
@@ -285,7 +332,8 @@ METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
 }
 """The methods of the server by name; the same over every carrier.
 
-Each takes an exchange, a carrier, and as keywords ``peer``, its address, and ``stopping``, an event that is set when
-the exchange stops; those of streams also ``first``, the first message, if it was taken out of the carrier.  It raises a
+Each takes an exchange, a carrier, and as keywords ``peer``, its address, ``stopping``, an event that is set when the
+exchange stops, and ``access``, what the peer may do; those of streams also ``first``, the first message, if it was
+taken out of the carrier.  It raises a
 ``PermitflowError`` for the peer.
 """

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -46,6 +46,9 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
+
+if TYPE_CHECKING:
+    from permitflow.exchange.access import AccessControl
 
 _ROWS = whole_number(least=1, most=MOST)
 _LIMITS = Limits()
@@ -238,6 +241,23 @@ def serve(
             help="Mutual TLS: take clients only whose certificate a CA in this file has signed.",
         ),
     ] = None,
+    token_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--token-file",
+            metavar="FILE",
+            help="Take clients only that show a token of this file, which has one a line.",
+        ),
+    ] = None,
+    rights: Annotated[
+        Path | None,
+        typer.Option(
+            "--rights",
+            metavar="FILE",
+            help="Who may do what: identities, by digests of tokens and names in certificates, and their rights, in "
+            "TOML; it is read again once it has changed.",
+        ),
+    ] = None,
     insecure: Annotated[
         bool,
         typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
@@ -313,7 +333,8 @@ def serve(
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
     security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
-    _warn_of(address or [], security)
+    access = _access(rights, token_file)
+    _warn_of(address or [], security, access)
     channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
     try:
         with ExitStack() as stack:
@@ -355,6 +376,7 @@ def serve(
                     resume_seconds=resume_seconds,
                     metrics_address=metrics_address,
                     security=security,
+                    access=access,
                 )
             )
     except InvalidParametersError as error:
@@ -379,13 +401,27 @@ def _security(certificate: Path | None, key: Path | None, client_ca: Path | None
         unusable(f"{_OF_TLS[error.name]}: {error.rule}")
 
 
-def _warn_of(addresses: Sequence[str], security: Security) -> None:
+def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | None":
+    if rights is None and token_file is None:
+        return None
+    if rights is not None and token_file is not None:
+        unusable("--token-file: cannot be given beside --rights, which has the digests of tokens")
+    from permitflow.exchange.access import AccessControl
+
+    try:
+        return AccessControl(rights=rights, token_file=token_file)
+    except InvalidParametersError as error:
+        unusable(f"--{error.name.replace('_', '-')}: {error.rule}, not {error.value!r}")
+
+
+def _warn_of(addresses: Sequence[str], security: Security, access: object) -> None:
     """Say which addresses are not protected."""
+    everybody = "everybody there" if access is None else "everybody there who has seen a token"
     for each in addresses:
         where = parsed(each, least_port=0)
         if not is_safe(where, security) and security.insecure:
             typer.echo(
-                f"warning: {each} has no TLS, and other hosts may reach it: everybody there can read, write and "
+                f"warning: {each} has no TLS, and other hosts may reach it: {everybody} can read, write and "
                 "administer all channels, and read what others send",
                 err=True,
             )

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from permitflow.carriers.security import Security
 from permitflow.errors import InvalidOptionError, TraceWriteError
+from permitflow.exchange.access import AccessControl
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -93,6 +94,7 @@ async def serve_until_signal(
     resume_seconds: float,
     metrics_address: str | None,
     security: Security,
+    access: AccessControl | None,
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
 
@@ -117,6 +119,7 @@ async def serve_until_signal(
                 silence_seconds=silence_seconds,
                 resume_seconds=resume_seconds,
                 security=security,
+                access=access,
             )
             servers.append(await stack.enter_async_context(server))
             begin()
