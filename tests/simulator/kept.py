@@ -39,7 +39,7 @@ from tests.simulator.disk import NEVER, Crashed, SimulatedDisk
 from tests.simulator.outcome import Outcome
 from tests.simulator.sockets import Conditions, Network
 from tests.simulator.stores import SimulatedSystem, new_store
-from tests.simulator.surroundings import simulated
+from tests.simulator.surroundings import INSECURE, simulated
 from tests.simulator.world import Host, WaitsForEver, World
 
 SCHEMA: Final = pa.schema([("n", pa.int64())])
@@ -266,7 +266,7 @@ class KeptRun:
                 )
                 if channel.books.next_row < self.next_row:
                     self.broken.append(f"the store has {channel.books.next_row} rows, and {self.next_row} were told")
-                async with ExchangeServer(exchange, ADDRESS, silence_seconds=plan.silence_seconds):
+                async with ExchangeServer(exchange, ADDRESS, silence_seconds=plan.silence_seconds, security=INSECURE):
                     self._stopping = asyncio.Event()
                     async with asyncio.TaskGroup() as group:
                         group.create_task(self._append_inside(channel))

@@ -14,7 +14,7 @@ from permitflow.errors import PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 from tests.simulator.oracle import Oracle
 from tests.simulator.sockets import Conditions, Network
-from tests.simulator.surroundings import simulated
+from tests.simulator.surroundings import INSECURE, simulated
 from tests.simulator.world import Host, WaitsForEver, World
 
 EXCHANGE, PRODUCER, CONSUMER = PARTIES = ("10.0.0.1", "10.0.0.2", "10.0.0.3")
@@ -153,7 +153,9 @@ class Meeting:
         parameters = ChannelParameters(row_permits=2 * ROWS, permit_batch=ROWS, max_chunk_cost=ROWS)
         exchange = Exchange(parameters=parameters, record=self._oracle.recorder, same_host=SameHost.NEVER)
         exchange.add_channel(CHANNEL, schema=SCHEMA if self.has_schema else None)
-        async with ExchangeServer(exchange, self.way.address, resume_seconds=self.way.resume_seconds):
+        async with ExchangeServer(
+            exchange, self.way.address, resume_seconds=self.way.resume_seconds, security=INSECURE
+        ):
             self._stopping = asyncio.Event()
             await self._stopping.wait()
         self._world.stop()

@@ -20,7 +20,7 @@ from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import CONSUMER, EXCHANGE, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
-from tests.simulator.surroundings import simulated
+from tests.simulator.surroundings import INSECURE, simulated
 from tests.simulator.world import Host, WaitsForEver, World
 
 CHANNEL = "c"
@@ -137,6 +137,7 @@ class StreamsRun:
             ADDRESS,
             silence_seconds=schedule.silence_seconds,
             resume_seconds=schedule.resume_seconds,
+            security=INSECURE,
         ):
             self._stopping = asyncio.Event()
             await self._stopping.wait()

@@ -14,13 +14,15 @@ from typing import Any
 
 from permitflow.carriers import calling, dialling, heartbeat
 from permitflow.carriers.datagrams import udp
-from permitflow.exchange import server
+from permitflow.exchange import Security, server
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.mute import sockets as mute_sockets
 from tests.simulator.datagrams import DatagramSocket
 from tests.simulator.sockets import SimulatedSocket
 from tests.simulator.world import Host, World
 
+INSECURE = Security(insecure=True)
+"""Of a simulated exchange: nobody else is on its network."""
 _PING_SECONDS = 1.0
 _STAGING_DEFAULTS = StagingAreas.__init__.__kwdefaults__ or {}
 _WHEREVER_FOUND: dict[str, object] = {"monotonic": time.monotonic, "uuid4": uuid.uuid4}

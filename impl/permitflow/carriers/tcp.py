@@ -32,7 +32,7 @@ class TcpStream(ByteStream):
         handshake_seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
         """Take a connected socket over, or what stands for it; the arguments are those of ``ByteStream``."""
-        if isinstance(connection, socket.socket):
+        if not isinstance(connection, SocketPipe):
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             connection = SocketPipe(connection)
         # Signs of life leave in another thread.
