@@ -392,6 +392,35 @@ class ChannelAbortedError(ChannelError):
     text = "channel {channel!r} was aborted by its sender: {reason}"
 
 
+class ChannelRemovedError(ChannelAbortedError):
+    """An administrator has removed the channel."""
+
+    status = "ABORTED"
+    channel: str
+    reason: str = "it was removed from the exchange"
+    text = "channel {channel!r} is gone: {reason}"
+
+
+class ChannelResetError(ChannelAbortedError):
+    """An administrator has reset the channel: what was in it is dropped, and it can be opened again."""
+
+    status = "ABORTED"
+    channel: str
+    reason: str = "an administrator has reset it"
+    text = "the stream of channel {channel!r} is over: {reason}; open it again"
+
+
+class ChannelInUseError(ChannelError):
+    """The channel cannot be changed while it is used: streams are open, or rows wait that would be lost."""
+
+    status = "FAILED_PRECONDITION"
+    channel: str
+    deed: str  # "removed", "reset" or "purged"
+    uses: str  # who uses it, and what waits, in words
+    advice: str = "with force their streams end with an error, and the rows are dropped"
+    text = "channel {channel!r} cannot be {deed}: {uses}; {advice}"
+
+
 class InputLostError(ChannelError):
     """An input of a gate has failed; ``__cause__`` is its own error."""
 
@@ -548,7 +577,7 @@ class ChannelSpentError(HandshakeError):
     reason: str  # names the other end: "it was read to its end by …"
     text = (
         "channel {channel!r} cannot be used again: {reason}; a channel is written and read once: take another one, "
-        "start the exchange again, or let it keep rows (permitflow serve --retention replay)"
+        "reset it (permitflow channel reset), or let it keep rows (permitflow serve --retention replay)"
     )
 
 

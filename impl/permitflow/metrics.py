@@ -27,6 +27,7 @@ T = TypeVar("T")
 _COUNTERS = (
     "rows_in",
     "rows_out",
+    "purged_rows",
     "waiting_seconds",
     "consumer_waiting_seconds",
     "consumer_stopped_seconds",

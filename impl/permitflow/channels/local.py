@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar
 
 from permitflow.callables import require_plain
 from permitflow.change import Change
@@ -483,6 +483,14 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         )
 
 
+class Purged(NamedTuple):
+    """What was dropped."""
+
+    messages: int = 0
+    rows: int = 0
+    barriers: int = 0
+
+
 class LocalReceiver(_LocalEnd[T], ReceivingEnd[T]):
     """The receiving end; ``ReceiveEnd`` documents each method."""
 
@@ -534,6 +542,24 @@ class LocalReceiver(_LocalEnd[T], ReceivingEnd[T]):
     def unconsumed(self) -> int:
         """Unconsumed messages that are here, taken or not."""
         return self._core.unconsumed
+
+    def purge(self) -> Purged:
+        """Consume all messages that are here, unused: their permits return, and the stream goes on.
+
+        Raises:
+            LocalProtocolError: the application holds a message, which has to be consumed first; nothing was dropped.
+            ChannelClosedError, ChannelAbortedError: as for ``consume``.
+
+        Spec: Consume.
+        """
+        self._require_consumable()
+        core, messages = self._core, self._core.untaken
+        rows = core.consumed_rows
+        taken = core.consume_oldest(messages)
+        barriers = sum(isinstance(entry, Message) and entry.kind is Kind.BARRIER for entry in taken)
+        rows = core.consumed_rows - rows
+        self._advance()
+        return Purged(messages, rows, barriers)
 
     async def cancel(self, reason: str = "it needs no more") -> None:
         """End the stream from this end: need no more messages.  Does not wait."""

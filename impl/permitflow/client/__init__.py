@@ -10,22 +10,35 @@ from permitflow.client.aio import AioControl, ChannelDescription, control, descr
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.stream.compression import Compression
-from permitflow.stream.control import ChannelPosition, ChannelState, Published, StagedPart
+from permitflow.stream.control import (
+    ChangedChannel,
+    ChannelPosition,
+    ChannelState,
+    Connection,
+    ListedChannel,
+    Published,
+    Retention,
+    StagedPart,
+)
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.wire.joined import JoinedChunks
 
 __all__ = [
     "AioControl",
+    "ChangedChannel",
     "ChannelDescription",
     "ChannelPosition",
     "ChannelState",
     "Compression",
+    "Connection",
     "EndOutcome",
     "JobTotal",
     "JoinedChunks",
+    "ListedChannel",
     "Published",
     "RemoteReceiver",
     "RemoteSender",
+    "Retention",
     "SameHost",
     "Security",
     "StagedPart",

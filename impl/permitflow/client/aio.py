@@ -42,24 +42,37 @@ from permitflow.stream.compression import Compression, offered
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,
+    AddStream,
+    AskChannels,
     AskPositions,
     AskStatistics,
+    Changed,
+    ChangedChannel,
     ChannelPosition,
     ChannelRow,
+    Channels,
     Close,
     ControlReply,
     ControlRequest,
     Discard,
     Discarded,
+    ListedChannel,
+    Peek,
+    Peeked,
     Positions,
     Publish,
     Published,
+    Purge,
+    RemoveChannels,
+    ResetChannels,
+    Retention,
     StagedPart,
 )
 from permitflow.stream.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
 from permitflow.stream.handshake import PROTOCOL_VERSION, stated
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.stream.traffic import Statistics
+from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.buffers import Received
 from permitflow.wire.control_codec import encode_request, read_answer
@@ -80,6 +93,9 @@ __all__ = [
 R = TypeVar("R", bound=ControlReply[pa.Schema])
 T = TypeVar("T")
 
+Listed: TypeAlias = tuple[ListedChannel[pa.Schema], ...]
+"""Channels with their counts and connections, in the order of the request, or of adding."""
+
 Where: TypeAlias = tuple[ChannelPosition[pa.Schema], ...]
 """The channels' positions, in the order of the request."""
 
@@ -91,8 +107,9 @@ class AioControl:
     of them fails, those before it were carried out.
 
     An order that fails ends the stream: call ``control`` again for the next one.  An unanswered or cancelled order may
-    or may not have been carried out; every order may be repeated.  After a lost connection it is repeated over another
-    one, for at most ``resume_seconds``.
+    or may not have been carried out.  After a lost connection it is repeated over another one, for at most
+    ``resume_seconds``, except those that change the channels themselves (``add_stream``, ``remove``, ``reset``,
+    ``purge``): repeated, they would do something else, so they fail, and ``channels`` tells what was done.
     """
 
     def __init__(self, line: "_Line", who: str, timeout_seconds: float) -> None:
@@ -187,6 +204,144 @@ class AioControl:
                 found.append(await self._ask(AskStatistics(first=len(found) * MOST_CHANNELS), Statistics))
         return Statistics(found[0].at_seconds, tuple(chain.from_iterable(each.channels for each in found)))
 
+    # Administration.
+
+    async def channels(self, channels: Sequence[str] = ()) -> Listed:
+        """Ask what channels there are: their state, schema and parameters, their counts, and who is connected.
+
+        Args:
+            channels: names, in the order of the answer; none: all that the exchange has.
+
+        Raises:
+            UnknownChannelError: the exchange has no such channel.
+            PermitflowError: as ``positions``.
+        """
+        if channels:
+            found = [await self._ask(AskChannels(names), Channels) for names in _portions(_names(channels))]
+        else:
+            found = [await self._ask(AskChannels(), Channels)]
+            while len(found[-1].channels) == MOST_CHANNELS:
+                found.append(await self._ask(AskChannels(first=len(found) * MOST_CHANNELS), Channels))
+        return tuple(chain.from_iterable(each.channels for each in found))
+
+    async def add_stream(
+        self,
+        stream: str,
+        channels: int = 1,
+        parameters: Parameters | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        retention: Retention = Retention.ONCE,
+        consumers: Sequence[str] = (),
+        kept_rows: int | None = None,
+        staging_rows: int | None = None,
+    ) -> Listed:
+        """Add the channels ``stream/0``, ``stream/1`` and so on, all or none.
+
+        Args:
+            stream: its name.
+            channels: how many, at most 1,000.
+            parameters: of any flow, for each channel; None: those of the exchange.
+            schema: of the chunks; None: the first producer's.
+            retention: whether rows are read once, or kept until they are acknowledged.
+            consumers: for whom rows are kept; none: for one, ``default``.
+            kept_rows: the most rows of a channel that are kept before producers wait; None: its window.
+            staging_rows: the most rows of a channel that may be staged; None: four times ``kept_rows``.
+
+        Raises:
+            InvalidParametersError: a name is taken, or an option does not fit the others; nothing was added.
+            SchemaMismatchError, StoreError: the store of the exchange has such channels with other settings.
+            PermitflowError: as ``positions``.
+        """
+        request = AddStream(
+            stream,
+            channels,
+            parameters,
+            retention,
+            _names(consumers),
+            kept_rows=kept_rows,
+            staging_rows=staging_rows,
+            schema=schema,
+        )
+        return (await self._ask(request, Channels)).channels
+
+    async def remove(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
+        """Remove channels, with all rows that they keep, also on disk; their names are free then.
+
+        Args:
+            channels: names.
+            force: also while they are used: their streams end with ``ChannelRemovedError``.
+
+        Raises:
+            ChannelInUseError: streams are open, or rows wait; nothing was removed.
+            PermitflowError: as ``positions``.
+        """
+        return await self._change(RemoveChannels, channels, force)
+
+    async def reset(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
+        """Make channels usable again that are spent, broken or ended.
+
+        One that is read once begins anew: what waits in it is dropped.  One that keeps its rows is open again for
+        producers; its rows, their numbers, and the positions of consumers and of named producers stay.
+
+        Args:
+            channels: names.
+            force: also while they are used: their streams end with ``ChannelResetError``, also those that have lost
+                their connection and come again.
+
+        Raises:
+            ChannelInUseError: streams are open, or rows wait that would be dropped; nothing was reset.
+            PermitflowError: as ``positions``.
+        """
+        return await self._change(ResetChannels, channels, force)
+
+    async def _change(
+        self, kind: type[RemoveChannels] | type[ResetChannels], channels: Sequence[str], force: bool
+    ) -> tuple[ChangedChannel, ...]:
+        found = [await self._ask(kind(names, force), Changed) for names in _portions(_names(channels))]
+        return tuple(chain.from_iterable(each.channels for each in found))
+
+    async def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
+        """Drop the rows and barriers that wait in channels; their permits return, and streams go on.
+
+        Of a channel that is read once: what is in it; not what its consumer's stream has taken on.  Of one that keeps
+        its rows: all that are there are acknowledged, and a stream that was to read them gets ``RowsForgottenError``.
+
+        Args:
+            channels: names.
+            consumer: of channels that keep their rows: whose rows; empty: those of all consumers.
+
+        Raises:
+            ChannelInUseError: a message waits for room with the consumer; this channel was not purged.
+            UnknownConsumerError: one of them keeps no rows for this consumer; nothing was purged.
+            PermitflowError: as ``positions``.
+        """
+        found = [await self._ask(Purge(names, consumer), Changed) for names in _portions(_names(channels))]
+        return tuple(chain.from_iterable(each.channels for each in found))
+
+    async def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
+        """The first rows that wait in a channel; they stay there.
+
+        Args:
+            channel: its name.
+            rows: the most, up to 10,000; fewer come if they take more than 8 MiB.
+            consumer: of a channel that keeps its rows: whose rows; empty: those of the consumer ``default``.
+
+        Returns:
+            A table; without columns if no producer has stated the schema yet.
+
+        Raises:
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            UndecodableDataError: the rows cannot be decoded.
+            PermitflowError: as ``positions``.
+        """
+        found: Peeked[pa.Schema] = await self._ask(Peek(channel, rows, consumer), Peeked)
+        if found.schema is None:
+            return pa.table({})
+        codec = BatchCodec(found.schema)
+        batches = [codec.decode(each.data, [each.rows]) for each in found.batches]
+        return pa.Table.from_batches(batches, found.schema)
+
     async def _where(self, request: ControlRequest, channels: Sequence[str]) -> Where:
         return (await self._ask(request, Positions, [*channels])).channels
 
@@ -197,14 +352,14 @@ class AioControl:
                 raise ChannelClosedError(end="control stream")
             # After a failure, a late reply would be taken for the reply to the next request.
             self._is_closed = True
-            reply = read_answer(await self._reply_to(message), kind, channels)
+            reply = read_answer(await self._reply_to(message, is_repeatable=request.is_repeatable), kind, channels)
             self._is_closed = False
             return reply
 
-    async def _reply_to(self, message: bytes) -> Received:
+    async def _reply_to(self, message: bytes, *, is_repeatable: bool) -> Received:
         try:
             async with patience(self._timeout_seconds):
-                reply = await self._line.ask(message)
+                reply = await self._line.ask(message, is_repeatable=is_repeatable)
         except PermitflowError:  # some are TimeoutErrors
             raise
         except TimeoutError:
@@ -238,8 +393,8 @@ class _Line:
         self._carrier = await self._connection.enter_async_context(self._dial())
         self._conversation = Conversation(self._carrier)
 
-    async def ask(self, message: bytes) -> Received | None:
-        """The reply to a message, which is repeated if the connection is lost; None: the exchange ends the stream.
+    async def ask(self, message: bytes, *, is_repeatable: bool = True) -> Received | None:
+        """The reply to a message; None: the exchange ends the stream.  It may be repeated if the connection is lost.
 
         Raises:
             ResumeTimeoutError: the exchange could not be reached again.
@@ -250,6 +405,9 @@ class _Line:
         except PeerGoneError as lost:
             if not self._resume_seconds or not self._carrier.is_cut:
                 raise
+            if not is_repeatable:
+                reason = f"{lost.reason}; the order may or may not have been carried out: see (permitflow channel list)"
+                raise PeerGoneError(who=self._who, reason=reason) from lost
             reason = str(lost.reason)
         answer, _ = await reached_again(
             partial(self._ask_again, message), who=self._who, reason=reason, seconds=self._resume_seconds
@@ -556,7 +714,7 @@ async def control(
     resume_seconds: float | None = None,
     security: Security | None = None,
 ) -> AsyncIterator[AioControl]:
-    """Ask and order about channels of an exchange that keep their rows; see ``AioControl``.
+    """Ask and order about channels of an exchange; see ``AioControl``.
 
     Args:
         address: as for ``get``.

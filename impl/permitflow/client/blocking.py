@@ -37,7 +37,7 @@ from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices
 from permitflow.client import aio
-from permitflow.client.aio import AioControl, ChannelDescription, Where
+from permitflow.client.aio import AioControl, ChannelDescription, Listed, Where
 from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
@@ -55,7 +55,7 @@ from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Compression
-from permitflow.stream.control import ChannelRow, Discarded, Published, StagedPart
+from permitflow.stream.control import ChangedChannel, ChannelRow, Discarded, Published, Retention, StagedPart
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.arrow import BatchCodec
@@ -621,7 +621,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     """One stream of questions and orders; a context manager, for one thread at a time.
 
     An order that fails ends the stream: call ``control`` again for the next one.  An unanswered order may or may not
-    have been carried out; every order may be repeated.  Arguments and errors are those of ``AioControl``.
+    have been carried out.  Arguments and errors are those of ``AioControl``.
     """
 
     END = "control stream"
@@ -664,6 +664,52 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     def statistics(self, channels: Sequence[str] = ()) -> Statistics:
         """Ask for the traffic counts of channels of any kind."""
         return self._ask(lambda orders: orders.statistics(channels))
+
+    def channels(self, channels: Sequence[str] = ()) -> Listed:
+        """Ask what channels there are: their state, schema and parameters, their counts, and who is connected."""
+        return self._ask(lambda orders: orders.channels(channels))
+
+    def add_stream(
+        self,
+        stream: str,
+        channels: int = 1,
+        parameters: Parameters | None = None,
+        *,
+        schema: pa.Schema | None = None,
+        retention: Retention = Retention.ONCE,
+        consumers: Sequence[str] = (),
+        kept_rows: int | None = None,
+        staging_rows: int | None = None,
+    ) -> Listed:
+        """Add the channels ``stream/0``, ``stream/1`` and so on, all or none."""
+        return self._ask(
+            lambda orders: orders.add_stream(
+                stream,
+                channels,
+                parameters,
+                schema=schema,
+                retention=retention,
+                consumers=consumers,
+                kept_rows=kept_rows,
+                staging_rows=staging_rows,
+            )
+        )
+
+    def remove(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
+        """Remove channels, with all rows that they keep, also on disk; their names are free then."""
+        return self._ask(lambda orders: orders.remove(channels, force=force))
+
+    def reset(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
+        """Make channels usable again that are spent, broken or ended."""
+        return self._ask(lambda orders: orders.reset(channels, force=force))
+
+    def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
+        """Drop the rows and barriers that wait in channels; their permits return, and streams go on."""
+        return self._ask(lambda orders: orders.purge(channels, consumer=consumer))
+
+    def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
+        """The first rows that wait in a channel; they stay there."""
+        return self._ask(lambda orders: orders.peek(channel, rows, consumer=consumer))
 
     async def _answer(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
         if (orders := await self._held.opened()) is None:
@@ -778,7 +824,7 @@ def control(
     resume_seconds: float | None = None,
     security: Security | None = None,
 ) -> BlockingControl:
-    """Ask and order about channels of the exchange at ``address`` that keep their rows; see ``BlockingControl``.
+    """Ask and order about channels of the exchange at ``address``; see ``BlockingControl``.
 
     A missing server is reported by the first request.
 

@@ -442,6 +442,10 @@ class RemoteEnd(ABC, Generic[S]):
         """Wait until a message has come, or the stream is over."""
         await self._changed.wait()
 
+    def wake(self) -> None:
+        """Let those that wait for a change look again."""
+        self._announce()
+
     async def _until_past(self, *states: State) -> None:
         while True:
             if (failure := self._failure_again()) is not None:

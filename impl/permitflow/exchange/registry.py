@@ -1,5 +1,6 @@
 """The channels of an exchange by their names."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,7 +11,13 @@ import pyarrow as pa
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
-from permitflow.errors import InvalidParametersError, RetentionError, UnknownChannelError
+from permitflow.errors import (
+    ChannelRemovedError,
+    ChannelResetError,
+    InvalidParametersError,
+    RetentionError,
+    UnknownChannelError,
+)
 from permitflow.exchange.admission import Admission, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
@@ -99,6 +106,8 @@ class Exchange:
         self.readiness = Readiness()
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
+        self._past_lives = Counter[str]()
+        """By name: how many channels have had it, and were removed or reset."""
 
     @property
     def names(self) -> Collection[str]:
@@ -203,7 +212,7 @@ class Exchange:
                 rule = "are named for channels with retention 'replay' only"
                 raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
             chosen = chosen or ChannelParameters()
-            bridges = [BridgeChannel(name, chosen, schema, self.record, self.attempts) for name in names]
+            bridges = [self._bridge(name, chosen, schema) for name in names]
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
@@ -217,7 +226,7 @@ class Exchange:
         require_room(kept_rows=limit_rows, staging_rows=staging_rows)
         places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
         keepers = [
-            ReplayChannel(name, chosen, schema, place, consumers, limit_rows, self.attempts)
+            ReplayChannel(name, chosen, schema, place, consumers, limit_rows, self.attempts, self._told_name(name))
             for name, place in zip(names, places, strict=True)
         ]
         for channel in keepers:
@@ -235,17 +244,49 @@ class Exchange:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
 
-    def remove_channel(self, name: str) -> None:
-        """Forget a channel and free its name; connected producers and consumers get an error.
+    def _bridge(self, name: str, parameters: Parameters, schema: pa.Schema | None) -> BridgeChannel:
+        return BridgeChannel(name, parameters, schema, self.record, self.attempts, self._told_name(name))
+
+    def _told_name(self, name: str) -> str:
+        """The name of a channel in recordings and in the names of its streams, which no other one ever has."""
+        lives = self._past_lives[name]
+        return f"{name}#{lives + 1}" if lives else name
+
+    def remove_channel(self, name: str) -> int:
+        """Forget a channel, its rows and its name; return how many producers and consumers were connected.
+
+        They get ``ChannelRemovedError``.
 
         Raises:
             UnknownChannelError: no channel has this name.
         """
         channel = self.served(name)
-        channel.remove()
         if isinstance(channel, ReplayChannel):
+            ended = channel.remove()
             self.staging.remove_channel(name)
+        else:
+            ended = channel.retire(ChannelRemovedError)
+        self._past_lives[name] += 1
         del self._channels[name]
+        return ended
+
+    async def reset_channel(self, name: str) -> int:
+        """Make a channel usable again that is spent, broken or ended; return how many streams were ended for it.
+
+        They get ``ChannelResetError``.  A channel that is read once begins anew, without its messages, with its
+        settings.  One that keeps its rows is open again for producers, and has lost nothing.
+
+        Raises:
+            UnknownChannelError: no channel has this name.
+            StoreError: the store cannot write it; the channel stays as it was.
+        """
+        channel = self.served(name)
+        if isinstance(channel, ReplayChannel):
+            return await channel.reopen()
+        ended = channel.retire(ChannelResetError)
+        self._past_lives[name] += 1
+        self._channels[name] = self._bridge(name, channel.parameters, channel.declared_schema)
+        return ended
 
     def channel(self, name: str) -> BridgeChannel:
         """The channel of this name, which must be read once.

@@ -19,6 +19,7 @@ from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError, SecurityError
+from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -30,6 +31,8 @@ from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,
+    AddStream,
+    AskChannels,
     AskPositions,
     AskStatistics,
     ChannelState,
@@ -38,9 +41,13 @@ from permitflow.stream.control import (
     ControlRequest,
     Discard,
     Discarded,
+    Peek,
     Positions,
     Publish,
     Published,
+    Purge,
+    RemoveChannels,
+    ResetChannels,
     Right,
 )
 from permitflow.stream.frames import Cancel, Get, Put
@@ -240,7 +247,7 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
         UnknownChannelError: no channel has one of the names.
         InvalidParametersError: a channel is named twice.
         RetentionError: one of the channels does not keep its rows.
-        ReplayError, StagingError, ChannelError: the request was refused as a whole.
+        ReplayError, StagingError, ChannelError: the request was refused as a whole; of a purge, see there.
         StoreError: a write failed.  A publication then changed no channel; an acknowledgement or close was written
             for each channel fully or not at all, and the request may be repeated.
     """
@@ -265,15 +272,31 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
         case AskStatistics():
             _once_each(request.channels)
             first = max(0, request.first)
-            names = request.channels or tuple(islice(await _seen(exchange, access), first, first + MOST_CHANNELS))
+            names = request.channels or tuple(
+                islice(await _known(exchange, access.sees, access), first, first + MOST_CHANNELS)
+            )
             return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
+        case AskChannels():
+            _once_each(request.channels)
+            names = await _known(exchange, partial(access.allows, Right.ADMINISTER), access)
+            return await administration.list_channels(exchange, request, names)
+        case AddStream():
+            return await administration.add_stream(exchange, request)
+        case RemoveChannels():
+            return await administration.remove(exchange, request)
+        case ResetChannels():
+            return await administration.reset(exchange, request)
+        case Purge():
+            return await administration.purge(exchange, request)
+        case Peek():
+            return await administration.peek(exchange, request)
 
 
-async def _seen(exchange: Exchange, access: Access) -> Collection[str]:
-    """The channels of which a client may know."""
+async def _known(exchange: Exchange, holds: Callable[[str], bool], access: Access) -> Collection[str]:
+    """The channels of which a client may know so much."""
     if access.is_open:
         return exchange.names
-    names = await exchange.turns.all(name if access.sees(name) else None for name in tuple(exchange.names))
+    names = await exchange.turns.all(name if holds(name) else None for name in tuple(exchange.names))
     return [name for name in names if name is not None]
 
 

@@ -47,6 +47,8 @@ class StreamStatistics:
     """The stream's state: open, ended, closed, failed."""
     numbers: ChannelStatistics
     """The counts of the exchange's end."""
+    is_suspended: bool = False
+    """Has it lost its connection, and waits for another one?"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +92,8 @@ class BridgeStatistics:
     """How often its streams have gone on over another connection."""
     suspended_streams: int = 0
     """Streams that have lost their connection, and wait for another one."""
+    purged_rows: int = 0
+    """Rows that an administrator has dropped; they are among the consumed ones."""
     replay: KeptRows | None = None
     """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
@@ -121,6 +125,7 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         consumer_stopped_seconds=sum(stream.numbers.stopped_seconds for stream in gets),
         resumes=bridge.resumes,
         suspended_streams=bridge.suspended_streams,
+        purged_rows=bridge.purged_rows,
         compressed_streams=_compressed(bridge),
         kept=bridge.replay,
         gauges=numbers.gauges,

@@ -1,4 +1,4 @@
-"""Requests of a client about channels that keep their rows, and the exchange's replies, as values.
+"""Requests of a client about the channels of an exchange, and the exchange's replies, as values.
 
 Each request gets one reply, in order.  A refused request has changed none of its channels.  If the exchange cannot
 write its store, a publication has changed none of its channels; an acknowledgement or a closing has changed some or
@@ -7,30 +7,45 @@ all of them, and the client may repeat it.
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.flows.seam import Parameters
-from permitflow.stream.traffic import Statistics
+from permitflow.stream.traffic import ChannelTraffic, Statistics
 
 __all__ = [
     "MOST_CHANNELS",
+    "MOST_PEEKED",
     "MOST_PUBLISHED",
     "Acknowledge",
+    "AddStream",
+    "AskChannels",
     "AskPositions",
     "AskStatistics",
+    "Changed",
+    "ChangedChannel",
     "ChannelPosition",
     "ChannelRow",
     "ChannelState",
+    "Channels",
     "Close",
+    "Connection",
     "ControlReply",
     "ControlRequest",
     "Discard",
     "Discarded",
     "KeptBarrier",
+    "ListedChannel",
+    "Peek",
+    "Peeked",
+    "PeekedBatch",
     "Positions",
     "Publish",
     "Published",
+    "Purge",
+    "RemoveChannels",
     "Request",
+    "ResetChannels",
+    "Retention",
     "Right",
     "StagedPart",
 ]
@@ -42,6 +57,9 @@ MOST_CHANNELS = 1_000
 
 MOST_PUBLISHED = 20_000
 """Attempts in a publication, which cannot be split."""
+
+MOST_PEEKED = 10_000
+"""Rows in a peek; of long rows fewer come."""
 
 
 class Right(StrEnum):
@@ -78,6 +96,15 @@ class _OfChannels(Request):
     @property
     def named(self) -> tuple[str, ...]:
         return self.channels
+
+
+class Retention(StrEnum):
+    """Whether a channel keeps rows that a consumer has read."""
+
+    ONCE = "once"
+    """Each row is read once, then dropped."""
+    REPLAY = "replay"
+    """Rows are kept until every consumer has acknowledged them; until then they can be read again."""
 
 
 class ChannelState(StrEnum):
@@ -189,6 +216,178 @@ class AskStatistics(Request):
         return self.channels
 
 
+# Administration.
+
+
+@dataclass(frozen=True, slots=True)
+class AskChannels(Request):
+    """Ask what channels there are, and who uses them."""
+
+    right = Right.ADMINISTER
+
+    channels: tuple[str, ...] = ()
+    """Empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
+    first: int = 0
+    """Without names: so many channels are passed over."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """These channels."""
+        return self.channels
+
+
+@dataclass(frozen=True, slots=True)
+class AddStream(Request, Generic[S]):
+    """Add a stream of channels, all or none."""
+
+    right = Right.ADMINISTER
+    is_repeatable = False
+
+    stream: str
+    channels: int
+    """At most ``MOST_CHANNELS``: ``stream/0``, ``stream/1`` and so on."""
+    parameters: Parameters | None = None
+    """Of any flow; None: the exchange's own."""
+    retention: Retention = Retention.ONCE
+    consumers: tuple[str, ...] = ()
+    """With ``REPLAY``: for whom rows are kept; empty: for one, ``default``."""
+    kept_rows: int | None = None
+    """With ``REPLAY``: the most rows to keep before producers wait; None: the exchange's own rule."""
+    staging_rows: int | None = None
+    """With ``REPLAY``: the most rows to stage; None: likewise."""
+    schema: S | None = None
+    """Of the chunks; None: the first producer's."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """The channels to be made."""
+        return tuple(f"{self.stream}/{position}" for position in range(min(self.channels, MOST_CHANNELS)))
+
+
+@dataclass(frozen=True, slots=True)
+class _OfSomeChannels(_OfChannels):
+    right = Right.ADMINISTER
+    is_repeatable = False
+
+    force: bool = False
+    """Also if they are used: their streams end with a typed error, and rows that wait are dropped."""
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveChannels(_OfSomeChannels):
+    """Forget channels, with all rows that they keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResetChannels(_OfSomeChannels):
+    """Make channels usable again that are spent, broken or ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purge(_OfChannels):
+    """Drop the rows that wait in channels."""
+
+    right = Right.ADMINISTER
+    is_repeatable = False
+
+    consumer: str = ""
+    """Of channels that keep their rows: the consumer that needs them no more; empty: all consumers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peek(Request):
+    """Ask for the first rows that wait in a channel; they stay there."""
+
+    channel: str
+    rows: int
+    """At most ``MOST_PEEKED``."""
+    consumer: str = ""
+    """Of a channel that keeps its rows: whose rows; empty: those of ``default``."""
+
+    @property
+    def named(self) -> tuple[str, ...]:
+        """This channel."""
+        return (self.channel,)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A stream between the exchange and a producer or consumer."""
+
+    stream: str
+    """Its name, which both ends know."""
+    peer: str
+    """The address of the other end."""
+    direction: str
+    """``put``: from a producer; ``get``: to a consumer."""
+    state: str
+    """As ``StreamStatistics.state``."""
+    is_suspended: bool = False
+    """Has it lost its connection, and waits for another one?"""
+    rows_held: int = 0
+    """Rows that have left one end, and are not consumed at the other."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedChannel(Generic[S]):
+    """A channel, and who is connected; ``S`` is the type of schemas."""
+
+    traffic: ChannelTraffic
+    """Its name, its state and the reason for it, and its counts."""
+    retention: Retention
+    parameters: Parameters
+    schema: S | None
+    """None: no producer has stated it yet."""
+    connections: tuple[Connection, ...] = ()
+    """The streams that are open, in the order in which they began."""
+    limit_rows: int = 0
+    """The most rows that it keeps before producers wait; 0: it keeps none."""
+    is_durable: bool = False
+    """Do its rows survive the exchange?"""
+
+
+@dataclass(frozen=True, slots=True)
+class Channels(Generic[S]):
+    """The reply to AskChannels and AddStream."""
+
+    channels: tuple[ListedChannel[S], ...]
+
+
+class ChangedChannel(NamedTuple):
+    """What an order has done to a channel."""
+
+    channel: str
+    rows: int
+    """That waited and were dropped."""
+    barriers: int
+    """Likewise."""
+    streams: int
+    """That were ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """The reply to RemoveChannels, ResetChannels and Purge: what was done to each channel, in order."""
+
+    channels: tuple[ChangedChannel, ...]
+
+
+class PeekedBatch(NamedTuple):
+    """Rows as they travel, with the schema of their channel."""
+
+    rows: int
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Peeked(Generic[S]):
+    """The reply to Peek."""
+
+    schema: S | None
+    """None: no producer has stated it yet."""
+    batches: tuple[PeekedBatch, ...]
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelPosition(Generic[S]):
     """The position of a channel; ``S`` is the type of schemas."""
@@ -238,5 +437,18 @@ class Discarded:
     rows: int
 
 
-ControlRequest: TypeAlias = AskPositions | Acknowledge | Publish | Discard | Close | AskStatistics
-ControlReply: TypeAlias = Positions[S] | Published | Discarded | Statistics
+ControlRequest: TypeAlias = (
+    AskPositions
+    | Acknowledge
+    | Publish
+    | Discard
+    | Close
+    | AskStatistics
+    | AskChannels
+    | AddStream[Any]
+    | RemoveChannels
+    | ResetChannels
+    | Purge
+    | Peek
+)
+ControlReply: TypeAlias = Positions[S] | Published | Discarded | Statistics | Channels[S] | Changed | Peeked[S]

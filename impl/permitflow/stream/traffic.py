@@ -29,6 +29,7 @@ FIGURES: Mapping[str, str] = {
     "published_rows": "Published rows that exceed the window of the channel.",
     "resumes": "How often its streams have gone on over another connection.",
     "suspended_streams": "Streams that have lost their connection, and wait for another one.",
+    "purged_rows": "Rows that an administrator has dropped; they are among rows_out.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
 """What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.
@@ -83,6 +84,7 @@ class ChannelTraffic:
     consumer_stopped_seconds: float = 0.0
     resumes: int = 0
     suspended_streams: int = 0
+    purged_rows: int = 0
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""

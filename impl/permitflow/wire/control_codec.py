@@ -3,7 +3,7 @@
 Each request and each reply is one message of the carrier.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 import pyarrow as pa
@@ -14,16 +14,25 @@ from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PUBLISHED,
     Acknowledge,
+    AddStream,
+    AskChannels,
     AskPositions,
     AskStatistics,
+    Changed,
+    Channels,
     Close,
     ControlReply,
     ControlRequest,
     Discard,
     Discarded,
+    Peek,
+    Peeked,
     Positions,
     Publish,
     Published,
+    Purge,
+    RemoveChannels,
+    ResetChannels,
 )
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.buffers import Received
@@ -44,13 +53,21 @@ _REQUESTS: dict[type, str] = {
     Discard: "discard",
     Close: "close",
     AskStatistics: "statistics",
+    AskChannels: "channels",
+    AddStream: "add",
+    RemoveChannels: "remove",
+    ResetChannels: "reset",
+    Purge: "purge",
+    Peek: "peek",
 }
 # A request's repeated fields, each with a noun for its items, and the most of them.
 _CHANNELS = ("channels", "channels", MOST_CHANNELS)
-_ITEMS = {
+_ITEMS: Mapping[str, tuple[str, str, int] | None] = {
     "acknowledge": ("rows", "channels", MOST_CHANNELS),
     "publish": ("parts", "attempts", MOST_PUBLISHED),
     "discard": ("parts", "attempts", MOST_CHANNELS),
+    "add": ("consumers", "consumers", MOST_CHANNELS),
+    "peek": None,
 }
 _SPLIT = {"publish": "write to fewer channels, or in fewer partitions"}
 _REPLIES: dict[type, str] = {
@@ -58,6 +75,9 @@ _REPLIES: dict[type, str] = {
     Published: "published",
     Discarded: "discarded",
     Statistics: "statistics",
+    Channels: "channels",
+    Changed: "changed",
+    Peeked: "peeked",
 }
 
 
@@ -90,10 +110,11 @@ def decode_request(data: Received) -> ControlRequest:
     if name is None:
         raise UndecodableDataError(what="a request", reason=f"it is none of {', '.join(_REQUESTS.values())}")
     request = getattr(message, name)
-    field, what, most = _ITEMS.get(name, _CHANNELS)
-    if (count := len(getattr(request, field))) > most:
-        rule = f"must be at most {most:,} in a request: {_SPLIT.get(name, 'split it')}"
-        raise InvalidParametersError(name=what, value=count, rule=rule)
+    if (items := _ITEMS.get(name, _CHANNELS)) is not None:
+        field, what, most = items
+        if (count := len(getattr(request, field))) > most:
+            rule = f"must be at most {most:,} in a request: {_SPLIT.get(name, 'split it')}"
+            raise InvalidParametersError(name=what, value=count, rule=rule)
     read: ControlRequest = read_value(request)
     return read
 
@@ -122,11 +143,13 @@ def _parts_of(reply: ControlReply[pa.Schema]) -> Iterable[ControlReply[pa.Schema
             return (Positions((position,)) for position in reply.channels)
         case Statistics() if reply.channels:
             return (Statistics(reply.at_seconds, (traffic,)) for traffic in reply.channels)
+        case Channels() if reply.channels:
+            return (Channels((channel,)) for channel in reply.channels)
     return (reply,)
 
 
 def _channels_in(reply: ControlReply[pa.Schema]) -> int:
-    return len(reply.channels) if isinstance(reply, Positions | Statistics) else 0
+    return len(reply.channels) if isinstance(reply, Positions | Statistics | Channels) else 0
 
 
 def _encode_part(reply: ControlReply[pa.Schema]) -> bytes:

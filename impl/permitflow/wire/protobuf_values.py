@@ -17,7 +17,7 @@ from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Flow, Parameters
 from permitflow.flows.table import flow_named
 from permitflow.stream import control, frames, resuming, traffic
 from permitflow.stream.compression import Codec, CompressionAnswer, CompressionOffer
-from permitflow.stream.control import ChannelState
+from permitflow.stream.control import ChannelState, Retention
 from permitflow.stream.frames import EndOutcome
 from permitflow.wire.schemas import facts_of, read_schema
 from permitflow.wire.texts import TEXT_RULE, sendable
@@ -52,6 +52,12 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.DiscardRequest: control.Discard,
     pb.CloseRequest: control.Close,
     pb.StatisticsRequest: control.AskStatistics,
+    pb.ChannelsRequest: control.AskChannels,
+    pb.AddStreamRequest: control.AddStream,
+    pb.RemoveRequest: control.RemoveChannels,
+    pb.ResetRequest: control.ResetChannels,
+    pb.PurgeRequest: control.Purge,
+    pb.PeekRequest: control.Peek,
     pb.ChannelRow: control.ChannelRow,
     pb.StagedPart: control.StagedPart,
     pb.Positions: control.Positions,
@@ -62,6 +68,13 @@ _KINDS: dict[type[Message], Any] = {  # types that have ``__match_args__``
     pb.Statistics: traffic.Statistics,
     pb.ChannelTraffic: traffic.ChannelTraffic,
     pb.Kept: traffic.KeptRows,
+    pb.Channels: control.Channels,
+    pb.ListedChannel: control.ListedChannel,
+    pb.Connection: control.Connection,
+    pb.Changed: control.Changed,
+    pb.ChangedChannel: control.ChangedChannel,
+    pb.Peeked: control.Peeked,
+    pb.PeekedBatch: control.PeekedBatch,
 }
 """The type of each message's value."""
 
@@ -74,11 +87,14 @@ _NUMBERS: dict[str, int] = {
     ChannelState.OPEN: pb.CHANNEL_STATE_OPEN,
     ChannelState.ENDED: pb.CHANNEL_STATE_ENDED,
     ChannelState.BROKEN: pb.CHANNEL_STATE_BROKEN,
+    Retention.ONCE: pb.RETENTION_ONCE,
+    Retention.REPLAY: pb.RETENTION_REPLAY,
 }
 """Enumerations that travel as numbers."""
 _CODECS = {_NUMBERS[codec]: codec for codec in Codec}
 _OUTCOMES = {_NUMBERS[outcome]: outcome for outcome in EndOutcome}
 _STATES = {_NUMBERS[state]: state for state in ChannelState}
+_RETENTIONS = {_NUMBERS[retention]: retention for retention in Retention}
 _SAID_AGAIN = 64  # returns of permits repeat the same bytes
 _MOST_CODECS = 16  # of an offer; further ones are ignored, and two exist
 
@@ -176,9 +192,17 @@ def _agreed(value: frames.Agreement) -> bytes:
     return _encoded(_messages_of(flow_named(value.flow)).parameters(), value.parameters)
 
 
-def _of_position(value: control.ChannelPosition[Any]) -> bytes:
-    flow = value.parameters.flow
-    return _encoded(_messages_of(flow).parameters(), flow.state(value.parameters))
+def _of_channel(value: control.ChannelPosition[Any] | control.ListedChannel[Any]) -> bytes:
+    return _stated(value.parameters)
+
+
+def _of_added(value: control.AddStream[Any]) -> bytes | None:
+    return None if value.parameters is None else _stated(value.parameters)
+
+
+def _stated(parameters: Parameters) -> bytes:
+    flow = parameters.flow
+    return _encoded(_messages_of(flow).parameters(), flow.state(parameters))
 
 
 def _read_wanted(values: dict[str, Any]) -> None:
@@ -194,21 +218,29 @@ def _read_agreed(values: dict[str, Any]) -> None:
     values["parameters"] = _wishes(values["flow"], values["parameters"])
 
 
-def _read_position(values: dict[str, Any]) -> None:
-    name = values.pop("flow")
+def _read_channel(what: str, values: dict[str, Any]) -> None:
+    values["parameters"] = _complete(values.pop("flow"), values["parameters"], what)
+
+
+def _read_added(values: dict[str, Any]) -> None:
+    name, encoded = values.pop("flow"), values["parameters"]
+    values["parameters"] = None if encoded is None else _complete(name, encoded, "a stream to add")
+
+
+def _complete(name: str, encoded: bytes, what: str) -> Parameters:
     try:
-        wishes = _wishes(name, values["parameters"])
-        parameters: Parameters = flow_named(name).complete(wishes)
+        return flow_named(name).complete(_wishes(name, encoded))
     except (InvalidParametersError, ParameterMismatchError) as error:
-        raise UndecodableDataError(what="a position", reason=str(error)) from error
-    values["parameters"] = parameters
+        raise UndecodableDataError(what=what, reason=str(error)) from error
 
 
 _READ_TOGETHER: dict[type[Message], Callable[[dict[str, Any]], None]] = {
     pb.Get: _read_wanted,
     pb.Put: _read_wanted,
     pb.Agreement: _read_agreed,
-    pb.ChannelPosition: _read_position,
+    pb.ChannelPosition: partial(_read_channel, "a position"),
+    pb.ListedChannel: partial(_read_channel, "a channel"),
+    pb.AddStreamRequest: _read_added,
 }
 """Readers of field pairs in which one field decides the other's meaning."""
 _WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
@@ -216,7 +248,11 @@ _WRITE_OF_ALL: dict[str, Callable[[Any], object]] = {
     "Put.wanted": _wanted,
     "Agreement.parameters": _agreed,
     "ChannelPosition.flow": lambda value: value.parameters.flow.name,
-    "ChannelPosition.parameters": _of_position,
+    "ChannelPosition.parameters": _of_channel,
+    "ListedChannel.flow": lambda value: value.parameters.flow.name,
+    "ListedChannel.parameters": _of_channel,
+    "AddStreamRequest.flow": lambda value: "" if value.parameters is None else value.parameters.flow.name,
+    "AddStreamRequest.parameters": _of_added,
 }
 """Conversions of whole values to message fields that no field of the value holds."""
 
@@ -233,6 +269,13 @@ _READ: dict[str, Convert] = {
     "Ended.outcome": partial(_known, "the answer to an end", "outcome = {}", _OUTCOMES),
     "ChannelPosition.state": partial(_known, "a position", "state = {}", _STATES),
     "ChannelPosition.schema": read_schema,
+    "ListedChannel.schema": read_schema,
+    "ListedChannel.retention": partial(_known, "a channel", "retention = {}", _RETENTIONS),
+    "AddStreamRequest.schema": read_schema,
+    "AddStreamRequest.retention": partial(
+        _known, "a stream to add", "retention = {}", {0: Retention.ONCE} | _RETENTIONS
+    ),
+    "Peeked.schema": read_schema,
 }
 """Conversions of message fields that differ from the value's content."""
 
@@ -242,6 +285,9 @@ _WRITE: dict[str, Convert] = {
     "ChannelPosition.reason": sendable,
     "ChannelPosition.schema": lambda schema: facts_of(schema).encoded,
     "ChannelTraffic.reason": sendable,
+    "ListedChannel.schema": lambda schema: facts_of(schema).encoded,
+    "AddStreamRequest.schema": lambda schema: facts_of(schema).encoded,
+    "Peeked.schema": lambda schema: facts_of(schema).encoded,
 }
 """The same in the other direction."""
 

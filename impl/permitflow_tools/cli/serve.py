@@ -1,11 +1,10 @@
 """``permitflow serve``: an exchange between producers and consumers; its options."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,33 +13,38 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
-from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
-from permitflow.errors import (
-    InvalidParametersError,
-    LimitReachedError,
-    ParameterMismatchError,
-    StoreError,
-    TransportError,
-)
-from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.errors import InvalidParametersError, LimitReachedError, StoreError, TransportError
+from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
-from permitflow.flows.seam import Parameters
-from permitflow.flows.table import flow_named, flow_names
+from permitflow.flows.permits.parameters import Oversize
 from permitflow.stream.compression import Compression
+from permitflow_tools.cli.channel_options import (
+    BarrierPermits,
+    ChannelMaxChunkCost,
+    ChannelPermitBatch,
+    ChannelRowPermits,
+    ConsumerNames,
+    FlowName,
+    FlowParameter,
+    KeptRowsLimit,
+    OversizeRule,
+    RetentionRule,
+    StagingRowsLimit,
+    channel_parameters,
+    kept_for,
+    refuse_twice,
+)
 from permitflow_tools.cli.options import (
     MOST,
     StreamName,
     folder,
-    given_options,
     host_and_port,
     http_address,
     limit,
     one_of,
     option,
-    rows,
     seconds,
     stream_name,
     whole_number,
@@ -50,15 +54,9 @@ from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusab
 if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
 
-_ROWS = whole_number(least=1, most=MOST)
 _LIMITS = Limits()
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
-# Parameters of flows that have an option of their own.
-_WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
-
-
 _OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
-_OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
 
 
 def serve(
@@ -76,65 +74,15 @@ def serve(
             "Default: 127.0.0.1:50051.",
         ),
     ] = None,
-    flow: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="The protocol that decides what may be sent when; an unknown name is answered with the known ones.",
-        ),
-    ] = PERMITS.name,
-    row_permits: Annotated[
-        int | None,
-        rows(
-            f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
-            least=2,
-            most=MOST,
-        ),
-    ] = None,
-    permit_batch: Annotated[
-        int | None,
-        rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=MOST),
-    ] = None,
-    max_chunk_cost: Annotated[
-        int | None,
-        rows(
-            "The most permits a chunk takes. Default: row permits less batch; "
-            f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
-            most=MOST,
-        ),
-    ] = None,
-    barrier_permits: Annotated[
-        int | None, option(_ROWS, "N", "Barriers that may be in a channel at once. Default: 1.")
-    ] = None,
-    oversize: Annotated[
-        Oversize,
-        typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
-    ] = Oversize.SPLIT,
-    parameter: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--parameter",
-            metavar="NAME=NUMBER",
-            help="A parameter of the flow that has no option of its own; may be repeated.",
-        ),
-    ] = None,
-    retention: Annotated[
-        Retention,
-        typer.Option(
-            metavar="RULE",
-            parser=one_of(Retention),
-            help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them "
-            "(replay).",
-        ),
-    ] = Retention.ONCE,
-    consumer: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--consumer",
-            metavar="NAME",
-            help="With replay: a consumer for which rows are kept; may be repeated. Default: one, named default.",
-        ),
-    ] = None,
+    flow: FlowName = PERMITS.name,
+    row_permits: ChannelRowPermits = None,
+    permit_batch: ChannelPermitBatch = None,
+    max_chunk_cost: ChannelMaxChunkCost = None,
+    barrier_permits: BarrierPermits = None,
+    oversize: OversizeRule = Oversize.SPLIT,
+    parameter: FlowParameter = None,
+    retention: RetentionRule = Retention.ONCE,
+    consumer: ConsumerNames = None,
     store: Annotated[
         Path | None,
         option(
@@ -143,24 +91,12 @@ def serve(
             "With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
         ),
     ] = None,
-    kept_rows: Annotated[
-        int | None,
-        rows(
-            "With replay: the most rows of a channel that are kept before producers wait. "
-            f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
-            most=MOST,
-        ),
-    ] = None,
-    staging_rows: Annotated[
-        int | None,
-        rows(
-            "With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST
-        ),
-    ] = None,
+    kept_rows: KeptRowsLimit = None,
+    staging_rows: StagingRowsLimit = None,
     staging_timeout_seconds: Annotated[
         float,
         option(
-            _ROWS,
+            whole_number(least=1, most=MOST),
             "SECONDS",
             "With replay: what a query has staged is forgotten after so long without a sign of the query. "
             f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
@@ -306,23 +242,17 @@ def serve(
     Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
     130: stopped by Ctrl-C.
     """
-    _refuse_twice("--stream", [one.name for one in stream])
-    strange = [name for name in given_options(context) if name in _OF_REPLAY]
-    if strange and retention is not Retention.REPLAY:
-        unusable(f"{strange[0]}: rows are gone once they were read; to keep them, add --retention replay")
-    consumers = consumer or [DEFAULT_CONSUMER]
-    if "" in consumers:
-        unusable("--consumer: a name must not be empty")
-    _refuse_twice("--consumer", consumers)
-    parameters = _parameters(
+    refuse_twice("--stream", [one.name for one in stream])
+    consumers = kept_for(context, retention, consumer)
+    parameters = channel_parameters(
         flow,
         retention,
-        oversize=None if oversize is Oversize.SPLIT else oversize,
+        parameter or (),
+        oversize=oversize,
         row_permits=row_permits,
         permit_batch=permit_batch,
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
-        **_numbers(parameter or ()),
     )
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
@@ -425,40 +355,3 @@ def _warn_of(addresses: Sequence[str], security: Security, access: object) -> No
                 "administer all channels, and read what others send",
                 err=True,
             )
-
-
-def _refuse_twice(option: str, names: Sequence[str]) -> None:
-    if twice := [name for name, count in Counter(names).items() if count > 1]:
-        unusable(f"{option}: {twice[0]!r} is given twice")
-
-
-def _numbers(stated: Sequence[str]) -> dict[str, int]:
-    """The numbers that are given by name."""
-    numbers: dict[str, int] = {}
-    for text in stated:
-        name, _, number = text.partition("=")
-        name = name.strip().replace("-", "_")
-        try:
-            value = int(number)
-        except ValueError:
-            unusable(f"--parameter: {text!r} must be NAME=NUMBER")
-        if not -MOST <= value <= MOST:
-            unusable(f"--parameter: {text!r} must be a number of at most {MOST:,}")
-        if name in numbers or name in _WITH_OPTIONS:
-            instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
-            unusable(f"--parameter: {text!r}: {instead}")
-        numbers[name] = value
-    return numbers
-
-
-def _parameters(flow: str, retention: Retention, **given: int | str | None) -> Parameters:
-    stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None}
-    try:
-        if retention is Retention.REPLAY and flow == PERMITS.name:
-            return kept_parameters(**stated)
-        return cast(Parameters, flow_named(flow).parse(stated))
-    except InvalidParametersError as error:
-        option_name = f"--{error.name.replace('_', '-')}" if error.name in _WITH_OPTIONS else "--parameter"
-        unusable(f"{option_name}: {error}")
-    except ParameterMismatchError:
-        unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")

@@ -159,7 +159,7 @@ async def _write(address: str) -> None:
 
 
 async def test_a_used_channel_tells_writer_and_reader_what_to_do() -> None:
-    hint = "take another one, start the exchange again, or let it keep rows (permitflow serve --retention replay)"
+    hint = "take another one, reset it (permitflow channel reset), or let it keep rows (permitflow serve --reten"
     async with serving() as (exchange, server):
         async with put(server.address, "orders/0", SCHEMA) as sender:
             await sender.send(batch(1))

@@ -14,17 +14,32 @@ from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PUBLISHED,
     Acknowledge,
+    AddStream,
+    AskChannels,
     AskPositions,
     AskStatistics,
+    Changed,
+    ChangedChannel,
     ChannelRow,
+    Channels,
     Close,
+    Connection,
     ControlRequest,
     Discard,
     Discarded,
     KeptBarrier,
+    ListedChannel,
+    Peek,
+    Peeked,
+    PeekedBatch,
     Positions,
     Publish,
+    Purge,
+    RemoveChannels,
+    ResetChannels,
+    Retention,
 )
+from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.checksum import checked
 from permitflow.wire.control_codec import decode_reply, decode_request, encode_request, read_answer
 from permitflow.wire.v1 import exchange_pb2 as pb
@@ -35,6 +50,10 @@ counts = st.integers(-(2**63), 2**63 - 1)
 names = st.text(st.characters(exclude_categories=["Cs"]), max_size=5)
 channel_names = st.lists(names, max_size=3).map(tuple)
 parts = st.lists(st.builds(StagedPart, names, counts, names, counts), max_size=3).map(tuple)
+parameters = st.builds(
+    ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
+)
+schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.string(), nullable=False)]))
 requests = st.one_of(
     st.builds(AskPositions, channel_names, names),
     st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names, counts), max_size=3).map(tuple), names),
@@ -42,11 +61,19 @@ requests = st.one_of(
     st.builds(Discard, names, counts, parts),
     st.builds(Close, channel_names, names),
     st.builds(AskStatistics, channel_names, counts),
+    st.builds(AskChannels, channel_names, counts),
+    st.builds(
+        AddStream,
+        *(names, counts, st.none() | parameters, st.sampled_from(Retention), channel_names),
+        kept_rows=st.none() | counts,
+        staging_rows=st.none() | counts,
+        schema=schemas,
+    ),
+    st.builds(RemoveChannels, channel_names, st.booleans()),
+    st.builds(ResetChannels, channel_names, st.booleans()),
+    st.builds(Purge, channel_names, names),
+    st.builds(Peek, names, counts, names),
 )
-parameters = st.builds(
-    ChannelParameters, row_permits=st.integers(8, 1000), permit_batch=st.just(4), oversize=st.sampled_from(Oversize)
-)
-schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.string(), nullable=False)]))
 barriers = st.lists(st.builds(KeptBarrier, counts, counts), max_size=3).map(tuple)
 channel_positions = st.builds(
     ChannelPosition,
@@ -55,10 +82,29 @@ channel_positions = st.builds(
     barriers=barriers,
     waiting_rows=counts,
 )
+listed_channels = st.builds(
+    ListedChannel,
+    st.just(
+        ChannelTraffic(
+            channel="c",
+            state="open",
+            reason="",
+            window_rows=None,
+            **dict.fromkeys(("producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held"), 1),
+            **dict.fromkeys(("rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds"), 2),
+        )
+    ),
+    *(st.sampled_from(Retention), parameters, schemas),
+    st.lists(st.builds(Connection, names, names, names, names, st.booleans(), counts), max_size=2).map(tuple),
+    *(counts, st.booleans()),
+)
 replies = st.one_of(
     st.builds(Positions, st.lists(channel_positions, max_size=3).map(tuple)),
     st.builds(Published, st.booleans()),
     st.builds(Discarded, counts),
+    st.builds(Changed, st.lists(st.builds(ChangedChannel, names, counts, counts, counts), max_size=3).map(tuple)),
+    st.builds(Peeked, schemas, st.lists(st.builds(PeekedBatch, counts, st.binary(max_size=5)), max_size=2).map(tuple)),
+    st.builds(Channels, st.lists(listed_channels, max_size=2).map(tuple)),
 )
 
 

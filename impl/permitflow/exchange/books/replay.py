@@ -6,7 +6,6 @@ It accepts a published batch at once; rows beyond ``limit_rows`` take room of th
 """
 
 from collections.abc import Mapping, Sequence
-from enum import StrEnum
 
 from permitflow.errors import (
     InvalidParametersError,
@@ -17,6 +16,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.names import require_name
+from permitflow.stream.control import Retention
 
 __all__ = [
     "DEFAULT_CONSUMER",
@@ -31,15 +31,6 @@ DEFAULT_CONSUMER = "default"
 
 MOST_PRODUCERS = 65_536
 """The most producer names that a channel remembers, for its lifetime."""
-
-
-class Retention(StrEnum):
-    """Whether a channel keeps rows that a consumer has read."""
-
-    ONCE = "once"
-    """Each row is read once, then dropped."""
-    REPLAY = "replay"
-    """Rows are kept until every consumer has acknowledged them; until then they can be read again."""
 
 
 class ReplayBooks:

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from permitflow.change import Change
 from permitflow.channels.interface import BulkReceive, BulkSend
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
@@ -45,6 +46,12 @@ class Bridge:
         self.passed_on = 0
         """Those of them that have left for the target."""
         self._is_stopped = False
+        self._let_go = Change()
+        self._holds_message = False
+
+    async def empty_handed(self) -> None:
+        """Wait until no message was taken that is not passed on yet; no other task runs before the caller."""
+        await self._let_go.until(lambda: not self._holds_message)
 
     def stop(self) -> None:
         """Take nothing more: from now on, the source has another reader."""
@@ -91,6 +98,7 @@ class Bridge:
         await self._until_takeable()
         message = self._source.take_nowait()
         self.taken += 1
+        self._holds_message = True
         if message.kind is Kind.CHUNK:
             await self._target.send(message.payload)
         elif message.kind is Kind.BARRIER:
@@ -99,6 +107,8 @@ class Bridge:
             self._target.send_watermark(message.payload)
         self._source.consume()
         self.passed_on += 1
+        self._holds_message = False
+        self._let_go.note()
 
 
 @asynccontextmanager

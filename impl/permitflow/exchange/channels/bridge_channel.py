@@ -5,12 +5,15 @@ them to the channel's permits.
 """
 
 import asyncio
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from operator import ge
 
 import pyarrow as pa
 
+from permitflow.carriers.patience import patience
 from permitflow.carriers.same_host import SameHost
-from permitflow.channels.local import LocalReceiver, LocalSender, open_channel
+from permitflow.channels.local import LocalReceiver, LocalSender, Purged, open_channel
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
@@ -19,7 +22,11 @@ from permitflow.errors import (
     ChannelCancelledError,
     ChannelClosedError,
     ChannelError,
+    ChannelInUseError,
+    ChannelRemovedError,
+    ChannelResetError,
     ChannelSpentError,
+    LocalProtocolError,
     PeerGoneError,
     RetentionError,
 )
@@ -28,8 +35,9 @@ from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
-from permitflow.flows.seam import Parameters
+from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
 from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
@@ -45,14 +53,19 @@ class BridgeChannel:
         schema: pa.Schema | None,
         record: RecorderFactory | None,
         attempts: AttemptBooks,
+        told_name: str,
     ) -> None:
-        """Use ``Exchange.add_channel``."""
+        """Use ``Exchange.add_channel``; ``told_name`` is used in recordings and in the names of streams."""
         self.name = name
+        self.declared_schema = schema
+        """The one with which it was added; None: that of the first producer."""
         self.attempts = attempts
         self.parameters = parameters
         self._sender: LocalSender[pa.RecordBatch]
         self._receiver: LocalReceiver[pa.RecordBatch]
-        self._sender, self._receiver = open_channel(parameters, name=name, record=record)
+        self._sender, self._receiver = open_channel(
+            parameters, name=name, record=None if record is None else lambda _, *end: record(told_name, *end)
+        )
         self._schema = schema
         self._schema_known = asyncio.Event()
         if schema is not None:
@@ -65,7 +78,9 @@ class BridgeChannel:
         """Has the consumer said that it needs no more?"""
         self.producers: dict[_Producer, None] = {}
         """Connected producers that have not received the outcome of their end, in the order in which they came."""
-        self.streams = Streams(name)
+        self.streams = Streams(told_name)
+        self._retired: type[ChannelRemovedError | ChannelResetError] | None = None
+        self._purged = Purged()
 
     @property
     def sender(self) -> LocalSender[pa.RecordBatch]:
@@ -76,6 +91,11 @@ class BridgeChannel:
     def receiver(self) -> LocalReceiver[pa.RecordBatch]:
         """The end for a consumer inside this process, instead of a remote one."""
         return self._receiver
+
+    @property
+    def schema(self) -> pa.Schema | None:
+        """Of the chunks; None: no producer has stated it yet."""
+        return self._schema
 
     @property
     def state(self) -> BridgeState:
@@ -96,7 +116,7 @@ class BridgeChannel:
             ChannelAbortedError: the channel broke or was removed before a schema was known.
         """
         await self._schema_known.wait()
-        if self._schema is None:
+        if self._schema is None or self._retired is not None:
             raise self.refusal()
         return self._schema
 
@@ -119,6 +139,8 @@ class BridgeChannel:
 
     def refusal(self) -> ChannelError:
         """The error for a producer of a channel that is over."""
+        if self._retired is not None:
+            return self._retired(channel=self.name)
         if self._lost_consumer:
             who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
             return PeerGoneError(who=who, reason=self._reason)
@@ -161,7 +183,8 @@ class BridgeChannel:
             raise self.refusal()
         if self.is_cancelled or (consumer is not None and consumer.has_cancelled):
             return EndOutcome.CANCELLED
-        is_consumed = has_consumed_all or self._state is BridgeState.SPENT
+        # Nobody has consumed what was purged.
+        is_consumed = (has_consumed_all or self._state is BridgeState.SPENT) and not self._purged.messages
         return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
 
     def abort(self, reason: str) -> None:
@@ -182,6 +205,8 @@ class BridgeChannel:
         """
         while self._consumer is not None and self._consumer.is_suspended:
             await self._consumer.make_way(consumer.peer)
+        if self._retired is not None:
+            raise self.refusal()
         if self._state is BridgeState.SPENT or self._lost_consumer:
             raise ChannelSpentError(channel=self.name, reason=self._reason)
         if self._consumer is not None:
@@ -232,9 +257,79 @@ class BridgeChannel:
         """The stream of a consumer that has dialled from ``peer``."""
         return _Consumer(self, end, peer, same_host)
 
-    def remove(self) -> None:
-        """Break the channel, because the exchange forgets it."""
-        self.abort("it was removed from the exchange")
+    # Administration.
+
+    @property
+    def users(self) -> "list[_Producer | _Consumer]":
+        """The producers that wait for nothing but their end, and the consumer."""
+        return [*self.producers, *([] if self._consumer is None else [self._consumer])]
+
+    @property
+    def backlog(self) -> Purged:
+        """The messages in it, which a consumer would get."""
+        numbers = self._receiver.statistics()
+        return Purged(self._receiver.unconsumed, numbers.inbox_rows)
+
+    @property
+    def purged_messages(self) -> int:
+        """How many messages were ever dropped by ``purge``."""
+        return self._purged.messages
+
+    def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> int:
+        """Leave the name for good: drop what waits, and end all streams with an error of this kind; how many.
+
+        A stream that has lost its connection is over at once, and its peer gets the error when it comes again.
+        """
+        users, self._retired = len(self.users), kind
+        if self._consumer is not None:
+            self._consumer.end_with(self.refusal())
+        self.abort(kind(channel=self.name).reason)
+        self._schema_known.set()
+        return users
+
+    async def purge(self, timeout_seconds: float) -> Purged:
+        """Drop the messages that wait, and return their permits; streams go on.
+
+        What the consumer's stream has taken on already is not dropped, nor is what producers have not got in yet.
+
+        Args:
+            timeout_seconds: how long a message that is just leaving may take.
+
+        Raises:
+            ChannelInUseError: it takes longer, because the consumer has no room for it, or its owner holds a message;
+                nothing was dropped.
+
+        Spec: Consume.
+        """
+        consumer = self._consumer
+        if consumer is not None and not await consumer.is_empty_handed(timeout_seconds):
+            uses = f"a message waits for room with the consumer at {consumer.peer}"
+            advice = "reset the channel with force, which ends its streams"
+            raise ChannelInUseError(channel=self.name, deed="purged", uses=uses, advice=advice)
+        if self._state in (BridgeState.SPENT, BridgeState.BROKEN):
+            return Purged()
+        try:
+            dropped = self._receiver.purge()
+        except LocalProtocolError as error:
+            advice = "let the program that reads it consume its message"
+            raise ChannelInUseError(channel=self.name, deed="purged", uses=str(error), advice=advice) from error
+        except (ChannelClosedError, ChannelAbortedError):  # its reader in this process has left
+            return Purged()
+        self._purged = Purged(*map(sum, zip(self._purged, dropped, strict=True)))
+        if self._consumer is not None:
+            self._consumer.wake()
+        return dropped
+
+    def peek(self, rows: int) -> list[pa.RecordBatch]:
+        """The first rows that wait; they stay here."""
+        found: list[pa.RecordBatch] = []
+        for chunk in _chunks(self._receiver.core.runs):
+            if rows <= 0:
+                break
+            if chunk.num_rows:
+                found.append(chunk.slice(0, rows))
+            rows -= chunk.num_rows
+        return found
 
     def statistics(self) -> BridgeStatistics:
         """A snapshot of the channel's counts."""
@@ -247,7 +342,17 @@ class BridgeChannel:
             streams=self.streams.statistics(),
             resumes=self.streams.resumes,
             suspended_streams=self.streams.suspended,
+            purged_rows=self._purged.rows,
         )
+
+
+def _chunks(entries: Iterable[ChunkRun[pa.RecordBatch] | Message[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+    for entry in entries:
+        if not isinstance(entry, Message):
+            payloads, _, start = entry
+            yield from islice(payloads, start, None)
+        elif entry.kind is Kind.CHUNK:
+            yield entry.payload
 
 
 class _Producer(ProducerStream[BridgeChannel]):
@@ -370,12 +475,13 @@ class _Consumer(ConsumerStream[BridgeChannel]):
 
         The call waits for messages that leave meanwhile, too: the consumer's feedback does not tell them apart.
         """
-        end, last = self._end, self._channel.receiver.unconsumed
+        end, channel = self._end, self._channel
+        last = channel.receiver.unconsumed + channel.purged_messages
         if self._bridge is not None:
             last += self._bridge.passed_on
         sent: tuple[int, ...] | None = None
         while True:
-            if sent is None and self._bridge is not None and self._bridge.passed_on >= last:
+            if sent is None and self._bridge is not None and self._bridge.passed_on + channel.purged_messages >= last:
                 sent = end.sent_mark
                 if sent is None:  # this flow never reports consumption
                     return False
@@ -394,6 +500,21 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             self._bridge.stop()
         self._end.break_off(PeerGoneError(who=f"the consumer at {self.peer}", reason=reason))
         await self._left.wait()
+
+    async def is_empty_handed(self, timeout_seconds: float) -> bool:
+        """Wait until no message is on its way to this consumer that has not left; False: it takes longer than this."""
+        if self._bridge is None:
+            return True
+        try:
+            async with patience(timeout_seconds):
+                await self._bridge.empty_handed()
+        except TimeoutError:
+            return self._left.is_set()
+        return True
+
+    def wake(self) -> None:
+        """Let a producer that waits for the end look again."""
+        self._end.wake()
 
     @property
     def has_cancelled(self) -> bool:

@@ -20,6 +20,7 @@ import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
 from permitflow.change import Change
+from permitflow.channels.local import Purged
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import Stopwatch
 from permitflow.chunks import KEPT_CHUNK_ROWS, slices
@@ -29,6 +30,8 @@ from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
     ChannelError,
+    ChannelRemovedError,
+    ChannelResetError,
     EndOfStream,
     InvalidParametersError,
     LogReplacedError,
@@ -41,7 +44,7 @@ from permitflow.errors import (
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.kept_barriers import KeptBarriers
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
-from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
+from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.turns import Stint
@@ -101,8 +104,11 @@ class ReplayChannel:
         consumers: Sequence[str],
         limit_rows: int,
         attempts: AttemptBooks,
+        told_name: str,
     ) -> None:
         """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
+
+        ``told_name`` is used in the names of streams.
 
         Raises:
             InvalidParametersError: the consumers are invalid.
@@ -131,10 +137,10 @@ class ReplayChannel:
         """Measures the time in which producers waited for room."""
         self.writing = asyncio.Lock()
         """Held while rows are appended, or the log is ended."""
-        self.streams = Streams(name)
+        self.streams = Streams(told_name)
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
-        self._appended_chunks = self._waiting_rows = 0
+        self._appended_chunks = self._waiting_rows = self._purged_rows = 0
         self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
@@ -197,7 +203,9 @@ class ReplayChannel:
             require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_PRODUCER)
 
     def _refusal(self) -> ChannelError:
-        if self._is_removed or self.state is ChannelState.BROKEN:
+        if self._is_removed:
+            return ChannelRemovedError(channel=self.name)
+        if self.state is ChannelState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
         return ChannelClosedError(end=f"sender of channel {self.name!r} (the channel has ended; send to another one)")
 
@@ -376,12 +384,77 @@ class ReplayChannel:
             self.state, self.reason = state, reason
         self.note_change()
 
-    def remove(self) -> None:
-        """Remove the channel and its rows from the exchange; its users get an error."""
+    # Administration.
+
+    @property
+    def users(self) -> list[AnyStream]:
+        """The streams that are open."""
+        return self.streams.live
+
+    @property
+    def backlog(self) -> Purged:
+        """The rows and barriers that some consumer has not acknowledged."""
+        barriers = len(self.barriers.kept)
+        return Purged(self.books.kept_rows + barriers, self.books.kept_rows, barriers)
+
+    def remove(self) -> int:
+        """Remove the channel and its rows from the exchange; its users get an error.  Return how many these were."""
         self._is_removed = True
-        self.state, self.reason = ChannelState.BROKEN, "it was removed from the exchange"
+        error = ChannelRemovedError(channel=self.name)
+        self.state, self.reason = ChannelState.BROKEN, error.reason
         self.store.remove()
         self.note_change()
+        return self.streams.end_all(error)
+
+    async def reopen(self) -> int:
+        """End all streams with an error, and let producers append again; return how many streams these were.
+
+        Rows, their numbers, what consumers have acknowledged and how many rows each named producer has kept stay.
+
+        Raises:
+            StoreError: the write failed; the channel stays as it was.
+        """
+        await self._reopen()
+        return self.streams.end_all(ChannelResetError(channel=self.name))
+
+    @settled
+    async def _reopen(self) -> None:
+        async with self.writing:
+            if self._is_removed:
+                raise self._refusal()
+            if self.state is not ChannelState.OPEN:
+                await self.store.finish(ChannelState.OPEN, "")
+                self.state, self.reason = ChannelState.OPEN, ""
+
+    async def purge(self, consumer: str = "") -> Purged:
+        """Acknowledge all rows and barriers that are here, for one consumer or for all; return how many it had not.
+
+        A stream that reads rows which were purged meanwhile gets ``RowsForgottenError``.
+
+        Raises:
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            StoreError: a write failed; some consumers may be done.
+
+        Spec: Acknowledge of SparkMicroBatch.
+        """
+        books, consumers = self.books, [consumer] if consumer else [*self.books.acknowledged]
+        row, newest = books.next_row, self.barriers.newest
+        rows = row - min(map(books.acknowledged_by, consumers))
+        barriers = max(len(self.barriers.needed_by(each)) for each in consumers)
+        for each in consumers:
+            await self.acknowledge(row, each, next_barrier=newest + 1)
+        self._purged_rows += rows
+        return Purged(rows + barriers, rows, barriers)
+
+    async def peek(self, rows: int, consumer: str = "") -> list[pa.RecordBatch]:
+        """The first rows that a consumer has not acknowledged; nothing changes.
+
+        Raises:
+            UnknownConsumerError: the channel keeps no rows for this consumer.
+            StoreError: the rows cannot be read.
+        """
+        start = self.books.acknowledged_by(consumer or DEFAULT_CONSUMER)
+        return await self.store.read(start, min(self.books.next_row, start + rows))
 
     # Consumers.
 
@@ -533,6 +606,7 @@ class ReplayChannel:
             streams=self.streams.statistics(),
             resumes=self.streams.resumes,
             suspended_streams=self.streams.suspended,
+            purged_rows=self._purged_rows,
             replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
         )
 

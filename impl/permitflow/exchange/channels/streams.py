@@ -9,11 +9,12 @@ import pyarrow as pa
 from permitflow.carriers.same_host import SameHost
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
-from permitflow.errors import JobTotalError, TaskRetryError
+from permitflow.errors import JobTotalError, PermitflowError, TaskRetryError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 from permitflow.exchange.statistics import Direction, StreamStatistics
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import Abort, Get, Put
+from permitflow.stream.session import State
 from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
 
 # Finished streams to keep: a channel may have thousands of short-lived producers.
@@ -58,6 +59,18 @@ class Streams:
     def suspended(self) -> int:
         """The number of streams that have lost their connection, and wait for another one."""
         return sum(stream.is_suspended for stream in self._open.values())
+
+    @property
+    def live(self) -> "list[AnyStream]":
+        """The open streams that have not said their last word."""
+        return [stream for stream in self._open.values() if stream.is_live]
+
+    def end_all(self, error: PermitflowError) -> int:
+        """End the live streams with this error; how many."""
+        live = self.live
+        for stream in live:
+            stream.end_with(error)
+        return len(live)
 
     def statistics(self) -> tuple[StreamStatistics, ...]:
         """A snapshot of each stream."""
@@ -109,6 +122,15 @@ class _Stream(ABC, Generic[C, E]):
         """Has the peer lost its connection, and may it come again?"""
         return self._end.suspended_since is not None
 
+    @property
+    def is_live(self) -> bool:
+        """Has it more to say?"""
+        return self._end.state not in (State.CLOSED, State.FAILED)
+
+    def end_with(self, error: PermitflowError) -> None:
+        """End the stream: the peer gets this error, at once, or when it comes again."""
+        self._end.break_off(error)
+
     def fail(self, reason: str) -> None:
         """React to a failure of the stream; called before ``leave``.  By default, do nothing."""
 
@@ -124,6 +146,7 @@ class _Stream(ABC, Generic[C, E]):
             direction=self.direction,
             state=self._end.state.value,
             numbers=self._end.statistics(),
+            is_suspended=self.is_suspended,
         )
 
 

@@ -32,6 +32,12 @@ class ChannelState(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     CHANNEL_STATE_OPEN: _ClassVar[ChannelState]
     CHANNEL_STATE_ENDED: _ClassVar[ChannelState]
     CHANNEL_STATE_BROKEN: _ClassVar[ChannelState]
+
+class Retention(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    RETENTION_UNSPECIFIED: _ClassVar[Retention]
+    RETENTION_ONCE: _ClassVar[Retention]
+    RETENTION_REPLAY: _ClassVar[Retention]
 SIGN_UNSPECIFIED: Sign
 SIGN_ASK: Sign
 SIGN_ANSWER: Sign
@@ -46,6 +52,9 @@ CHANNEL_STATE_UNSPECIFIED: ChannelState
 CHANNEL_STATE_OPEN: ChannelState
 CHANNEL_STATE_ENDED: ChannelState
 CHANNEL_STATE_BROKEN: ChannelState
+RETENTION_UNSPECIFIED: Retention
+RETENTION_ONCE: Retention
+RETENTION_REPLAY: Retention
 
 class FromUpstream(_message.Message):
     __slots__ = ("frames", "padding", "body", "connection", "sign", "no_checksum", "checksum")
@@ -384,13 +393,19 @@ class JobTotal(_message.Message):
     def __init__(self, job: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class ControlRequest(_message.Message):
-    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "checksum")
+    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "channels", "add", "remove", "reset", "purge", "peek", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
     DISCARD_FIELD_NUMBER: _ClassVar[int]
     CLOSE_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    ADD_FIELD_NUMBER: _ClassVar[int]
+    REMOVE_FIELD_NUMBER: _ClassVar[int]
+    RESET_FIELD_NUMBER: _ClassVar[int]
+    PURGE_FIELD_NUMBER: _ClassVar[int]
+    PEEK_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     positions: PositionsRequest
     acknowledge: AcknowledgeRequest
@@ -398,22 +413,34 @@ class ControlRequest(_message.Message):
     discard: DiscardRequest
     close: CloseRequest
     statistics: StatisticsRequest
+    channels: ChannelsRequest
+    add: AddStreamRequest
+    remove: RemoveRequest
+    reset: ResetRequest
+    purge: PurgeRequest
+    peek: PeekRequest
     checksum: int
-    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ..., channels: _Optional[_Union[ChannelsRequest, _Mapping]] = ..., add: _Optional[_Union[AddStreamRequest, _Mapping]] = ..., remove: _Optional[_Union[RemoveRequest, _Mapping]] = ..., reset: _Optional[_Union[ResetRequest, _Mapping]] = ..., purge: _Optional[_Union[PurgeRequest, _Mapping]] = ..., peek: _Optional[_Union[PeekRequest, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class ControlReply(_message.Message):
-    __slots__ = ("positions", "published", "discarded", "statistics", "checksum")
+    __slots__ = ("positions", "published", "discarded", "statistics", "channels", "changed", "peeked", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_FIELD_NUMBER: _ClassVar[int]
     DISCARDED_FIELD_NUMBER: _ClassVar[int]
     STATISTICS_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    CHANGED_FIELD_NUMBER: _ClassVar[int]
+    PEEKED_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     positions: Positions
     published: Published
     discarded: Discarded
     statistics: Statistics
+    channels: Channels
+    changed: Changed
+    peeked: Peeked
     checksum: int
-    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, positions: _Optional[_Union[Positions, _Mapping]] = ..., published: _Optional[_Union[Published, _Mapping]] = ..., discarded: _Optional[_Union[Discarded, _Mapping]] = ..., statistics: _Optional[_Union[Statistics, _Mapping]] = ..., channels: _Optional[_Union[Channels, _Mapping]] = ..., changed: _Optional[_Union[Changed, _Mapping]] = ..., peeked: _Optional[_Union[Peeked, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class PositionsRequest(_message.Message):
     __slots__ = ("consumer", "channels")
@@ -556,7 +583,7 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams")
+    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams", "purged_rows")
     class CompressedStreamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -598,6 +625,7 @@ class ChannelTraffic(_message.Message):
     CONSUMER_STOPPED_SECONDS_FIELD_NUMBER: _ClassVar[int]
     RESUMES_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_STREAMS_FIELD_NUMBER: _ClassVar[int]
+    PURGED_ROWS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
@@ -618,7 +646,8 @@ class ChannelTraffic(_message.Message):
     consumer_stopped_seconds: float
     resumes: int
     suspended_streams: int
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ...) -> None: ...
+    purged_rows: int
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
@@ -638,3 +667,143 @@ class Kept(_message.Message):
     staged_rows: int
     published_rows: int
     def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ...) -> None: ...
+
+class ChannelsRequest(_message.Message):
+    __slots__ = ("channels", "first")
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    first: int
+    def __init__(self, channels: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ...) -> None: ...
+
+class AddStreamRequest(_message.Message):
+    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    KEPT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    STAGING_ROWS_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    channels: int
+    retention: Retention
+    consumers: _containers.RepeatedScalarFieldContainer[str]
+    kept_rows: int
+    staging_rows: int
+    schema: bytes
+    flow: str
+    parameters: bytes
+    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ...) -> None: ...
+
+class RemoveRequest(_message.Message):
+    __slots__ = ("channels", "force")
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    force: bool
+    def __init__(self, channels: _Optional[_Iterable[str]] = ..., force: bool = ...) -> None: ...
+
+class ResetRequest(_message.Message):
+    __slots__ = ("channels", "force")
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    FORCE_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    force: bool
+    def __init__(self, channels: _Optional[_Iterable[str]] = ..., force: bool = ...) -> None: ...
+
+class PurgeRequest(_message.Message):
+    __slots__ = ("channels", "consumer")
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    consumer: str
+    def __init__(self, channels: _Optional[_Iterable[str]] = ..., consumer: _Optional[str] = ...) -> None: ...
+
+class PeekRequest(_message.Message):
+    __slots__ = ("channel", "rows", "consumer")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    CONSUMER_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    rows: int
+    consumer: str
+    def __init__(self, channel: _Optional[str] = ..., rows: _Optional[int] = ..., consumer: _Optional[str] = ...) -> None: ...
+
+class Channels(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedCompositeFieldContainer[ListedChannel]
+    def __init__(self, channels: _Optional[_Iterable[_Union[ListedChannel, _Mapping]]] = ...) -> None: ...
+
+class ListedChannel(_message.Message):
+    __slots__ = ("traffic", "retention", "schema", "connections", "limit_rows", "is_durable", "flow", "parameters")
+    TRAFFIC_FIELD_NUMBER: _ClassVar[int]
+    RETENTION_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    CONNECTIONS_FIELD_NUMBER: _ClassVar[int]
+    LIMIT_ROWS_FIELD_NUMBER: _ClassVar[int]
+    IS_DURABLE_FIELD_NUMBER: _ClassVar[int]
+    FLOW_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    traffic: ChannelTraffic
+    retention: Retention
+    schema: bytes
+    connections: _containers.RepeatedCompositeFieldContainer[Connection]
+    limit_rows: int
+    is_durable: bool
+    flow: str
+    parameters: bytes
+    def __init__(self, traffic: _Optional[_Union[ChannelTraffic, _Mapping]] = ..., retention: _Optional[_Union[Retention, str]] = ..., schema: _Optional[bytes] = ..., connections: _Optional[_Iterable[_Union[Connection, _Mapping]]] = ..., limit_rows: _Optional[int] = ..., is_durable: bool = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ...) -> None: ...
+
+class Connection(_message.Message):
+    __slots__ = ("stream", "peer", "direction", "state", "is_suspended", "rows_held")
+    STREAM_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    DIRECTION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    IS_SUSPENDED_FIELD_NUMBER: _ClassVar[int]
+    ROWS_HELD_FIELD_NUMBER: _ClassVar[int]
+    stream: str
+    peer: str
+    direction: str
+    state: str
+    is_suspended: bool
+    rows_held: int
+    def __init__(self, stream: _Optional[str] = ..., peer: _Optional[str] = ..., direction: _Optional[str] = ..., state: _Optional[str] = ..., is_suspended: bool = ..., rows_held: _Optional[int] = ...) -> None: ...
+
+class Changed(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedCompositeFieldContainer[ChangedChannel]
+    def __init__(self, channels: _Optional[_Iterable[_Union[ChangedChannel, _Mapping]]] = ...) -> None: ...
+
+class ChangedChannel(_message.Message):
+    __slots__ = ("channel", "rows", "barriers", "streams")
+    CHANNEL_FIELD_NUMBER: _ClassVar[int]
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    BARRIERS_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    channel: str
+    rows: int
+    barriers: int
+    streams: int
+    def __init__(self, channel: _Optional[str] = ..., rows: _Optional[int] = ..., barriers: _Optional[int] = ..., streams: _Optional[int] = ...) -> None: ...
+
+class Peeked(_message.Message):
+    __slots__ = ("schema", "batches")
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    BATCHES_FIELD_NUMBER: _ClassVar[int]
+    schema: bytes
+    batches: _containers.RepeatedCompositeFieldContainer[PeekedBatch]
+    def __init__(self, schema: _Optional[bytes] = ..., batches: _Optional[_Iterable[_Union[PeekedBatch, _Mapping]]] = ...) -> None: ...
+
+class PeekedBatch(_message.Message):
+    __slots__ = ("rows", "data")
+    ROWS_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    rows: int
+    data: bytes
+    def __init__(self, rows: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...

@@ -1,0 +1,246 @@
+"""Administration of a running exchange: what channels there are, adding, removing, resetting, purging and peeking.
+
+Every order about several channels is checked at all of them before the first one is changed.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from itertools import islice
+
+import pyarrow as pa
+
+from permitflow.channels.interface import stream_channels
+from permitflow.errors import ChannelInUseError, InvalidParametersError
+from permitflow.exchange.channels.bridge_channel import BridgeChannel
+from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.registry import Exchange, Keeping
+from permitflow.exchange.statistics import BridgeStatistics, Direction, traffic_of
+from permitflow.stream.control import (
+    MOST_CHANNELS,
+    MOST_PEEKED,
+    AddStream,
+    AskChannels,
+    Changed,
+    ChangedChannel,
+    Channels,
+    Connection,
+    ListedChannel,
+    Peek,
+    Peeked,
+    PeekedBatch,
+    Purge,
+    RemoveChannels,
+    ResetChannels,
+    Retention,
+)
+from permitflow.wire.arrow import BatchCodec
+
+__all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", "remove", "reset"]
+
+MOST_PEEKED_BYTES = 8 << 20
+"""Of the rows of a peek, unless the first chunk alone takes more."""
+
+# A message that is just leaving for a consumer.
+_PURGE_SECONDS = 5.0
+_OVER = ("closed", "failed")
+
+
+async def list_channels(exchange: Exchange, request: AskChannels, known: Collection[str] = ()) -> Channels[pa.Schema]:
+    """The channels that are named, or some of the known ones; some after others: other peers are served meanwhile.
+
+    Raises:
+        UnknownChannelError: no channel has one of these names.
+    """
+    first = max(0, request.first)
+    names = request.channels or tuple(islice(known, first, first + MOST_CHANNELS))
+    return Channels(
+        tuple(await exchange.turns.all(_listed(exchange, name) for name in names if name in exchange.names))
+    )
+
+
+def _listed(exchange: Exchange, name: str) -> ListedChannel[pa.Schema]:
+    channel, (statistics,) = exchange.served(name), exchange.statistics([name])
+    is_kept = isinstance(channel, ReplayChannel)
+    return ListedChannel(
+        traffic=traffic_of(statistics),
+        retention=Retention.REPLAY if is_kept else Retention.ONCE,
+        parameters=channel.parameters,
+        schema=channel.schema,
+        connections=_connections(statistics),
+        limit_rows=channel.books.limit_rows if isinstance(channel, ReplayChannel) else 0,
+        is_durable=is_kept and exchange.is_durable,
+    )
+
+
+def _connections(statistics: BridgeStatistics) -> tuple[Connection, ...]:
+    return tuple(
+        Connection(
+            stream=stream.stream,
+            peer=stream.peer,
+            direction=stream.direction.value,
+            state=stream.state,
+            is_suspended=stream.is_suspended,
+            rows_held=stream.numbers.rows_held,
+        )
+        for stream in statistics.streams
+        if stream.state not in _OVER
+    )
+
+
+async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Channels[pa.Schema]:
+    """Add the channels of a stream, all or none; they can be used at once.
+
+    Raises:
+        InvalidParametersError: a name is taken, there are too many channels, or an option does not fit the retention.
+        SchemaMismatchError, StoreError: the store has such a channel with other settings.
+    """
+    if not 1 <= request.channels <= MOST_CHANNELS:
+        rule = f"must be 1 to {MOST_CHANNELS:,} in a request"
+        raise InvalidParametersError(name="channels", value=request.channels, rule=rule)
+    if not request.stream:
+        raise InvalidParametersError(name="stream", value=request.stream, rule="must not be empty")
+    keeping: Keeping = {"kept_rows": request.kept_rows, "staging_rows": request.staging_rows}
+    if request.consumers:
+        keeping["consumers"] = request.consumers
+    if request.retention is Retention.ONCE:
+        for name, value in keeping.items():
+            if value is not None:
+                rule = "is for channels with retention 'replay' only"
+                raise InvalidParametersError(name=name, value=value, rule=rule)
+    names = stream_channels(request.stream, request.channels)
+    exchange.add_channels(names, request.parameters, request.schema, retention=request.retention, **keeping)
+    return await list_channels(exchange, AskChannels(names))
+
+
+async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
+    """Forget channels, with their rows; their streams get ``ChannelRemovedError``.
+
+    Raises:
+        UnknownChannelError: no channel has one of these names.
+        ChannelInUseError: streams of one of them are open, or rows wait in it; none was removed.
+    """
+    channels = _channels(exchange, request.channels)
+    for channel in channels:
+        if not request.force:
+            _require_unused(channel, "removed", drops_rows=True)
+    waiting = [channel.backlog for channel in channels]
+    ended = [exchange.remove_channel(channel.name) for channel in channels]
+    return Changed(
+        tuple(
+            ChangedChannel(channel.name, was.rows, was.barriers, streams)
+            for channel, was, streams in zip(channels, waiting, ended, strict=True)
+        )
+    )
+
+
+async def reset(exchange: Exchange, request: ResetChannels) -> Changed:
+    """Make channels usable again; their streams get ``ChannelResetError``.
+
+    Raises:
+        UnknownChannelError: no channel has one of these names.
+        ChannelInUseError: streams of one of them are open, or rows wait in it that would be dropped; none was reset.
+        StoreError: a write failed; the channels before this one were reset.
+    """
+    channels = _channels(exchange, request.channels)
+    for channel in channels:
+        if not request.force:
+            _require_unused(channel, "reset", drops_rows=isinstance(channel, BridgeChannel))
+    changed = []
+    for channel in channels:
+        rows = barriers = 0
+        if isinstance(channel, BridgeChannel):
+            _, rows, barriers = channel.backlog
+        changed.append(ChangedChannel(channel.name, rows, barriers, await exchange.reset_channel(channel.name)))
+    return Changed(tuple(changed))
+
+
+async def purge(exchange: Exchange, request: Purge) -> Changed:
+    """Drop the rows and barriers that wait; streams go on.
+
+    Raises:
+        UnknownChannelError: no channel has one of these names.
+        UnknownConsumerError, InvalidParametersError: one of them has no such consumer; none was purged.
+        ChannelInUseError: a message is just leaving, and cannot; the channels before this one were purged.
+        StoreError: a write failed; the channels before this one were purged.
+    """
+    channels = _channels(exchange, request.channels)
+    for channel in channels:
+        _require_consumer(channel, request.consumer)
+    changed = []
+    for channel in channels:
+        if isinstance(channel, ReplayChannel):
+            dropped = await channel.purge(request.consumer)
+        else:
+            dropped = await channel.purge(_PURGE_SECONDS)
+        changed.append(ChangedChannel(channel.name, dropped.rows, dropped.barriers, 0))
+    return Changed(tuple(changed))
+
+
+async def peek(exchange: Exchange, request: Peek) -> Peeked[pa.Schema]:
+    """The first rows that wait in a channel; they stay there.
+
+    Raises:
+        UnknownChannelError: no channel has this name.
+        UnknownConsumerError, InvalidParametersError: it has no such consumer, or too many rows are asked for.
+        StoreError: the rows cannot be read.
+    """
+    if not 1 <= request.rows <= MOST_PEEKED:
+        raise InvalidParametersError(name="rows", value=request.rows, rule=f"must be 1 to {MOST_PEEKED:,}")
+    channel = exchange.served(request.channel)
+    _require_consumer(channel, request.consumer)
+    if isinstance(channel, ReplayChannel):
+        batches = await channel.peek(request.rows, request.consumer)
+    else:
+        batches = channel.peek(request.rows)
+    schema = channel.schema
+    if schema is None:
+        return Peeked(None, ())
+    return Peeked(schema, tuple(await exchange.turns.run(lambda: _encoded(BatchCodec(schema), batches))))
+
+
+def _encoded(codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> list[PeekedBatch]:
+    found, size = list[PeekedBatch](), 0
+    for batch in batches:
+        data = b"".join(codec.encode([batch]))
+        size += len(data)
+        if found and size > MOST_PEEKED_BYTES:
+            break
+        found.append(PeekedBatch(batch.num_rows, data))
+    return found
+
+
+def _channels(exchange: Exchange, names: Sequence[str]) -> list[BridgeChannel | ReplayChannel]:
+    if not names:
+        raise InvalidParametersError(name="channels", value=names, rule="must be at least one name")
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
+    return [exchange.served(name) for name in names]
+
+
+def _require_consumer(channel: BridgeChannel | ReplayChannel, consumer: str) -> None:
+    if isinstance(channel, ReplayChannel):
+        if consumer:
+            channel.books.acknowledged_by(consumer)
+    elif consumer:
+        rule = f"must be empty: channel {channel.name!r} is read once, and knows no consumers by name"
+        raise InvalidParametersError(name="consumer", value=consumer, rule=rule)
+
+
+def _require_unused(channel: BridgeChannel | ReplayChannel, deed: str, *, drops_rows: bool) -> None:
+    uses = []
+    for direction, words in ((Direction.PUT, "producer"), (Direction.GET, "consumer")):
+        users = [user for user in channel.users if user.direction is direction]
+        if users:
+            suspended = sum(user.is_suspended for user in users)
+            waits = f" ({suspended} without a connection, which may come again)" if suspended else ""
+            uses.append(f"{len(users)} {words}{'s' * (len(users) > 1)} at {_listed_peers(users)}{waits}")
+    if drops_rows and (waiting := channel.backlog).messages:
+        uses.append(f"{waiting.rows:,} rows and {waiting.messages:,} messages wait")
+    if uses:
+        raise ChannelInUseError(channel=channel.name, deed=deed, uses="; ".join(uses))
+
+
+def _listed_peers(users: Sequence[object]) -> str:
+    peers = [str(getattr(user, "peer", "")) for user in users]
+    return ", ".join(peers[:3]) + (", …" if len(peers) > 3 else "")

@@ -1,0 +1,159 @@
+"""Options of the channels of a stream: those that ``permitflow serve`` makes, and ``permitflow channel add``."""
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Annotated, Any, TypeAlias, cast
+
+import typer
+
+from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
+from permitflow.errors import InvalidParametersError, ParameterMismatchError
+from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
+from permitflow.flows.seam import Parameters
+from permitflow.flows.table import flow_named, flow_names
+from permitflow_tools.cli.options import MOST, given_options, one_of, option, rows, whole_number
+from permitflow_tools.cli.outcomes import unusable
+
+_ROWS = whole_number(least=1, most=MOST)
+# Parameters of flows that have an option of their own.
+_WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
+_OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
+
+FlowName: TypeAlias = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="The protocol that decides what may be sent when; an unknown name is answered with the known ones.",
+    ),
+]
+
+ChannelRowPermits: TypeAlias = Annotated[
+    int | None,
+    rows(
+        f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
+        least=2,
+        most=MOST,
+    ),
+]
+
+ChannelPermitBatch: TypeAlias = Annotated[
+    int | None,
+    rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=MOST),
+]
+
+ChannelMaxChunkCost: TypeAlias = Annotated[
+    int | None,
+    rows(
+        "The most permits a chunk takes. Default: row permits less batch; "
+        f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
+        most=MOST,
+    ),
+]
+
+BarrierPermits: TypeAlias = Annotated[
+    int | None, option(_ROWS, "N", "Barriers that may be in a channel at once. Default: 1.")
+]
+
+OversizeRule: TypeAlias = Annotated[
+    Oversize,
+    typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
+]
+
+FlowParameter: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--parameter",
+        metavar="NAME=NUMBER",
+        help="A parameter of the flow that has no option of its own; may be repeated.",
+    ),
+]
+
+RetentionRule: TypeAlias = Annotated[
+    Retention,
+    typer.Option(
+        metavar="RULE",
+        parser=one_of(Retention),
+        help="Rows are gone once they were read (once), or kept until all consumers have acknowledged them (replay).",
+    ),
+]
+
+ConsumerNames: TypeAlias = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--consumer",
+        metavar="NAME",
+        help="With replay: a consumer for which rows are kept; may be repeated. Default: one, named default.",
+    ),
+]
+
+KeptRowsLimit: TypeAlias = Annotated[
+    int | None,
+    rows(
+        "With replay: the most rows of a channel that are kept before producers wait. "
+        f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
+        most=MOST,
+    ),
+]
+
+StagingRowsLimit: TypeAlias = Annotated[
+    int | None,
+    rows("With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST),
+]
+
+
+def refuse_twice(option: str, names: Sequence[str]) -> None:
+    """End the command if one of these names is given twice."""
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        unusable(f"{option}: {twice[0]!r} is given twice")
+
+
+def _numbers(stated: Sequence[str]) -> dict[str, int]:
+    """The numbers that are given by name."""
+    numbers: dict[str, int] = {}
+    for text in stated:
+        name, _, number = text.partition("=")
+        name = name.strip().replace("-", "_")
+        try:
+            value = int(number)
+        except ValueError:
+            unusable(f"--parameter: {text!r} must be NAME=NUMBER")
+        if not -MOST <= value <= MOST:
+            unusable(f"--parameter: {text!r} must be a number of at most {MOST:,}")
+        if name in numbers or name in _WITH_OPTIONS:
+            instead = f"use --{name.replace('_', '-')}" if name in _WITH_OPTIONS else "it is given twice"
+            unusable(f"--parameter: {text!r}: {instead}")
+        numbers[name] = value
+    return numbers
+
+
+def kept_for(context: typer.Context, retention: Retention, consumer: Sequence[str] | None) -> list[str]:
+    """The consumers for whom rows are kept; ends the command if an option needs kept rows and there are none."""
+    strange = [name for name in given_options(context) if name in _OF_REPLAY]
+    if strange and retention is not Retention.REPLAY:
+        unusable(f"{strange[0]}: rows are gone once they were read; to keep them, add --retention replay")
+    consumers = [*(consumer or [DEFAULT_CONSUMER])]
+    if "" in consumers:
+        unusable("--consumer: a name must not be empty")
+    refuse_twice("--consumer", consumers)
+    return consumers
+
+
+def channel_parameters(
+    flow: str, retention: Retention, parameter: Sequence[str], *, oversize: Oversize, **given: int | None
+) -> Parameters:
+    """The parameters of channels, from these options; ends the command if they cannot be."""
+    numbers = _numbers(parameter)
+    stated: dict[str, Any] = {name: value for name, value in given.items() if value is not None} | numbers
+    if oversize is not Oversize.SPLIT:
+        stated["oversize"] = oversize
+    try:
+        if retention is Retention.REPLAY and flow == PERMITS.name:
+            return kept_parameters(**stated)
+        return cast(Parameters, flow_named(flow).parse(stated))
+    except InvalidParametersError as error:
+        option_name = f"--{error.name.replace('_', '-')}" if error.name in _WITH_OPTIONS else "--parameter"
+        unusable(f"{option_name}: {error}")
+    except ParameterMismatchError:
+        unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")
