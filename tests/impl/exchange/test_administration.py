@@ -36,7 +36,7 @@ from tests.support.turns import until
 
 SCHEMA = pa.schema([("n", pa.int64())])
 PARAMETERS = ChannelParameters(row_permits=8, permit_batch=2)
-KEPT = {"retention": Retention.REPLAY, "kept_rows": 16, "consumers": ("etl", "audit")}
+KEPT: dict[str, Any] = {"retention": Retention.REPLAY, "kept_rows": 16, "consumers": ("etl", "audit")}
 NAME = "orders/0"
 
 
@@ -227,7 +227,7 @@ async def test_a_broken_channel_is_used_again_after_a_reset() -> None:
             sender.abort("it has seen enough")
         await until(lambda: exchange.statistics()[0].state is BridgeState.BROKEN)
         await order(lambda orders: orders.reset([NAME]))
-        assert await asyncio.gather(fill(batch(1)), drained()) == [EndOutcome.CONSUMED, [1]]
+        assert [*await asyncio.gather(fill(batch(1)), drained())] == [EndOutcome.CONSUMED, [1]]
 
 
 async def test_a_reset_by_force_ends_all_streams_with_its_error() -> None:
@@ -241,7 +241,7 @@ async def test_a_reset_by_force_ends_all_streams_with_its_error() -> None:
                 await sender.end()
         with pytest.raises(ChannelResetError):
             await reading
-        assert await asyncio.gather(fill(batch(7)), drained()) == [EndOutcome.CONSUMED, [7]]
+        assert [*await asyncio.gather(fill(batch(7)), drained())] == [EndOutcome.CONSUMED, [7]]
 
 
 async def test_a_consumer_that_waits_for_a_producer_hears_of_a_reset() -> None:

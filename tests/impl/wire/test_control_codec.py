@@ -82,21 +82,26 @@ channel_positions = st.builds(
     barriers=barriers,
     waiting_rows=counts,
 )
+TRAFFIC = ChannelTraffic(
+    channel="c",
+    state="open",
+    reason="",
+    window_rows=None,
+    producers=1,
+    consumers=2,
+    rows_in=3,
+    rows_out=4,
+    rows_held=5,
+    peak_rows_held=6,
+    rows_with_consumers=7,
+    waiting_seconds=8.0,
+    consumer_waiting_seconds=9.0,
+    purged_rows=10,
+)
+connections = st.lists(st.builds(Connection, names, names, names, names, st.booleans(), counts), max_size=2).map(tuple)
 listed_channels = st.builds(
     ListedChannel,
-    st.just(
-        ChannelTraffic(
-            channel="c",
-            state="open",
-            reason="",
-            window_rows=None,
-            **dict.fromkeys(("producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held"), 1),
-            **dict.fromkeys(("rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds"), 2),
-        )
-    ),
-    *(st.sampled_from(Retention), parameters, schemas),
-    st.lists(st.builds(Connection, names, names, names, names, st.booleans(), counts), max_size=2).map(tuple),
-    *(counts, st.booleans()),
+    *(st.just(TRAFFIC), st.sampled_from(Retention), parameters, schemas, connections, counts, st.booleans()),
 )
 replies = st.one_of(
     st.builds(Positions, st.lists(channel_positions, max_size=3).map(tuple)),

@@ -104,7 +104,7 @@ class ReplayChannel:
         consumers: Sequence[str],
         limit_rows: int,
         attempts: AttemptBooks,
-        told_name: str,
+        told_name: str = "",
     ) -> None:
         """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
 
@@ -137,7 +137,7 @@ class ReplayChannel:
         """Measures the time in which producers waited for room."""
         self.writing = asyncio.Lock()
         """Held while rows are appended, or the log is ended."""
-        self.streams = Streams(told_name)
+        self.streams = Streams(told_name or name)
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
         self._appended_chunks = self._waiting_rows = self._purged_rows = 0
