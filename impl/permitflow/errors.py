@@ -144,6 +144,15 @@ class ChunkTooLargeError(PermitflowError, ValueError):
     )
 
 
+class RowFileError(PermitflowError, ValueError):
+    """A file or a pipe does not hold such rows as were asked for, or cannot be read or written."""
+
+    path: str  # as the user wrote it
+    place: str  # where in it, in words, with a comma before them; empty: all of it
+    reason: str
+    text = "{path}{place}: {reason}"
+
+
 class ParametersFileError(PermitflowError, ValueError):
     """A parameters file cannot be read, or a key of it is wrong."""
 

@@ -52,10 +52,11 @@ async def list_channels(exchange: Exchange, request: AskChannels, known: Collect
         UnknownChannelError: no channel has one of these names.
     """
     first = max(0, request.first)
+    for name in request.channels:
+        exchange.served(name)
     names = request.channels or tuple(islice(known, first, first + MOST_CHANNELS))
-    return Channels(
-        tuple(await exchange.turns.all(_listed(exchange, name) for name in names if name in exchange.names))
-    )
+    listed = (_listed(exchange, name) for name in names if name in exchange.names)  # some may be removed meanwhile
+    return Channels(tuple(await exchange.turns.all(listed)))
 
 
 def _listed(exchange: Exchange, name: str) -> ListedChannel[pa.Schema]:

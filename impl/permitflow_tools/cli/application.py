@@ -15,6 +15,7 @@ from permitflow.errors import (
     TraceWriteError,
     UnknownChannelError,
 )
+from permitflow_tools.cli.channel import channel
 from permitflow_tools.cli.check import check
 from permitflow_tools.cli.conform import conform
 from permitflow_tools.cli.demo import demo
@@ -92,6 +93,7 @@ def permitflow(
       permitflow serve --stream orders:2                       an exchange for producers and consumers
       permitflow health 127.0.0.1:50051                        does it take streams?
       permitflow top 127.0.0.1:50051                           which side waits for the other?
+      permitflow channel list                                  its channels: add, remove, reset, peek, purge
       permitflow trace validate RUN/                           was a recorded run a behaviour of the model?
       permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?
       permitflow demo                                          two Spark jobs, with an exchange between them
@@ -129,5 +131,6 @@ def show_version() -> None:
 for command in (check, simulate, prove, explain, serve, health, top, conform):
     app.command()(command)
 
+app.add_typer(channel, name="channel")
 app.add_typer(demo, name="demo")
 app.add_typer(trace, name="trace")

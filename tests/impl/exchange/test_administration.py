@@ -157,7 +157,7 @@ async def test_a_stream_that_cannot_be_is_refused(options: dict[str, Any], words
 # Removing.
 
 
-async def test_a_used_channel_is_removed_by_force_only_and_its_peers_hear_of_it() -> None:
+async def test_a_used_channel_is_removed_by_force_and_peers_hear_of_it() -> None:
     async with administered() as (exchange, _), get_later() as reading:
         async with put(ADDRESS, NAME, SCHEMA) as sender:
             await sender.send(batch(1, 2))
@@ -252,7 +252,7 @@ async def test_a_consumer_that_waits_for_a_producer_hears_of_a_reset() -> None:
             await reading
 
 
-async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset_when_it_comes_again() -> None:
+async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset() -> None:
     async def produce() -> None:
         async with put(ADDRESS, NAME, SCHEMA, resume_seconds=30) as sender:
             await sender.send(batch(1))
@@ -302,7 +302,7 @@ async def test_what_was_reset_is_open_after_a_restart(tmp_path: Any) -> None:
 # Purging.
 
 
-async def test_purged_rows_return_their_permits_and_the_run_is_one_of_the_model() -> None:
+async def test_a_purge_returns_permits_and_is_a_run_of_the_model() -> None:
     trace = MemoryTrace()
     async with administered(Exchange(parameters=PARAMETERS, record=trace.recorder)) as (exchange, _):
         async with put(ADDRESS, NAME, SCHEMA) as sender:
@@ -370,7 +370,7 @@ async def get_slowly() -> AsyncIterator[Any]:
             over.set()
 
 
-def test_a_purge_waits_for_a_message_that_is_leaving_and_says_for_whom() -> None:
+def test_a_purge_waits_for_a_message_that_is_leaving() -> None:
     in_simulated_time(a_barrier_is_leaving())
 
 
@@ -386,7 +386,7 @@ async def a_barrier_is_leaving() -> None:
         assert await ending is EndOutcome.CONSUMED
 
 
-async def test_a_purge_of_a_kept_channel_acknowledges_for_one_consumer_or_all(store: Store) -> None:
+async def test_a_purge_of_kept_rows_acknowledges_for_one_or_all(store: Store) -> None:
     exchange = Exchange(parameters=PARAMETERS, store=store)
     async with administered(exchange, **KEPT):
         async with put(ADDRESS, NAME, SCHEMA) as sender:

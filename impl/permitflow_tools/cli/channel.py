@@ -1,0 +1,354 @@
+"""``permitflow channel``: the channels of a running exchange, seen and changed from outside."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
+
+import typer
+
+from permitflow.errors import (
+    InvalidParametersError,
+    PermitflowError,
+    UnknownChannelError,
+    UnknownConsumerError,
+    printable,
+)
+from permitflow.exchange.books.replay import Retention
+from permitflow.flows.permits.agreement import PERMITS
+from permitflow.flows.permits.parameters import Oversize
+from permitflow_tools.cli.channel_options import (
+    BarrierPermits,
+    ChannelMaxChunkCost,
+    ChannelPermitBatch,
+    ChannelRowPermits,
+    ConsumerNames,
+    FlowName,
+    FlowParameter,
+    KeptRowsLimit,
+    OversizeRule,
+    RetentionRule,
+    StagingRowsLimit,
+    channel_parameters,
+    kept_for,
+)
+from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
+from permitflow_tools.cli.options import StreamName, host_and_port, option, stream_name, whole_number
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.traffic_table import lag_in_words
+
+if TYPE_CHECKING:
+    from permitflow.client import ChangedChannel, ListedChannel
+    from permitflow.client.blocking import BlockingControl
+
+channel = typer.Typer(
+    no_args_is_help=True, rich_markup_mode=None, help="The channels of a running exchange: list, add, remove, reset ..."
+)
+
+DEFAULT_ADDRESS = "127.0.0.1:50051"
+Address: TypeAlias = Annotated[
+    str,
+    option(
+        host_and_port,
+        "HOST:PORT",
+        f"The exchange; without gRPC, tcp:// or udp://HOST:PORT. Default: {DEFAULT_ADDRESS}.",
+    ),
+]
+Names: TypeAlias = Annotated[
+    list[str], typer.Argument(metavar="CHANNEL...", help="Channels, as orders/0; of a stream, as orders, all channels.")
+]
+Force: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--force", help="Also while they are used: streams end with an error, and rows that wait are dropped."
+    ),
+]
+_MOST_PEEKED = 10_000
+
+
+@channel.callback()
+def _group() -> None:
+    """The channels of a running exchange, seen and changed from outside.
+
+    What each order does to connected producers and consumers, and to streams that have lost their connection, is said
+    in docs/guides/administration.md. Channels are named as in orders/0; orders alone means all channels of that stream.
+    """
+
+
+@contextmanager
+def orders_at(address: str) -> Iterator["BlockingControl"]:
+    """Orders to an exchange; ends the command with its error."""
+    with requires_extra("grpc"):
+        from permitflow.client.blocking import control
+    try:
+        with control(address) as orders:
+            yield orders
+    except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
+        unusable(str(error))
+    except PermitflowError as error:
+        complain(str(error))
+        raise typer.Exit(ExitCode.FAILS) from None
+
+
+@channel.command("list")
+def list_(
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[CHANNEL]...", help="Only these channels, or all of a stream. Default: all."),
+    ] = None,
+    address: Address = DEFAULT_ADDRESS,
+    as_json: Json = False,
+) -> None:
+    """What channels are there, in which state, and who is connected?
+
+    \b
+      permitflow channel list                              all channels
+      permitflow channel list orders                       those of one stream
+      permitflow channel list orders/0 --json              one, with schema, parameters and connections
+
+    Columns: producers and consumers that are connected; rows that wait in the channel, or are kept; the room that is
+    left; of channels that keep their rows, what each consumer has still to acknowledge. A channel that is spent or
+    broken says why: permitflow channel reset makes it usable again.
+
+    Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel.
+    """
+    with orders_at(address) as orders:
+        listed = orders.channels(_chosen(orders, names) if names else ())
+    if as_json:
+        print_json({"address": address, "channels": [_as_json(each) for each in listed]})
+        return
+    console = open_console()
+    kept = any(each.traffic.kept is not None for each in listed)
+    columns = ("channel", "state", "put/get", "rows", "room", *(["lag"] if kept else []), "flow", "why")
+    table = open_table(*columns, right=("rows", "room"), wrap=("lag", "why"))
+    for each in listed:
+        traffic = each.traffic
+        table.add_row(
+            printable(traffic.channel),
+            printable(traffic.state),
+            f"{traffic.producers}/{traffic.consumers}",
+            f"{_waiting(each):,}",
+            "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
+            *([lag_in_words(traffic.kept)] if kept else []),
+            each.parameters.flow.name,
+            printable(traffic.reason),
+        )
+    print_table(console, table)
+    for each in listed if names else ():
+        for one in each.connections:
+            lost = ", without a connection" if one.is_suspended else ""
+            line = f"{each.traffic.channel}: {one.direction} {one.stream} with {one.peer}, {one.state}{lost}"
+            print_lines(console, f"{line}, {one.rows_held:,} rows under way")
+        if each.schema is not None:
+            print_lines(console, f"{each.traffic.channel}: schema {_schema_words(each.schema)}")
+
+
+@channel.command()
+def add(
+    context: typer.Context,
+    stream: Annotated[
+        StreamName,
+        typer.Argument(parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1."),
+    ],
+    address: Address = DEFAULT_ADDRESS,
+    flow: FlowName = PERMITS.name,
+    row_permits: ChannelRowPermits = None,
+    permit_batch: ChannelPermitBatch = None,
+    max_chunk_cost: ChannelMaxChunkCost = None,
+    barrier_permits: BarrierPermits = None,
+    oversize: OversizeRule = Oversize.SPLIT,
+    parameter: FlowParameter = None,
+    retention: RetentionRule = Retention.ONCE,
+    consumer: ConsumerNames = None,
+    kept_rows: KeptRowsLimit = None,
+    staging_rows: StagingRowsLimit = None,
+    as_json: Json = False,
+) -> None:
+    """Add a stream to a running exchange; its channels can be used at once.
+
+    The options are those of permitflow serve. An exchange with --store keeps the rows of channels with --retention
+    replay on disk, and finds those of a stream of this name that was there before.
+
+    \b
+      permitflow channel add orders:4
+      permitflow channel add audit --retention replay --consumer etl --consumer check
+
+    Exit code 0: added. 1: the exchange does not answer, or cannot write. 2: a name is taken, or the options cannot be.
+    """
+    consumers = kept_for(context, retention, consumer)
+    parameters = channel_parameters(
+        flow,
+        retention,
+        parameter or (),
+        oversize=oversize,
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=max_chunk_cost,
+        barrier_permits=barrier_permits,
+    )
+    with orders_at(address) as orders:
+        added = orders.add_stream(
+            stream.name,
+            stream.channels,
+            parameters,
+            retention=retention,
+            consumers=consumers if retention is Retention.REPLAY else (),
+            kept_rows=kept_rows,
+            staging_rows=staging_rows,
+        )
+    if as_json:
+        print_json({"address": address, "channels": [_as_json(each) for each in added]})
+    else:
+        print_lines(open_console(), *(f"added {each.traffic.channel}" for each in added))
+
+
+@channel.command()
+def remove(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = False, as_json: Json = False) -> None:
+    """Remove channels with all rows that they keep, also on disk.
+
+    Refused while streams are open, also those that have lost their connection, or rows wait. With --force these streams
+    end with ChannelRemovedError.
+
+    Exit code 0: removed. 1: one of them is used, or the exchange does not answer; none was removed. 2: unknown channel.
+    """
+    with orders_at(address) as orders:
+        changed = orders.remove(_chosen(orders, names), force=force)
+    _tell("removed", changed, address, as_json=as_json)
+
+
+@channel.command()
+def reset(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = False, as_json: Json = False) -> None:
+    """Make channels usable again that are spent, broken or ended.
+
+    A channel that is read once begins anew, with the same settings. One that keeps its rows is open again for
+    producers, and loses nothing. Refused while streams are open, also those that have lost their connection, or rows
+    wait that would be dropped. With --force these streams end with ChannelResetError.
+
+    \b
+      permitflow channel reset orders/0
+      permitflow channel reset orders --force
+
+    Exit code 0: usable again. 1: one of them is used, or the exchange does not answer. 2: unknown channel.
+    """
+    with orders_at(address) as orders:
+        changed = orders.reset(_chosen(orders, names), force=force)
+    _tell("reset", changed, address, as_json=as_json)
+
+
+@channel.command()
+def purge(
+    names: Names,
+    address: Address = DEFAULT_ADDRESS,
+    consumer: Annotated[
+        str,
+        typer.Option(metavar="NAME", help="Of channels that keep their rows: only for this consumer. Default: all."),
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Drop the rows and barriers that wait in channels; producers and consumers stay connected.
+
+    Their permits return, so producers that waited go on. Of a channel that keeps its rows, all rows that are there are
+    acknowledged, for --consumer or for all consumers. What was dropped cannot be had again: permitflow channel peek
+    shows it before.
+
+    Exit code 0: done; says how many rows. 1: the exchange does not answer, or a row is just leaving and cannot. 2:
+    unknown channel or consumer.
+    """
+    with orders_at(address) as orders:
+        changed = orders.purge(_chosen(orders, names), consumer=consumer)
+    _tell("purged", changed, address, as_json=as_json)
+
+
+@channel.command()
+def peek(
+    name: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
+    address: Address = DEFAULT_ADDRESS,
+    rows: Annotated[
+        int,
+        option(whole_number(least=1, most=_MOST_PEEKED), "N", "The most rows; fewer if they take 8 MiB. Default: 10."),
+    ] = 10,
+    consumer: Annotated[
+        str, typer.Option(metavar="NAME", help="Of a channel that keeps its rows: whose rows. Default: default.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Show the first rows that wait in a channel; they stay there.
+
+    Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel or consumer.
+    """
+    with orders_at(address) as orders:
+        found = orders.peek(name, rows, consumer=consumer)
+    if as_json:
+        print_json({"address": address, "channel": name, "rows": [_plain(row) for row in found.to_pylist()]})
+        return
+    console = open_console()
+    if not found.num_rows:
+        print_lines(console, "no rows wait")
+        return
+    table = open_table(*map(printable, found.column_names), wrap=tuple(map(printable, found.column_names)))
+    for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
+        table.add_row(*(printable(str(value)) for value in row))
+    print_table(console, table)
+
+
+def _chosen(orders: "BlockingControl", names: Sequence[str]) -> list[str]:
+    """The channels that these names mean; the exchange refuses names that it does not have."""
+    known = None
+    chosen = dict[str, None]()
+    for name in names:
+        if "/" not in name:
+            known = known or [each.channel for each in orders.statistics().channels]
+            own = [one for one in known if one.rpartition("/")[0] == name]
+            if name not in known and own:
+                chosen |= dict.fromkeys(own)
+                continue
+        chosen[name] = None
+    return [*chosen]
+
+
+def _tell(deed: str, changed: "Sequence[ChangedChannel]", address: str, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"address": address, "channels": [each._asdict() for each in changed]})
+        return
+    console = open_console()
+    for each in changed:
+        done = [f"{each.rows:,} rows dropped"] if each.rows or deed == "purged" else []
+        done += [f"{each.barriers:,} barriers dropped"] if each.barriers else []
+        done += [f"{each.streams:,} streams ended"] if each.streams else []
+        print_lines(console, f"{deed} {each.channel}{': ' if done else ''}{', '.join(done)}")
+
+
+def _waiting(listed: "ListedChannel[Any]") -> int:
+    kept = listed.traffic.kept
+    return listed.traffic.rows_held if kept is None else kept.kept_rows
+
+
+def _as_json(listed: "ListedChannel[Any]") -> dict[str, object]:
+    flow = listed.parameters.flow
+    return {
+        "channel": listed.traffic.channel,
+        "state": listed.traffic.state,
+        "reason": listed.traffic.reason,
+        "retention": listed.retention.value,
+        "rows_waiting": _waiting(listed),
+        "flow": flow.name,
+        "parameters": dict(flow.stated(listed.parameters)),
+        "schema": None if listed.schema is None else {field.name: str(field.type) for field in listed.schema},
+        "limit_rows": listed.limit_rows,
+        "is_durable": listed.is_durable,
+        "connections": [asdict(one) for one in listed.connections],
+        "traffic": asdict(listed.traffic),
+    }
+
+
+def _schema_words(schema: Any) -> str:
+    return ", ".join(printable(f"{field.name} {field.type}") for field in schema)
+
+
+def _plain(value: Any) -> Any:
+    """A value as JSON has it: what it does not know as text."""
+    if isinstance(value, dict):
+        return {str(name): _plain(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_plain(each) for each in value]
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,103 @@
+"""``permitflow channel``: what people and scripts see of the channels of an exchange, and what they change."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pyarrow as pa
+
+from permitflow.client import put
+from permitflow.exchange import Exchange
+from tests.permitflow_tools.cli.conftest import Answer, Command
+from tests.support.served import served
+
+BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64()), "s": ["a", None, "\x1bc"]})
+TCP = "tcp://127.0.0.1:0"
+
+
+@asynccontextmanager
+async def asked(command: Command, *channels: str) -> AsyncIterator[tuple[Exchange, "Shell"]]:
+    async with served(*channels, listen=TCP) as (exchange, address):
+        yield exchange, Shell(command, address)
+
+
+class Shell:
+    """Runs the command beside the exchange's event loop."""
+
+    def __init__(self, command: Command, address: str) -> None:
+        self.address, self._command = address, command
+
+    async def __call__(self, *arguments: str) -> Answer:
+        name, *others = arguments
+        return await asyncio.to_thread(self._command, "channel", name, *others, "--address", self.address)
+
+
+async def fill(address: str, name: str) -> None:
+    async with put(address, name, BATCH.schema) as sender:
+        await sender.send(BATCH)
+        await sender.end(closes_channel=True)
+
+
+async def test_a_spent_channel_is_listed_with_its_reason_and_reset(command: Command) -> None:
+    async with asked(command, "orders/0", "orders/1") as (exchange, shell):
+        await fill(shell.address, "orders/1")
+        code, out, _ = await shell("list", "orders")
+        assert code == 0
+        assert "ended" in out
+        assert "schema n int64, s string" in out
+        code, _, error = await shell("reset", "orders")
+        assert code == 1
+        assert error == (
+            "Error: channel 'orders/1' cannot be reset: 3 rows and 1 messages wait; "
+            "with force their streams end with an error, and the rows are dropped\n"
+        )
+        assert await shell("reset", "orders", "--force") == (0, "reset orders/0\nreset orders/1: 3 rows dropped\n", "")
+        assert [each.state for each in exchange.statistics()] == ["waiting", "waiting"]
+
+
+async def test_a_peek_shows_rows_and_a_purge_counts_them(command: Command) -> None:
+    async with asked(command, "orders/0") as (_, shell):
+        await fill(shell.address, "orders/0")
+        code, out, _ = await shell("peek", "orders/0")
+        assert (code, [line.split() for line in out.splitlines()[2:]]) == (
+            0,
+            [["1", "a"], ["2", "None"], ["3", "\\x1bc"]],
+        )
+        code, out, _ = await shell("peek", "orders/0", "--rows", "1", "--json")
+        assert json.loads(out)["rows"] == [{"n": 1, "s": "a"}]
+        assert await shell("purge", "orders/0") == (0, "purged orders/0: 3 rows dropped\n", "")
+        assert (await shell("peek", "orders/0"))[1] == "no rows wait\n"
+
+
+async def test_a_stream_is_added_with_the_options_of_serve(command: Command) -> None:
+    async with asked(command) as (exchange, shell):
+        options = ("--retention", "replay", "--consumer", "etl", "--kept-rows", "64")
+        assert await shell("add", "more:2", *options) == (0, "added more/0\nadded more/1\n", "")
+        code, out, _ = await shell("list", "--json")
+        listed = json.loads(out)["channels"]
+        assert [(one["channel"], one["retention"], one["limit_rows"]) for one in listed] == [
+            ("more/0", "replay", 64),
+            ("more/1", "replay", 64),
+        ]
+        code, _, error = await shell("add", "more")
+        assert (code, error) == (2, "Error: channel must be a name that is not in use, not 'more/0'\n")
+        code, _, error = await shell("add", "other", "--kept-rows", "5")
+        assert (code, error.split(":")[1].strip()) == (2, "--kept-rows")
+        assert (await shell("remove", "more"))[:2] == (0, "removed more/0\nremoved more/1\n")
+        assert not exchange.names
+
+
+async def test_an_unknown_channel_or_consumer_is_unusable_input(command: Command) -> None:
+    async with asked(command, "orders/0") as (_, shell):
+        for arguments in (("remove", "orders/1"), ("reset", "strange"), ("peek", "x"), ("list", "x")):
+            code, _, error = await shell(*arguments)
+            assert code == 2
+            assert "known channels: orders/0" in error
+        assert (await shell("purge", "orders/0", "--consumer", "x"))[0] == 2
+
+
+def test_an_exchange_that_is_not_there_is_a_failure(command: Command) -> None:
+    code, _, error = command("channel", "list", "--address", "tcp://127.0.0.1:1")
+    assert code == 1
+    assert error.startswith("Error: the exchange at tcp://127.0.0.1:1")
