@@ -26,7 +26,7 @@ from permitflow.exchange.books.replay import MOST_PRODUCERS
 from permitflow.exchange.books.staging import MOST_ATTEMPTS, MOST_QUERIES
 from permitflow.exchange.limits import OPTIONS, Limit
 from permitflow.names import MOST_NAME_CHARACTERS
-from permitflow.stream.control import MOST_CHANNELS, MOST_PUBLISHED
+from permitflow.stream.control import MOST_CHANNELS, MOST_PEEKED, MOST_PUBLISHED
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.arrow_compression import MOST_EXPANSION
 from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_BYTES, MAX_SCHEMA_FIELDS, MOST_CUSTOM_BYTES
@@ -111,6 +111,8 @@ FIXED: Final = (
         _Invalid,
         "it cannot be split, and the largest takes 0.3 s: write to fewer channels, or in fewer partitions",
     ),
+    _fixed("channels of a stream that is added", MOST_CHANNELS, _Invalid, "more at the start: permitflow serve"),
+    _fixed("rows of a peek", MOST_PEEKED, _Invalid, "fewer come if they take more than 8 MiB"),
     _fixed(
         "a reply",
         MOST_REPLY_BYTES,

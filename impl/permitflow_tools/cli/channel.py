@@ -1,17 +1,12 @@
 """``permitflow channel``: the channels of a running exchange, seen and changed from outside."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
 from permitflow.errors import (
-    InvalidParametersError,
-    PermitflowError,
-    UnknownChannelError,
-    UnknownConsumerError,
     printable,
 )
 from permitflow.exchange.books.replay import Retention
@@ -33,8 +28,9 @@ from permitflow_tools.cli.channel_options import (
     kept_for,
 )
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
-from permitflow_tools.cli.options import StreamName, host_and_port, option, stream_name, whole_number
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.dialling import Place, dials
+from permitflow_tools.cli.options import StreamName, option, stream_name, whole_number
+from permitflow_tools.cli.outcomes import Json, print_json
 from permitflow_tools.cli.traffic_table import lag_in_words
 
 if TYPE_CHECKING:
@@ -45,15 +41,6 @@ channel = typer.Typer(
     no_args_is_help=True, rich_markup_mode=None, help="The channels of a running exchange: list, add, remove, reset ..."
 )
 
-DEFAULT_ADDRESS = "127.0.0.1:50051"
-Address: TypeAlias = Annotated[
-    str,
-    option(
-        host_and_port,
-        "HOST:PORT",
-        f"The exchange; without gRPC, tcp:// or udp://HOST:PORT. Default: {DEFAULT_ADDRESS}.",
-    ),
-]
 Names: TypeAlias = Annotated[
     list[str], typer.Argument(metavar="CHANNEL...", help="Channels, as orders/0; of a stream, as orders, all channels.")
 ]
@@ -75,28 +62,14 @@ def _group() -> None:
     """
 
 
-@contextmanager
-def orders_at(address: str) -> Iterator["BlockingControl"]:
-    """Orders to an exchange; ends the command with its error."""
-    with requires_extra("grpc"):
-        from permitflow.client.blocking import control
-    try:
-        with control(address) as orders:
-            yield orders
-    except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
-        unusable(str(error))
-    except PermitflowError as error:
-        complain(str(error))
-        raise typer.Exit(ExitCode.FAILS) from None
-
-
 @channel.command("list")
+@dials
 def list_(
+    exchange: Place,
     names: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[CHANNEL]...", help="Only these channels, or all of a stream. Default: all."),
+        typer.Argument(metavar="CHANNEL", help="Only these channels, or all of a stream. Default: all."),
     ] = None,
-    address: Address = DEFAULT_ADDRESS,
     as_json: Json = False,
 ) -> None:
     """What channels are there, in which state, and who is connected?
@@ -112,10 +85,10 @@ def list_(
 
     Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel.
     """
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         listed = orders.channels(_chosen(orders, names) if names else ())
     if as_json:
-        print_json({"address": address, "channels": [_as_json(each) for each in listed]})
+        print_json({"address": exchange.address, "channels": [_as_json(each) for each in listed]})
         return
     console = open_console()
     kept = any(each.traffic.kept is not None for each in listed)
@@ -144,13 +117,14 @@ def list_(
 
 
 @channel.command()
+@dials
 def add(
+    exchange: Place,
     context: typer.Context,
     stream: Annotated[
         StreamName,
         typer.Argument(parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1."),
     ],
-    address: Address = DEFAULT_ADDRESS,
     flow: FlowName = PERMITS.name,
     row_permits: ChannelRowPermits = None,
     permit_batch: ChannelPermitBatch = None,
@@ -186,7 +160,7 @@ def add(
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
     )
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         added = orders.add_stream(
             stream.name,
             stream.channels,
@@ -197,13 +171,14 @@ def add(
             staging_rows=staging_rows,
         )
     if as_json:
-        print_json({"address": address, "channels": [_as_json(each) for each in added]})
+        print_json({"address": exchange.address, "channels": [_as_json(each) for each in added]})
     else:
         print_lines(open_console(), *(f"added {each.traffic.channel}" for each in added))
 
 
 @channel.command()
-def remove(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = False, as_json: Json = False) -> None:
+@dials
+def remove(exchange: Place, names: Names, force: Force = False, as_json: Json = False) -> None:
     """Remove channels with all rows that they keep, also on disk.
 
     Refused while streams are open, also those that have lost their connection, or rows wait. With --force these streams
@@ -211,13 +186,14 @@ def remove(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = Fals
 
     Exit code 0: removed. 1: one of them is used, or the exchange does not answer; none was removed. 2: unknown channel.
     """
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         changed = orders.remove(_chosen(orders, names), force=force)
-    _tell("removed", changed, address, as_json=as_json)
+    _tell("removed", changed, exchange, as_json=as_json)
 
 
 @channel.command()
-def reset(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = False, as_json: Json = False) -> None:
+@dials
+def reset(exchange: Place, names: Names, force: Force = False, as_json: Json = False) -> None:
     """Make channels usable again that are spent, broken or ended.
 
     A channel that is read once begins anew, with the same settings. One that keeps its rows is open again for
@@ -230,15 +206,16 @@ def reset(names: Names, address: Address = DEFAULT_ADDRESS, force: Force = False
 
     Exit code 0: usable again. 1: one of them is used, or the exchange does not answer. 2: unknown channel.
     """
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         changed = orders.reset(_chosen(orders, names), force=force)
-    _tell("reset", changed, address, as_json=as_json)
+    _tell("reset", changed, exchange, as_json=as_json)
 
 
 @channel.command()
+@dials
 def purge(
+    exchange: Place,
     names: Names,
-    address: Address = DEFAULT_ADDRESS,
     consumer: Annotated[
         str,
         typer.Option(metavar="NAME", help="Of channels that keep their rows: only for this consumer. Default: all."),
@@ -254,15 +231,16 @@ def purge(
     Exit code 0: done; says how many rows. 1: the exchange does not answer, or a row is just leaving and cannot. 2:
     unknown channel or consumer.
     """
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         changed = orders.purge(_chosen(orders, names), consumer=consumer)
-    _tell("purged", changed, address, as_json=as_json)
+    _tell("purged", changed, exchange, as_json=as_json)
 
 
 @channel.command()
+@dials
 def peek(
+    exchange: Place,
     name: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
-    address: Address = DEFAULT_ADDRESS,
     rows: Annotated[
         int,
         option(whole_number(least=1, most=_MOST_PEEKED), "N", "The most rows; fewer if they take 8 MiB. Default: 10."),
@@ -276,10 +254,10 @@ def peek(
 
     Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel or consumer.
     """
-    with orders_at(address) as orders:
+    with exchange.orders() as orders:
         found = orders.peek(name, rows, consumer=consumer)
     if as_json:
-        print_json({"address": address, "channel": name, "rows": [_plain(row) for row in found.to_pylist()]})
+        print_json({"address": exchange.address, "channel": name, "rows": [_plain(row) for row in found.to_pylist()]})
         return
     console = open_console()
     if not found.num_rows:
@@ -306,9 +284,9 @@ def _chosen(orders: "BlockingControl", names: Sequence[str]) -> list[str]:
     return [*chosen]
 
 
-def _tell(deed: str, changed: "Sequence[ChangedChannel]", address: str, *, as_json: bool) -> None:
+def _tell(deed: str, changed: "Sequence[ChangedChannel]", exchange: Place, *, as_json: bool) -> None:
     if as_json:
-        print_json({"address": address, "channels": [each._asdict() for each in changed]})
+        print_json({"address": exchange.address, "channels": [each._asdict() for each in changed]})
         return
     console = open_console()
     for each in changed:

@@ -264,7 +264,7 @@ async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset() -> None:
         producing = asyncio.create_task(produce())
         await until(lambda: exchange.statistics()[0].numbers.sent_rows == 1)
         network.let_down()
-        await until(lambda: network.reception.suspended == 1)
+        await until(lambda: len(exchange.admission.suspended) == 1)
         network.let_up()
         words = "1 without a connection, which may come again"
         await refused(lambda orders: orders.reset([NAME]), ChannelInUseError, words)
@@ -272,7 +272,7 @@ async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset() -> None:
         over.set()
         with pytest.raises(ChannelResetError):
             await producing
-        assert network.reception.suspended == 0
+        assert len(exchange.admission.suspended) == 0
 
 
 async def test_a_reset_of_a_kept_channel_opens_it_and_loses_nothing(store: Store) -> None:

@@ -1,0 +1,88 @@
+"""The options of a command that dials an exchange, and what becomes of the exchange's errors."""
+
+import inspect
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+
+import typer
+
+from permitflow.carriers.security import Security
+from permitflow.errors import (
+    InvalidParametersError,
+    PermitflowError,
+    UnknownChannelError,
+    UnknownConsumerError,
+)
+from permitflow_tools.cli.options import host_and_port, option
+from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
+from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
+
+if TYPE_CHECKING:
+    from permitflow.client.blocking import BlockingControl
+
+_DEFAULT_ADDRESS = "127.0.0.1:50051"
+_Address: TypeAlias = Annotated[
+    str,
+    option(
+        host_and_port,
+        "HOST:PORT",
+        f"The exchange; without gRPC, tcp:// or udp://HOST:PORT. Default: {_DEFAULT_ADDRESS}.",
+    ),
+]
+
+
+class Place(NamedTuple):
+    """Where an exchange is, and what is shown there."""
+
+    address: str
+    security: Security | None
+
+    @contextmanager
+    def orders(self) -> Iterator["BlockingControl"]:
+        """Orders to the exchange; its errors end the command."""
+        with requires_extra("grpc"):
+            from permitflow.client.blocking import control
+        with told_errors(), control(self.address, security=self.security) as orders:
+            yield orders
+
+
+def _options(
+    address: _Address = _DEFAULT_ADDRESS,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_server_name: TlsServerName = "",
+    token_file: TokenFile = None,
+) -> Place:
+    return Place(address, client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file))
+
+
+def dials(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all that dial; it gets them as one argument, ``exchange``."""
+    of_all = inspect.signature(_options).parameters
+    own = inspect.signature(command)
+
+    @wraps(command)
+    def dialling(**given: Any) -> None:
+        command(exchange=_options(**{name: given.pop(name) for name in of_all}), **given)
+
+    kept = [each for each in own.parameters.values() if each.name != "exchange"]
+    added = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in of_all.values()]
+    shown = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in kept), *added]
+    dialling.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]  # what Typer reads
+    dialling.__annotations__ = {each.name: each.annotation for each in shown}
+    return dialling
+
+
+@contextmanager
+def told_errors() -> Iterator[None]:
+    """End the command if the exchange refuses, with the exit code for what was at fault."""
+    try:
+        yield
+    except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
+        unusable(str(error))
+    except PermitflowError as error:
+        complain(str(error))
+        raise typer.Exit(ExitCode.FAILS) from None
