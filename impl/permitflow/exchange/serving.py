@@ -272,14 +272,15 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
         case AskStatistics():
             _once_each(request.channels)
             first = max(0, request.first)
-            names = request.channels or tuple(
-                islice(await _known(exchange, access.sees, access), first, first + MOST_CHANNELS)
-            )
+            names = request.channels
+            if not names:
+                known = await _known(exchange, access.sees, access)
+                names = tuple(islice(known, first, first + MOST_CHANNELS))
             return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
         case AskChannels():
             _once_each(request.channels)
-            names = await _known(exchange, partial(access.allows, Right.ADMINISTER), access)
-            return await administration.list_channels(exchange, request, names)
+            known = await _known(exchange, partial(access.allows, Right.ADMINISTER), access)
+            return await administration.list_channels(exchange, request, known)
         case AddStream():
             return await administration.add_stream(exchange, request)
         case RemoveChannels():
