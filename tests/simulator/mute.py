@@ -454,6 +454,8 @@ class MuteRun:
 
     def _bring(self, trouble: Trouble) -> None:
         world, network, what, seconds = self.world, self.network, trouble.what, trouble.seconds
+        if self._is_stopping:
+            return
         self._calm_at = max(self._calm_at, world.now + seconds)
         life = self._now.get(trouble.whose)  # type: ignore[call-overload]
         host = life.host if life is not None else self._outside.get(trouble.whose)
@@ -495,8 +497,7 @@ class MuteRun:
         elif what == "silence":
             network.silence(ends, pipe)
         elif what == "half-close":
-            self.world.tell(pipe.writer.name, f"half-close towards {pipe.reader.name}")
-            pipe.end_early()
+            network.end_early(ends, pipe)
         else:  # nothing notices that words were altered
             network.cut(ends, random.choice(((0.0, late), (late, 0.0), (None, late), (late, None), (0.0, 0.0))))
 

@@ -519,6 +519,13 @@ class Network:
         for end in ends:
             self._miss(end)
 
+    def end_early(self, ends: tuple[SimulatedSocket, SimulatedSocket], pipe: Pipe) -> None:
+        """Let one end see an end that the other has not made, and nothing behind it."""
+        self.world.tell(pipe.writer.name, f"half-close towards {pipe.reader.name}")
+        pipe.end_early()
+        for end in ends:
+            self._miss(end)
+
     def _miss(self, end: SimulatedSocket) -> None:
         """Keep-alive notices later that nothing comes any more."""
         if end.keeps_alive:
