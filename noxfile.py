@@ -58,6 +58,10 @@ COMMANDS = {
         "Spark jobs whose stages are run again, fifty times: each row once, or a failed job (20 minutes)",
         ["-m tests.reruns"],
     ),
+    "fuzz": (
+        "drawn messages, bytes, packets and batches against an exchange (ten minutes; -- --seconds 3600)",
+        ["-m tests.hostile fuzz"],
+    ),
     "hostile-peers": (
         "what a neighbour notices of a peer that asks for too much, or for all it may (4 minutes)",
         ["-m benchmarks.hostile_peers"],

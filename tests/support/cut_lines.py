@@ -129,6 +129,8 @@ class Network:
         self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
         self.is_down = False
         self.messages = self.connections = 0
+        self.failures: list[Exception] = []
+        """Of streams, for reasons that are not their peers'."""
         self._lines: dict[Line, None] = {}  # in their order
         self._serving: set[asyncio.Task[None]] = set()
 
@@ -205,6 +207,9 @@ class Network:
             return
         except PermitflowError as error:
             last = error
+        except Exception as error:
+            self.failures.append(error)
+            last = PeerGoneError(who="the exchange", reason=repr(error))
         if line in self._lines:
             line.peer.give(last)
         self._lines.pop(line, None)

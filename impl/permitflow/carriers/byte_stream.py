@@ -330,7 +330,7 @@ class ByteStream(PipeCarrier[Kind]):
             self.close()
             return
         last = header(Kind.END) if error is None else last_word(error)
-        with suppress(OSError):
+        with suppress(OSError, PermitflowError):  # a pipe over datagrams may also notice that its peer breaks the rules
             async with patience(self._silence_seconds):
                 await sent_all(self._pipe, self._before_last() + last)
             self._pipe.shut_writing()

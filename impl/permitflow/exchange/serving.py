@@ -271,10 +271,10 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
             _once_each(request.channels)
-            first = max(0, request.first)
             names = request.channels
             if not names:
                 known = await _known(exchange, access.sees, access)
+                first = min(max(0, request.first), len(known))
                 names = tuple(islice(known, first, first + MOST_CHANNELS))
             return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
         case AskChannels():

@@ -1,0 +1,254 @@
+"""What hostile peers send as bytes: framed for TCP, frames of HTTP/2, or packets over UDP; and mistakes in these."""
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final
+
+from hypothesis import strategies as st
+
+from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.connection import CONTROL, GET_STREAM, HEALTH_CHECK, PUT_STREAM
+from permitflow.carriers.datagrams.link import Feedback
+from permitflow.carriers.datagrams.packets import (
+    COOKIE_BYTES,
+    MOST_WINDOW,
+    Accept,
+    Challenge,
+    Data,
+    Gone,
+    Hello,
+    Open,
+    Packet,
+    encode,
+    encode_data,
+)
+from permitflow.carriers.framing import header
+from permitflow.wire.control_codec import MOST_REQUEST_BYTES
+from tests.hostile.grammar import FIRST, LATER, OF_CONNECTIONS, SIGNS, mutated
+from tests.support.carriers import message_of
+
+
+class End(Enum):
+    """How a peer leaves."""
+
+    CLOSES = "it closes its connection"
+    RESETS = "it resets its connection"
+    HALF_CLOSES = "it says that nothing follows, and reads to the end"
+
+
+@dataclass(frozen=True)
+class Bytes:
+    """What a peer of a connection writes, write by write, and how it leaves."""
+
+    writes: Sequence[bytes]
+    end: End
+
+
+def _messages(method: str) -> st.SearchStrategy[bytes]:
+    right = st.sampled_from(FIRST[method] + LATER[method])
+    return st.one_of(
+        right.map(lambda content: message_of([content])),
+        mutated(right).map(lambda content: message_of([content])),
+        st.sampled_from(OF_CONNECTIONS + SIGNS).map(lambda content: message_of([content])),
+        mutated(right),
+    )
+
+
+@st.composite
+def _written(draw: st.DrawFn, parts: st.SearchStrategy[list[bytes]]) -> Bytes:
+    """As they are, or with mistakes, in few writes or in many."""
+    data = b"".join(draw(parts))
+    if draw(st.integers(0, 2)) == 0:
+        data = draw(mutated(st.just(data)))
+    cuts = sorted(draw(st.lists(st.integers(0, len(data)), max_size=3)))
+    writes = [data[start:end] for start, end in zip([0, *cuts], [*cuts, len(data)], strict=True)]
+    return Bytes(tuple(writes), draw(st.sampled_from(End)))
+
+
+# TCP.
+
+STRANGERS: Final = (
+    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(40),
+    b"SSH-2.0-x\r\n",
+    bytes(64),
+    b"",
+)
+"""Who has taken the exchange for something else."""
+_SIZES: Final = (0, 1, 7, 1 << 16, 1 << 20, (1 << 20) + (128 << 10) + 1, MOST_REQUEST_BYTES + 1_025, 1 << 24, 2**32 - 1)
+
+
+@st.composite
+def _framed(draw: st.DrawFn) -> list[bytes]:
+    if draw(st.integers(0, 9)) == 0:
+        return [draw(st.sampled_from(STRANGERS))]
+    kind, method = draw(st.sampled_from([(Kind.GET, GET_STREAM), (Kind.PUT, PUT_STREAM), (Kind.CONTROL, CONTROL)]))
+    parts = [header(kind)] if draw(st.integers(0, 9)) else []
+    for _ in range(draw(st.integers(0, 5))):
+        match draw(st.integers(0, 8)):
+            case 0:
+                parts.append(header(draw(st.integers(0, 255)), draw(st.sampled_from(_SIZES))))
+            case 1:
+                parts.append(header(draw(st.sampled_from([Kind.PING, Kind.END, Kind.STATUS, Kind.GET]))))
+            case 2:
+                content = draw(_messages(method))
+                parts.append(header(Kind.MESSAGE, len(content) + draw(st.sampled_from([-1, 1, 100]))) + content)
+            case _:
+                content = draw(_messages(method))
+                parts.append(header(Kind.MESSAGE, len(content)) + content)
+    return parts
+
+
+over_tcp = _written(_framed())
+"""What comes over TCP."""
+
+
+# HTTP/2.
+
+PREFACE: Final = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
+DATA, HEADERS, PRIORITY, RESET, SETTINGS, PUSH, PING, GOAWAY, WINDOW, CONTINUATION = range(10)
+_END_STREAM, _END_HEADERS = 1, 4
+
+
+def frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> bytes:
+    """A frame of HTTP/2 (RFC 9113, 4.1)."""
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+
+
+def call_of(path: str, **more: bytes) -> bytes:
+    """The headers of a gRPC call, none of them compressed."""
+    headers: dict[bytes, bytes] = {b":method": b"POST", b":scheme": b"http", b":path": path.encode()}
+    headers |= {b":authority": b"it", b"content-type": b"application/grpc", b"te": b"trailers"}
+    headers |= {name.encode(): value for name, value in more.items()}
+    return b"".join(b"\x00%b%b%b%b" % (_length(name), name, _length(value), value) for name, value in headers.items())
+
+
+def _length(text: bytes) -> bytes:
+    """Of a string in a header (RFC 7541, 5.1)."""
+    if len(text) < 127:
+        return bytes((len(text),))
+    rest, made = len(text) - 127, bytearray((127,))
+    while rest >= 128:
+        made.append(rest % 128 + 128)
+        rest //= 128
+    return bytes((*made, rest))
+
+
+def message(content: bytes, size: int | None = None) -> bytes:
+    """A message as gRPC writes it; perhaps with another size than it has."""
+    return b"\0" + struct.pack(">I", len(content) if size is None else size) + content
+
+
+@st.composite
+def _frames(draw: st.DrawFn) -> list[bytes]:
+    parts = [PREFACE, frame(SETTINGS, b"")] if draw(st.integers(0, 9)) else [frame(SETTINGS, b"")]
+    stream = 1
+    for _ in range(draw(st.integers(1, 3))):
+        method = draw(st.sampled_from([GET_STREAM, PUT_STREAM, CONTROL]))
+        path = method if draw(st.integers(0, 9)) else draw(st.sampled_from(["/", "", method + "x", HEALTH_CHECK]))
+        parts.append(frame(HEADERS, call_of(path), _END_HEADERS, stream))
+        for _ in range(draw(st.integers(0, 4))):
+            match draw(st.integers(0, 9)):
+                case 0:
+                    payload = draw(st.binary(max_size=40))
+                    parts.append(
+                        frame(draw(st.integers(0, 255)), payload, draw(st.integers(0, 255)), draw(_ids(stream)))
+                    )
+                case 1:
+                    parts.append(frame(RESET, draw(st.integers(0, 2**32 - 1)).to_bytes(4, "big"), 0, stream))
+                case 2:
+                    parts.append(frame(WINDOW, draw(st.integers(0, 2**31)).to_bytes(4, "big"), 0, draw(_ids(stream))))
+                case 3:
+                    parts.append(frame(PING, bytes(8)) * draw(st.integers(1, 50)))
+                case 4:
+                    content = draw(_messages(method))
+                    size = draw(st.sampled_from([0, 1, len(content) + 1, 16 << 20, 2**32 - 1]))
+                    parts.append(frame(DATA, message(content, size), draw(st.sampled_from([0, _END_STREAM])), stream))
+                case _:
+                    flags = draw(st.sampled_from([0, 0, _END_STREAM]))
+                    parts.append(frame(DATA, message(draw(_messages(method))), flags, stream))
+        stream += 2
+    return parts
+
+
+def _ids(stream: int) -> st.SearchStrategy[int]:
+    return st.sampled_from([0, stream, stream + 1, stream + 100, 2**31 - 1, 2**32 - 1])
+
+
+over_http2 = _written(_frames())
+"""What comes at a gRPC server, before gRPC and behind it."""
+
+
+# UDP.
+
+
+@dataclass(frozen=True)
+class Packets:
+    """What a peer sends over UDP, in a connection that it has made, with its true number or another one."""
+
+    is_connected: bool
+    packets: Sequence[Packet | bytes]
+    """Those of its connection have ``CONNECTION`` for its number."""
+
+    def datagrams(self, connection: int) -> list[bytes]:
+        """The packets as bytes, with this number."""
+        return [
+            packet if isinstance(packet, bytes) else whole(_with_number(packet, connection)) for packet in self.packets
+        ]
+
+
+CONNECTION: Final = 0x5A5A5A5A5A5A5A5A
+_numbers = st.sampled_from([0, 1, 2, 3, 511, 512, 4_096, 2**32, 2**63, 2**64 - 1])
+_windows = st.sampled_from([0, 1, MOST_WINDOW, MOST_WINDOW + 1, 2**32 - 1])
+_tokens = _numbers | st.just(CONNECTION)
+
+
+@st.composite
+def _feedbacks(draw: st.DrawFn) -> Feedback:
+    first = draw(_numbers)
+    edges = draw(st.lists(st.integers(0, 10_000), max_size=8).map(sorted))
+    ranges = tuple((first + one, first + other) for one, other in zip(edges[::2], edges[1::2], strict=False))
+    return Feedback(CONNECTION if draw(st.integers(0, 9)) else draw(_numbers), first, draw(_numbers), ranges)
+
+
+@st.composite
+def _data(draw: st.DrawFn) -> Data:
+    payload = b"".join(draw(_framed())) if draw(st.booleans()) else draw(st.binary(max_size=50))
+    number = draw(st.integers(0, 5)) if draw(st.integers(0, 3)) else draw(_numbers)
+    return Data(number, draw(_feedbacks()), payload)
+
+
+def whole(packet: Packet) -> bytes:
+    """A packet as one datagram."""
+    return b"".join(encode_data(*packet)) if isinstance(packet, Data) else encode(packet)
+
+
+def _with_number(packet: Packet, connection: int) -> Packet:
+    match packet:
+        case Data(_, Feedback(epoch)) if epoch == CONNECTION:
+            return packet._replace(feedback=packet.feedback._replace(epoch=connection))
+        case Feedback(epoch) if epoch == CONNECTION:
+            return packet._replace(epoch=connection)
+        case Gone(number) if number == CONNECTION:
+            return Gone(connection)
+    return packet
+
+
+_cookies = st.just(bytes(COOKIE_BYTES)) | st.binary(min_size=COOKIE_BYTES, max_size=COOKIE_BYTES)
+_packets = st.one_of(
+    _data(),
+    _data(),
+    _feedbacks(),
+    st.builds(Gone, _tokens),
+    st.builds(Hello, _tokens),
+    st.builds(Open, _tokens, _cookies, st.integers(0, 2**32 - 1)),
+    st.builds(Challenge, _tokens, _cookies),
+    st.builds(Accept, _tokens, _tokens, st.integers(0, 2**32 - 1)),
+)
+over_udp = st.builds(
+    Packets, st.booleans(), st.lists(_packets | mutated(_packets.map(whole)) | st.binary(max_size=60), max_size=8)
+)
+"""What comes over UDP."""
