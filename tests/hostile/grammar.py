@@ -170,6 +170,12 @@ LATER: Final = {
         downstream(pb.DownstreamFrame(failure=pb.Failure(error=b"{}"))),
     ),
     CONTROL: (
+        pb.ControlRequest(channels=pb.ChannelsRequest()).SerializeToString(),
+        pb.ControlRequest(add=pb.AddStreamRequest(stream="new", channels=2)).SerializeToString(),
+        pb.ControlRequest(remove=pb.RemoveRequest(channels=["new/0"])).SerializeToString(),
+        pb.ControlRequest(reset=pb.ResetRequest(channels=[ONCE])).SerializeToString(),
+        pb.ControlRequest(purge=pb.PurgeRequest(channels=[ONCE, KEPT])).SerializeToString(),
+        pb.ControlRequest(peek=pb.PeekRequest(channel=KEPT, rows=3)).SerializeToString(),
         pb.ControlRequest(positions=pb.PositionsRequest(channels=[KEPT], consumer="default")).SerializeToString(),
         pb.ControlRequest(statistics=pb.StatisticsRequest()).SerializeToString(),
         pb.ControlRequest(close=pb.CloseRequest(channels=[KEPT], consumer="default")).SerializeToString(),

@@ -51,7 +51,7 @@ async def list_channels(exchange: Exchange, request: AskChannels, known: Collect
     Raises:
         UnknownChannelError: no channel has one of these names.
     """
-    first = max(0, request.first)
+    first = min(max(0, request.first), len(known))
     for name in request.channels:
         exchange.served(name)
     names = request.channels or tuple(islice(known, first, first + MOST_CHANNELS))
