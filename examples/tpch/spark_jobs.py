@@ -16,7 +16,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from permitflow.client.blocking import control
 from permitflow.errors import PeerGoneError, PeerTimeoutError
 from permitflow.spark import register
-from permitflow.spark.local_session import CLUSTER, SHUFFLE_PARTITIONS, local_cluster, local_session
+from permitflow.spark.local_session import CLUSTER, SHUFFLE_PARTITIONS, local_session
 from permitflow.stream.control import ChannelState
 
 from .settings import LATE_ITEMS, LINE_ITEMS, STREAM, PartSettings, report
@@ -104,7 +104,6 @@ def stream(text: str) -> None:
     """
     settings = PartSettings.from_json(text)
     work_dir = Path(mkdtemp(prefix="spark-", dir=settings.work_dir))
-    local_cluster(work_dir)
     name = "permitflow demo: streaming"
     with local_session(name, master=CLUSTER, work_dir=work_dir, settings=STREAMING_SETTINGS) as spark:
         report("started", text="Spark has started")

@@ -1,17 +1,25 @@
 """Spark sessions that start fast and stay on this machine; also on a cluster whose executors can be killed."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import mkdtemp
 
+import py4j
+import pyspark
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
 from permitflow.spark.configure import configure
 
-FAST_START = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto"
+# A third of what a session's start needs would go to verifying the classes of Spark's own jars.
+_UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+FAST_START = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto {_UNVERIFIED}"
 SHUFFLE_PARTITIONS = 2
+_FOLDERS = {package.__name__: Path(package.__file__ or "").parent for package in (pyspark, py4j)}
+"""Where these are imported from; not a folder if that is a zip file."""
 
 
 @contextmanager
@@ -40,7 +48,8 @@ def local_session(
     )
     for key, value in (settings or {}).items():
         builder = builder.config(key, value)
-    spark = configure(builder).getOrCreate()
+    with _home_below(work_dir):
+        spark = configure(builder).getOrCreate()
     try:
         yield spark
     finally:
@@ -54,16 +63,37 @@ EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 """In the command line of an executor's JVM."""
 
 
-def local_cluster(work_dir: Path) -> None:
-    """Have the workers of a local cluster write below ``work_dir``.
+@contextmanager
+def _home_below(work_dir: Path) -> Iterator[None]:
+    """A Java process that starts meanwhile has another home of the installed Spark: links, and two differences.
 
-    They write into ``work`` of Spark's home, which is where Spark is installed: so this is another one, with links.
-    Call it before the session starts.
+    Python processes of a session import ``pyspark`` and ``py4j`` from zip files, which hold no compiled modules: that
+    costs each of a session's ten or so processes a second of processor.  Here they are folders.  And workers of a local
+    cluster write into ``work`` of their home.
     """
-    installed = Path(_find_spark_home()).resolve()
-    home = work_dir / "home"
-    home.mkdir()
+    before = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = _linked_home(Path(_find_spark_home()), Path(mkdtemp(prefix="home-", dir=work_dir)))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["SPARK_HOME"]
+        else:
+            os.environ["SPARK_HOME"] = before
+
+
+def _linked_home(installed: Path, home: Path) -> str:
+    """Links in ``home`` to what is installed."""
     for entry in installed.iterdir():
-        if entry.name != "work":
-            (home / entry.name).symlink_to(entry)
-    os.environ["SPARK_HOME"] = str(home)
+        if entry.name not in ("python", "work"):
+            (home / entry.name).symlink_to(entry.resolve())
+    libraries = home / "python" / "lib"
+    libraries.mkdir(parents=True)
+    for packed in (installed / "python" / "lib").iterdir():
+        folder = _FOLDERS.get(re.split("[.-]", packed.name)[0])
+        if folder is None or not folder.is_dir():
+            (libraries / packed.name).symlink_to(packed.resolve())
+        else:
+            (libraries / packed.name).mkdir()
+            (libraries / packed.name / folder.name).symlink_to(folder)
+    return str(home)

@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
-from permitflow.spark.local_session import local_cluster, local_session
+from permitflow.spark.local_session import local_session
 from permitflow_tools.checking.sessions import session_at
 
 # Two attempts for each task, because clusters make several: a second one must not deliver rows twice.
@@ -24,8 +24,6 @@ def session(work_dir: Path, master: str) -> AbstractContextManager[SparkSession]
     name = "permitflow tests"
     if master.startswith("sc:"):
         return session_at(master, name)
-    if master.startswith("local-cluster"):
-        local_cluster(work_dir)
     return local_session(name, master=master, work_dir=work_dir)
 
 

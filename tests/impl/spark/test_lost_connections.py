@@ -3,18 +3,22 @@
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from permitflow.client.blocking import open_sink
 from tests.impl.spark.conftest import Driver, options_of, running_driver
 from tests.support.cutting_proxy import Cut, Direction, cutting_beside
-from tests.support.served_exchange import ServedExchange
+from tests.support.served_exchange import SCHEMA, ServedExchange, channels_of, numbers
 
 ROWS = 6_000
 STAGED_ROWS = 1_500  # what fits into the staging areas
+QUERY_ROWS = 1_000  # nobody reads what the query writes: one channel must hold it all
 MANY = [Cut(5_000 * n, direction) for n in range(1, 6) for direction in Direction]
 FEW = [Cut(2_000 * n, direction) for n in range(1, 6) for direction in Direction]
+EARLY = [Cut(1_200 * n, direction) for n in range(1, 6) for direction in Direction]
 
 
 def read(spark: SparkSession, options: Mapping[str, str]) -> list[int]:
@@ -60,6 +64,48 @@ def test_ten_cuts_leave_a_job_its_exact_rows(
 
         assert sorted(driver.run(job)) == [*range(rows)]
         assert way.cuts == len(cuts)
+
+
+def test_a_query_over_cut_connections_has_its_exact_rows(driver: Driver, kept: ServedExchange, tmp_path: Path) -> None:
+    """Its producers, its source and its staged sink are cut ten times each."""
+    source, sink = options_of(kept, resume_seconds="20"), options_of(kept, resume_seconds="20")
+
+    def produce(address: str, channel: str, first: int) -> None:
+        with open_sink(address, channel, SCHEMA, timeout_seconds=120, resume_seconds=20) as producer:
+            for start in range(first, first + QUERY_ROWS // 2, 10):
+                producer.send(numbers(start, start + 10))
+            producer.end(closes_channel=True)
+
+    with (
+        cutting_beside(kept.address, EARLY) as before,
+        cutting_beside(kept.address, EARLY) as between,
+        cutting_beside(kept.address, EARLY) as behind,
+        ThreadPoolExecutor(2) as pool,
+    ):
+        of_source, of_sink = {**source, "address": between.address}, {**sink, "address": behind.address}
+
+        def job(spark: SparkSession) -> list[int]:
+            frame = spark.readStream.format("permitflow").options(**of_source).load()
+            writer = frame.writeStream.format("permitflow").options(**of_sink, chunk_rows="50")
+            query = writer.option("checkpointLocation", str(tmp_path)).start()
+            try:
+                # The producers are still sending: they wait for what the query acknowledges.
+                while sum(batch.numInputRows for batch in query.recentProgress) < QUERY_ROWS:
+                    query.processAllAvailable()
+            finally:
+                query.stop()
+            return [row.n for row in spark.read.format("permitflow").options(**sink).load().collect()]
+
+        firsts = (0, QUERY_ROWS // 2)
+        producing = [
+            pool.submit(produce, before.address, channel, first)
+            for channel, first in zip(channels_of(source), firsts, strict=True)
+        ]
+        found = driver.run(job)
+        for producer in producing:
+            producer.result()
+        assert sorted(found) == [*range(QUERY_ROWS)]
+        assert [way.cuts for way in (before, between, behind)] == [len(EARLY)] * 3
 
 
 @pytest.mark.sample
