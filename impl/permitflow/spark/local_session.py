@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import mkdtemp
 
-import py4j
+import py4j  # type: ignore[import-untyped]  # it has no types
 import pyspark
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
