@@ -575,7 +575,10 @@ class ChannelBusyError(HandshakeError):
     status = "FAILED_PRECONDITION"
     channel: str
     consumer: str  # the one that reads the channel now
-    text = "channel {channel!r} is being read by {consumer}; one consumer at a time"
+    text = (
+        "channel {channel!r} is being read by {consumer}; one consumer at a time: wait for its end, or let the channel "
+        "keep rows for several (permitflow serve --retention replay, and --consumer for each)"
+    )
 
 
 class ChannelSpentError(HandshakeError):
@@ -606,7 +609,7 @@ class VersionMismatchError(HandshakeError):
     status = "FAILED_PRECONDITION"
     ours: int
     theirs: int
-    text = "the peer speaks protocol version {theirs}, this end {ours}"
+    text = "the peer speaks protocol version {theirs}, this end {ours}: both need the same release"
 
 
 class SchemaMismatchError(HandshakeError):
@@ -630,7 +633,7 @@ class SameHostError(HandshakeError):
     status = "FAILED_PRECONDITION"
     who: str  # the peer
     reason: str  # says which end refuses, and why
-    text = "no memory can be shared with {who}: {reason}"
+    text = "no memory can be shared with {who}: {reason}; without same_host=require the stream takes the network"
 
 
 class ParameterMismatchError(HandshakeError):
@@ -785,7 +788,10 @@ class RetentionError(ReplayError):
     channel: str
     retention: str
     rule: str  # for example "cannot be read by ranges"
-    text = "channel {channel!r}, whose retention is {retention}, {rule}"
+
+    def _worded(self) -> str:
+        advice = "; let it keep rows: permitflow serve --retention replay" if self.retention == "once" else ""
+        return f"channel {self.channel!r}, whose retention is {self.retention}, {self.rule}{advice}"
 
 
 class UnknownConsumerError(ReplayError):
@@ -798,7 +804,10 @@ class UnknownConsumerError(ReplayError):
 
     def _worded(self) -> str:
         names = _listed(map(repr, self.known))
-        return f"channel {self.channel!r} keeps no rows for a consumer {self.consumer!r}; it does for: {names}"
+        return (
+            f"channel {self.channel!r} keeps no rows for a consumer {self.consumer!r}; it does for: {names}; declare "
+            "others when the exchange starts (permitflow serve --consumer)"
+        )
 
 
 class RowsForgottenError(ReplayError):
@@ -930,7 +939,7 @@ class StagedPartError(StagingError):
     reason: str  # what is wrong with it
     text = (
         "attempt {attempt!r} at partition {partition} of batch {batch} of query {query!r} for channel {channel!r} "
-        "{reason}"
+        "{reason}; nothing of it was published by this order: write the batch again"
     )
 
 
@@ -1123,7 +1132,7 @@ class EarlyAnswerError(PermitflowError):
     sent: int
     text = (
         "{method} has answered after {sent} messages, before all rows of this task were sent: the others are not "
-        "delivered"
+        "delivered; a service that takes rows must answer behind the last one"
     )
 
 

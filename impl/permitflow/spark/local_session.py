@@ -4,11 +4,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
 
-import py4j  # type: ignore[import-untyped]  # it has no types
-import pyspark
 from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import SparkSession
 
@@ -18,8 +17,7 @@ from permitflow.spark.configure import configure
 _UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 FAST_START = f"-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -Xshare:auto {_UNVERIFIED}"
 SHUFFLE_PARTITIONS = 2
-_FOLDERS = {package.__name__: Path(package.__file__ or "").parent for package in (pyspark, py4j)}
-"""Where these are imported from; not a folder if that is a zip file."""
+_PACKED = ("pyspark", "py4j")
 
 
 @contextmanager
@@ -90,10 +88,12 @@ def _linked_home(installed: Path, home: Path) -> str:
     libraries = home / "python" / "lib"
     libraries.mkdir(parents=True)
     for packed in (installed / "python" / "lib").iterdir():
-        folder = _FOLDERS.get(re.split("[.-]", packed.name)[0])
-        if folder is None or not folder.is_dir():
+        name = re.split("[.-]", packed.name)[0]
+        found = find_spec(name) if name in _PACKED else None
+        folder = Path(found.origin).parent if found is not None and found.origin is not None else None
+        if folder is None or not folder.is_dir():  # it is itself imported from there
             (libraries / packed.name).symlink_to(packed.resolve())
         else:
             (libraries / packed.name).mkdir()
-            (libraries / packed.name / folder.name).symlink_to(folder)
+            (libraries / packed.name / name).symlink_to(folder)
     return str(home)

@@ -49,7 +49,12 @@ def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> N
     """
     found = spark_schema(schema, channel=channel)
     if not _takes(user, found):
-        raise SchemaMismatchError(ours=user.simpleString(), theirs=f"channel {channel!r}: {found.simpleString()}")
+        first, second = ("the frame has", user.simpleString()), (f"channel {channel!r} has", found.simpleString())
+        hint = (
+            "schema() must state the columns of the channels, or be left out; if these differ from each other, set "
+            "option 'channel_column'"
+        )
+        raise SchemaMismatchError.between(first, second, hint=hint)
 
 
 def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

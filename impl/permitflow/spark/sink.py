@@ -90,6 +90,12 @@ def _context() -> TaskContext:
     return context
 
 
+_UNREAD = (
+    "it needs no more rows, and has not read all of them: let it read to the end, or write into a channel that keeps "
+    "its rows"
+)
+
+
 def _require_wanted(channel: str, outcome: EndOutcome) -> None:
     """Refuse to take dropped rows for delivered ones.
 
@@ -97,7 +103,7 @@ def _require_wanted(channel: str, outcome: EndOutcome) -> None:
         ChannelCancelledError: the channel's reader has cancelled.
     """
     if outcome is EndOutcome.CANCELLED:
-        raise ChannelCancelledError(channel=channel, reason="it needs no more rows, and has not read all of them")
+        raise ChannelCancelledError(channel=channel, reason=_UNREAD)
 
 
 class SentMessage(WriterCommitMessage):

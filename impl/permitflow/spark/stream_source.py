@@ -19,7 +19,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RetentionError, RowsLostError
+from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RowsLostError
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
@@ -106,8 +106,6 @@ class ExchangeLine:
                         reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
                         "(option timeout_seconds)",
                     ) from error
-                if isinstance(error, RetentionError):
-                    error.add_note("a stream reads channels that keep their rows: permitflow serve --retention replay")
                 if not isinstance(error, PermitflowError):
                     raise
                 patience.wait(error)

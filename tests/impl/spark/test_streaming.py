@@ -279,9 +279,8 @@ def test_a_users_schema_that_does_not_fit_fails_the_task(options: Options) -> No
 
 
 def test_a_channel_that_is_read_once_cannot_be_streamed(exchange: ServedExchange) -> None:
-    with pytest.raises(RetentionError, match="whose retention is once") as caught:
+    with pytest.raises(RetentionError, match=r"whose retention is once, .*; let it keep rows: .* --retention replay"):
         reader_of(options_of(exchange)).initialOffset()
-    assert "--retention replay" in caught.value.__notes__[-1]
 
 
 @pytest.fixture

@@ -135,7 +135,10 @@ def _coordinator(call: CallOptions, driver: int) -> Coordinator:
                 json.dump({"port": found.port, "secret": found.secret.hex()}, known)
             return found
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        reason = f"cannot be called once only: no coordinator can be started beside the driver ({error})"
+        reason = (
+            f"cannot be called once only: no coordinator can be started beside the driver ({error}); see to that, or "
+            "set option 'repeatable' to true if the service answers the same again"
+        )
         raise RepeatedCallError(method=call.method, reason=reason) from error
 
 

@@ -79,7 +79,8 @@ class OpenCall:
                 raise RepeatedCallError(
                     method=self._method.name,
                     reason=f"was called again, and ended after {self.messages:,} messages, where it gave more than "
-                    f"{messages:,} before: it does not answer the same again",
+                    f"{messages:,} before: it does not answer the same again; take delivery=best-effort and a new "
+                    "checkpoint",
                 )
 
     def close(self) -> None:

@@ -308,7 +308,10 @@ class CallStreamReader(SimpleDataSourceStreamReader, SupportsTriggerAvailableNow
                 if messages:
                     yield rows.batch(messages)
                 if is_over and len(messages) < left:
-                    reason = f"was called again, and ended before the {count:,} messages of this batch had come"
+                    reason = (
+                        f"was called again, and ended before the {count:,} messages of this batch had come: it does "
+                        "not answer the same again; take delivery=best-effort and a new checkpoint"
+                    )
                     raise RepeatedCallError(method=self._options.call.method, reason=reason)
 
     def _rows(self) -> "Rows":
