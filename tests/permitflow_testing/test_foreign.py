@@ -14,10 +14,12 @@ import psutil
 import pytest
 
 from permitflow.errors import InvalidParametersError
+from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.foreign.command import hello, judge_command, rules_of_end
 from permitflow_testing.foreign.driver import Driver, DriverError
 from permitflow_testing.rulebooks.table import flows, rulebook_of
 from permitflow_testing.rules import Outcome
+from permitflow_testing.traces import judge_all
 
 FAULTS = {
     "overtaking": ("sender", "oldest-leaves-first", "lets a small chunk overtake a large one that waits"),
@@ -67,7 +69,7 @@ def test_a_foreign_end_keeps_the_rules(command: str, end: str) -> None:
     with driven(command) as driver:
         report = judge_command(driver, end=end, only=rules)
     assert report.conforms, str(report)
-    assert set(report.not_checked) == {"recorded-run"}
+    assert report.not_checked == ()
 
 
 @pytest.mark.long
@@ -89,6 +91,28 @@ def test_a_seeded_fault_is_named(command: str, fault: str, monkeypatch: pytest.M
         report = judge_command(driver, end=end, only=[rule])
     assert report[rule].outcome is Outcome.BREAKS
     assert report[rule].finding == name
+
+
+@pytest.mark.parametrize("flow", flows())
+def test_recordings_of_a_foreign_end_are_judged_by_the_model(on_node: str, flow: str, tmp_path: Path) -> None:
+    rules = ["exactly-once", "cancelled-send", "recorded-run"]
+    with driven(on_node) as driver, FileTrace(tmp_path / "run.jsonl") as trace:
+        for end in ENDS:
+            judge_command(driver, end=end, flow=flow, only=rules, trace=trace)
+    verdicts = judge_all(read_trace(tmp_path / "run.jsonl"))
+    assert len(verdicts) > len(ENDS)
+    assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
+
+
+@pytest.mark.parametrize("fault", ["overtaking", "early-return"])
+def test_the_recording_of_a_fault_is_refused(
+    on_node: str, fault: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", fault)
+    end, rule, _ = FAULTS[fault]
+    with driven(on_node) as driver, FileTrace(tmp_path / "run.jsonl") as trace:
+        judge_command(driver, end=end, only=[rule], trace=trace)
+    assert [verdict for verdict in judge_all(read_trace(tmp_path / "run.jsonl")) if not verdict.is_valid]
 
 
 @pytest.mark.parametrize("end", ENDS)

@@ -6,9 +6,10 @@
 import asyncio
 import base64
 import binascii
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters, stated_values
+from permitflow.tracing.file import FileTrace
 from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
 from permitflow_testing.bounded import AdapterError
 from permitflow_testing.foreign.driver import START_SECONDS, CallCancelled, CallRefused, Driver, DriverError, Request
@@ -33,7 +35,8 @@ from permitflow_testing.foreign.peer import (
     listening,
     serial_of,
 )
-from permitflow_testing.foreign.table import WAYS
+from permitflow_testing.foreign.recording import Noted, Recording
+from permitflow_testing.foreign.table import WAYS, way_of
 from permitflow_testing.judging import PERMITS, RANDOM_RUNS, WhenJudged, judge_adapter
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import Lacks, Report, Rule, Rulebook
@@ -122,6 +125,9 @@ class CommandAdapter(ChannelAdapter):
     dial: ClassVar[str]
     carrier: ClassVar[str]
     end_name: ClassVar[str]
+    trace: ClassVar[FileTrace | None] = None
+    """Gets the events of every run."""
+    numbers: ClassVar[Iterator[int]]
     timeout_seconds = _EVENT_SECONDS
 
     peer: Peer
@@ -134,8 +140,13 @@ class CommandAdapter(ChannelAdapter):
             self.driver.end()
             await self.driver.told("hello", seconds=START_SECONDS, protocol=PROTOCOL)
         self._stack = AsyncExitStack()
+        records = [record] if self.trace is None else [record, self.trace.recorder]
+        stream = f"{self.end_name}/{next(self.numbers)}"
         limit = self.driver.limit_seconds
         self.peer = self.new_peer(parameters)
+        way, at_sender = way_of(self.flow), self.peer.end.shown_by_sender.values()
+        self.recording = self.peer.recording = Recording(way, parameters, at_sender, stream, records)
+        self._agreed = parameters
         content: dict[str, Any] = {
             "end": self.end_name,
             "flow": self.flow,
@@ -203,20 +214,29 @@ class CommandAdapter(ChannelAdapter):
 
     # Calls.
 
-    async def call(self, word: str, **content: Any) -> Any:
+    def noted(self, kind: Kind, rows: int = 0, serial: int = 0) -> Noted:
+        """A message, for the recording."""
+        return Noted(kind, rows, way_of(self.flow).held_by(kind, rows, self._agreed), serial)
+
+    async def call(self, word: str, message: Noted | None = None, **content: Any) -> Any:
         """Ask for something that may wait for long; a cancellation is passed on.
 
         If it crosses the answer, the answer counts.
         """
         self._require_alive()
         request = self.driver.ask(word, **content)
+        key = -request.number if message is None else message.serial or -request.number
+        if message is not None:
+            self.recording.offered(message._replace(serial=key))
         try:
             return await self.driver.answered(request)
         except asyncio.CancelledError:
             if not request.answer.done():
+                self.recording.giving_up(key)
                 self.driver.ask("cancel", request=request.number)
             with suppress(CallCancelled):
                 return await self.driver.answered(request, self.driver.limit_seconds)
+            self.recording.withdrawn(key)
             raise
         except CallCancelled:
             raise DriverError(
@@ -291,7 +311,7 @@ class DrivenSender(CommandAdapter):
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
-        await self.call("send", **_chunk(serial, rows))
+        await self.call("send", self.noted(Kind.CHUNK, rows, serial), **_chunk(serial, rows))
 
     def send_chunk_now(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk."""
@@ -300,13 +320,15 @@ class DrivenSender(CommandAdapter):
             self.driver.told_at_once("send_now", _AT_ONCE_SECONDS, **_chunk(serial, rows))
         except CallRefused as refusal:
             raise Refused(str(refusal)) from None
+        self.recording.offered(self.noted(Kind.CHUNK, rows, serial))
 
     async def offer_barrier(self) -> None:
         """Spec: OfferBarrier, SendBarrier; cancelled, WithdrawBarrier."""
-        await self.call("send_barrier")
+        await self.call("send_barrier", self.noted(Kind.BARRIER))
 
     def offer_watermark(self, value: int) -> None:
         """Spec: OfferWatermark."""
+        self.recording.offered(self.noted(Kind.WATERMARK))
         self.tell("send_watermark", value=value)
 
     async def end(self) -> None:
@@ -329,6 +351,7 @@ class DrivenSender(CommandAdapter):
 
     def consume(self) -> None:
         """Spec: Consume."""
+        self.recording.consumed()
         self.peer.end.consume()
         self.peer.flush()
 
@@ -346,25 +369,29 @@ class DrivenReceiver(CommandAdapter):
     def new_peer(self, parameters: Parameters) -> SendingPeer:
         """The kit's sender."""
         outside = _outside(self.flow, parameters, self.said.lacks)
-        self._held = 0
+        self._held = self._barriers = 0
         return SendingPeer(parameters, ModelSender(outside, self.flow), checksums=self.said.makes_checksums)
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
-        await self._offer(Kind.CHUNK, rows, batch_of(serial, rows))
+        await self._offer(Kind.CHUNK, rows, batch_of(serial, rows), serial)
 
     async def offer_barrier(self) -> None:
         """Spec: OfferBarrier, SendBarrier; cancelled, WithdrawBarrier."""
         await self._offer(Kind.BARRIER, 0, None)
 
-    async def _offer(self, kind: Kind, rows: int, payload: Any) -> None:
+    async def _offer(self, kind: Kind, rows: int, payload: Any, serial: int = 0) -> None:
         end = self.peer.end
+        self._barriers -= not serial
+        name = serial or self._barriers
+        self.recording.offered(self.noted(kind, rows, name))
         key = end.offer(kind, rows, payload)
         self.peer.flush()
         try:
             await self.peer.until(lambda: key in end.left or self.peer.is_aborted)
         except asyncio.CancelledError:
             if end.withdraw(key):
+                self.recording.withdrawn(name)
                 self.peer.flush()
                 raise
         if key not in end.left:
@@ -374,10 +401,12 @@ class DrivenReceiver(CommandAdapter):
         """Spec: OfferChunk, SendChunk."""
         self._require_alive()
         self.peer.end.send_now(rows, batch_of(serial, rows))
+        self.recording.offered(self.noted(Kind.CHUNK, rows, serial))
         self.peer.flush()
 
     def offer_watermark(self, value: int) -> None:
         """Spec: OfferWatermark."""
+        self.recording.offered(self.noted(Kind.WATERMARK))
         self.peer.end.announce(value)
         self.peer.flush()
 
@@ -395,15 +424,15 @@ class DrivenReceiver(CommandAdapter):
         answer = await self.call("receive")
         if isinstance(answer, Mapping) and len(answer) == 1:
             ((kind, value),) = answer.items()
+            if kind in ("chunk", "barrier", "watermark"):
+                self._held += 1
+                self.recording.delivered()
             match kind:
                 case "chunk":
-                    self._held += 1
                     return _received(value)
                 case "barrier":
-                    self._held += 1
                     return Received(Kind.BARRIER)
                 case "watermark" if isinstance(value, int):
-                    self._held += 1
                     return Received(Kind.WATERMARK, value)
                 case "ended":
                     self._has_told_end = True
@@ -415,6 +444,7 @@ class DrivenReceiver(CommandAdapter):
     def consume(self) -> None:
         """Spec: Consume."""
         self._held -= 1
+        self.recording.consumed()
         self.peer.end.note_consumed()
         self.tell("consume")
 
@@ -443,7 +473,14 @@ _ADAPTERS = {"sender": DrivenSender, "receiver": DrivenReceiver}
 
 
 def adapter_of(
-    driver: Driver, said: Hello, *, end: str, flow: str = PERMITS, dial: str = "", carrier: str = ""
+    driver: Driver,
+    said: Hello,
+    *,
+    end: str,
+    flow: str = PERMITS,
+    dial: str = "",
+    carrier: str = "",
+    trace: FileTrace | None = None,
 ) -> type[CommandAdapter]:
     """The adapter's class for one end of a driver.
 
@@ -454,6 +491,7 @@ def adapter_of(
         flow: the protocol of the stream.
         dial: where the driver's end listens; empty: the kit listens, and the driver dials.
         carrier: ``"tcp"`` or ``"grpc"``, of a kit that listens; empty: the first that the driver has.
+        trace: gets the events of every run; its channels are numbered.
 
     Raises:
         InvalidParametersError: the driver has no such end, flow or carrier.
@@ -475,7 +513,9 @@ def adapter_of(
         "flow": flow,
         "dial": dial,
         "carrier": carrier or said.carriers[0],
-        "lacks": said.lacks | {Feature.RECORDING},
+        "lacks": said.lacks,
+        "trace": trace,
+        "numbers": count(1),
         "quiet_seconds": 0.0 if said.settles else _QUIET_SECONDS,
     }
     return type(base.__name__, bases, fields)
@@ -548,6 +588,7 @@ def judge_command(
     flow: str = PERMITS,
     dial: str = "",
     carrier: str = "",
+    trace: FileTrace | None = None,
     name: str = "",
     only: Collection[str] = (),
     random_runs: int = RANDOM_RUNS,
@@ -559,7 +600,7 @@ def judge_command(
     Raises:
         InvalidParametersError: the driver has no such end or flow, or there is no such rule of this end.
     """
-    adapter = adapter_of(driver, hello(driver), end=end, flow=flow, dial=dial, carrier=carrier)
+    adapter = adapter_of(driver, hello(driver), end=end, flow=flow, dial=dial, carrier=carrier, trace=trace)
     rules = [rule.id for rule in rules_of_end(rulebook_of(flow), end)]
     asked = [rule for rule in rules if not only or rule in only]
     name = name or f"{driver.command} ({end})"

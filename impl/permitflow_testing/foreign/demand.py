@@ -1,7 +1,8 @@
 """Requests, as the kit's own ends send them."""
 
 from permitflow.errors import UndecodableDataError
-from permitflow.flows.demand.core import Request
+from permitflow.flows.demand.core import Demand, Request
+from permitflow.flows.messages import Kind
 from permitflow_model import demand as model
 from permitflow_testing.foreign.way import Way
 
@@ -36,6 +37,26 @@ class DemandWay(Way):
         if feedback.messages < 1:
             raise UndecodableDataError(what=f"feedback of {feedback.messages}", reason="it must request a message")
         return state._replace(requests=state.requests + feedback.messages)
+
+    @staticmethod
+    def batch(agreed: Demand) -> int:
+        """Of messages."""
+        return agreed.batch
+
+    @staticmethod
+    def held_by(kind: Kind, rows: int, agreed: Demand) -> tuple[int, ...]:
+        """One request."""
+        return (1,)
+
+    @staticmethod
+    def added(feedback: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """So many messages."""
+        return "Request", feedback
+
+    @staticmethod
+    def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
+        """Nothing is withheld here."""
+        return messages, unreturned, 0
 
 
 WAY = DemandWay

@@ -24,6 +24,8 @@ class Leaving(NamedTuple):
     kind: Kind
     rows: int
     payload: Any
+    held: tuple[int, ...] = ()
+    """What it holds of each class, once it leaves."""
 
 
 class ModelEnd:
@@ -159,13 +161,14 @@ class ModelSender(ModelEnd):
     def _note_sent(self) -> None:
         """Empty the model's wire."""
         for message in self.state.wire:
-            self._unconsumed.append(self._way.held(message)[0])
+            held = self._way.held(message)
+            self._unconsumed.append(held[0])
             if self._outside.received(self._world, message).kind is Kind.WATERMARK:
-                self.leaving.append(Leaving(Kind.WATERMARK, 0, self._watermark))
+                self.leaving.append(Leaving(Kind.WATERMARK, 0, self._watermark, held))
                 self._watermark = None
                 continue
             key, leaving = self._line.popleft()
-            self.leaving.append(leaving)
+            self.leaving.append(leaving._replace(held=held))
             self.left.add(key)
             self.totals[leaving.kind] += 1
             self.rows += leaving.rows
@@ -193,8 +196,8 @@ class ModelReceiver(ModelEnd):
         """Was everything that has come consumed?"""
         return not self.untaken and not self._taken
 
-    def arrive(self, message: Received) -> None:
-        """A message has come."""
+    def arrive(self, message: Received) -> tuple[int, ...]:
+        """A message has come; what it holds of each class."""
         self.totals[message.kind] += 1
         self.rows += message.rows
         if message.kind is Kind.WATERMARK:
@@ -205,9 +208,11 @@ class ModelReceiver(ModelEnd):
             self._world = self._outside.offer(self._world, 0, message.kind, message.rows)
             state = self.state
             self._become(state._replace(waiting=Fifo(), wire=state.wire.push(state.waiting.last())))
-        self._count(self._way.held(self.state.wire.last()), -1)
+        held = self._way.held(self.state.wire.last())
+        self._count(held, -1)
         self.untaken.append(message)
         self._run()
+        return held
 
     def take(self) -> Received:
         """Take the oldest message that was not taken."""

@@ -48,6 +48,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow_testing.adapter import Received
 from permitflow_testing.foreign.driver import DriverError
 from permitflow_testing.foreign.model_ends import Leaving, ModelReceiver, ModelSender
+from permitflow_testing.foreign.recording import Noted, Recording
 
 CHANNEL = "conformance"
 SCHEMA = pa.schema([pa.field("serial", pa.int64())])
@@ -141,6 +142,7 @@ async def listening(carrier: str) -> AsyncIterator[Door]:
 class Peer(ABC):
     """One stream with the driver's end."""
 
+    end: ModelSender | ModelReceiver
     METHODS: ClassVar[tuple[str, str]]
     """That the driver calls, and that the kit calls if it dials."""
 
@@ -160,6 +162,8 @@ class Peer(ABC):
         self._request: Get | Put | None = None
         self._has_agreed = self._has_half_closed = self._has_peer_closed = False
         self._finishing: asyncio.Task[None] | None = None
+        self.recording: Recording
+        """Set before the stream begins."""
 
     # The connection.
 
@@ -347,6 +351,7 @@ class ReceivingPeer(Peer):
     """The driver sends, and the kit receives."""
 
     METHODS = PUT_STREAM, GET_STREAM
+    end: ModelReceiver
 
     def __init__(self, agreed: Parameters, end: ModelReceiver, *, checksums: bool) -> None:
         """``end`` is at rest."""
@@ -373,11 +378,10 @@ class ReceivingPeer(Peer):
                 (arrow,) = frame.arrow
                 batch = CODEC.decode(arrow, frame.rows, frame.uncompressed_bytes)
                 for end, rows in zip(accumulate(frame.rows), frame.rows, strict=True):
-                    serial = serial_of(batch.slice(end - rows, rows))
-                    self.end.arrive(Received(Kind.CHUNK, serial, rows))
+                    self._arrive(Received(Kind.CHUNK, serial_of(batch.slice(end - rows, rows)), rows))
             case Data(message=message):
                 value = message.payload if isinstance(message.payload, int) else 0
-                self.end.arrive(Received(message.kind, value))
+                self._arrive(Received(message.kind, value))
             case End():
                 here = self.end.totals[Kind.CHUNK], self.end.rows, self.end.totals[Kind.BARRIER]
                 if (told := (frame.chunks, frame.rows, frame.barriers)) != here:
@@ -396,12 +400,21 @@ class ReceivingPeer(Peer):
 
     def _due(self) -> Sequence[Any]:
         feedback, self.end.feedback = self.end.feedback, []
+        for content in feedback:
+            self.recording.returned(content)
+            self.recording.added(content)
         frames: list[Any] = [Feedback(content) for content in feedback]
         if isinstance(self.ended, End) and self.end.is_idle and not self._has_answered:
             self._has_answered = True
             if self.ended.until is not None:
                 frames.append(Ended(self.ended.until))
         return frames
+
+    def _arrive(self, message: Received) -> None:
+        held = self.end.arrive(message)
+        serial = (message.value or 0) if message.kind is Kind.CHUNK else 0
+        self.recording.sent(Noted(message.kind, message.rows, held, serial))
+        self.recording.delivered()
 
     def is_over(self) -> bool:
         """See ``Peer``."""
@@ -415,6 +428,7 @@ class SendingPeer(Peer):
     """The driver receives, and the kit sends."""
 
     METHODS = GET_STREAM, PUT_STREAM
+    end: ModelSender
 
     def __init__(self, agreed: Parameters, end: ModelSender, *, checksums: bool) -> None:
         """``end`` is at rest."""
@@ -436,6 +450,8 @@ class SendingPeer(Peer):
     def _process(self, frame: Any) -> None:
         match frame:
             case Feedback():
+                self.recording.returned(frame.content)
+                self.recording.added(frame.content)
                 self.end.on_feedback(frame.content)
             case Ended() if self._has_ended and self.outcome is None:
                 self.outcome = frame.outcome
@@ -464,6 +480,9 @@ class SendingPeer(Peer):
         if self.is_aborted:
             return ()
         leaving, self.end.leaving = self.end.leaving, []
+        for one in leaving:
+            serial = (serial_of(one.payload) or 0) if one.kind is Kind.CHUNK else 0
+            self.recording.sent(Noted(one.kind, one.rows, one.held, serial))
         frames: list[Any] = []
         for kind, group in groupby(leaving, key=lambda one: one.kind):
             together = list(group)

@@ -1,7 +1,8 @@
 """Permits, as the kit's own ends return them."""
 
 from permitflow.errors import UndecodableDataError
-from permitflow.flows.permits.parameters import Permits
+from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.parameters import ChannelParameters, Permits, held
 from permitflow_model import permit_channel as model
 from permitflow_model.kernel.queue import Fifo
 from permitflow_testing.foreign.way import Way
@@ -42,6 +43,41 @@ class PermitWay(Way):
     def sent_watermark(state: model.State) -> model.State:
         """With the permit that it needs."""
         return state._replace(permits=state.permits._replace(watermarks=state.permits.watermarks + 1))
+
+    @staticmethod
+    def batch(agreed: ChannelParameters) -> int:
+        """Of row permits."""
+        return agreed.permit_batch
+
+    @staticmethod
+    def held_by(kind: Kind, rows: int, agreed: ChannelParameters) -> tuple[int, ...]:
+        """Row permits of a chunk, or the one of a marker."""
+        return tuple(held(Message(kind, None, rows), agreed))
+
+    @staticmethod
+    def action(verb: str, kind: Kind) -> str:
+        """With the kind in its name."""
+        return f"{verb}{kind.value.title()}"
+
+    @staticmethod
+    def arguments(rows: int, held: tuple[int, ...]) -> tuple[int, ...]:
+        """Rows, and permits of each class."""
+        return rows, *held
+
+    @staticmethod
+    def added(feedback: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """Permits of each class."""
+        return "AddPermits", (0, *feedback)
+
+    @staticmethod
+    def flushed(residue: int) -> tuple[str, tuple[int, ...]]:
+        """Row permits."""
+        return "Flush", (0, residue, 0, 0)
+
+    @staticmethod
+    def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
+        """In this order."""
+        return messages, rows, unreturned
 
 
 WAY = PermitWay

@@ -3,6 +3,8 @@
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 
+from permitflow.flows.messages import Kind
+
 
 class Way(ABC):
     """How a flow's model holds what goes back from the receiver to the sender, and what a message holds of it."""
@@ -34,3 +36,40 @@ class Way(ABC):
     def sent_watermark(state: Any) -> Any:
         """The state after a pending watermark has left, whatever its sender may."""
         raise NotImplementedError("this flow has no watermarks")
+
+    # Of recordings: how the flow's actions and their numbers are told.
+
+    @staticmethod
+    @abstractmethod
+    def batch(agreed: Any) -> int:
+        """So much is returned together."""
+
+    @staticmethod
+    @abstractmethod
+    def held_by(kind: Kind, rows: int, agreed: Any) -> tuple[int, ...]:
+        """What such a message holds of each."""
+
+    @staticmethod
+    def action(verb: str, kind: Kind) -> str:
+        """The sender's action."""
+        return verb
+
+    @staticmethod
+    def arguments(rows: int, held: tuple[int, ...]) -> tuple[int, ...]:
+        """Of an action with a message."""
+        return ()
+
+    @staticmethod
+    @abstractmethod
+    def added(feedback: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
+        """The action of a sender that gets this back, and its arguments."""
+
+    @staticmethod
+    def flushed(residue: int) -> tuple[str, tuple[int, ...]] | None:
+        """The action of a receiver that returns less than a batch; None: it never does."""
+        return None
+
+    @staticmethod
+    @abstractmethod
+    def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
+        """Of a receiver with these messages in its inbox."""

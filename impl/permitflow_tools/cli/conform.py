@@ -4,9 +4,10 @@ import os
 import re
 import sys
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
 from importlib import import_module
+from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
@@ -16,7 +17,7 @@ import typer
 from permitflow.errors import printable
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.interrupts import signalled_exit_code
-from permitflow_tools.cli.options import chosen, option, seconds, whole_number
+from permitflow_tools.cli.options import chosen, option, seconds, whole_number, writable
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -62,6 +63,10 @@ def conform(
             metavar="CARRIER", help="With --command: let the driver's end dial over tcp or grpc; the default."
         ),
     ] = None,
+    trace: Annotated[
+        Path | None,
+        option(writable, "FILE", "With --command: write every run, as seen on the wire; trace validate judges them."),
+    ] = None,
     limit_seconds: Annotated[
         float | None,
         option(seconds, "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
@@ -105,9 +110,9 @@ def conform(
     if command is not None:
         if adapter is not None or pair:
             unusable("--command takes the place of MODULE:ADAPTER and of --pair")
-        where = _Where(end, dial, accept, limit_seconds)
+        where = _Where(end, dial, accept, limit_seconds, trace)
         _judge_driver(command, where, rule or [], flow=flow, random_runs=random_runs, as_json=as_json)
-    for name, value in (("--end", end), ("--dial", dial), ("--accept", accept), ("--limit-seconds", limit_seconds)):
+    for name, value in (("--end", end), ("--dial", dial), ("--accept", accept), ("--trace", trace)):
         if value is not None:
             unusable(f"{name} needs --command")
     if adapter is None:
@@ -147,13 +152,15 @@ class _Where(NamedTuple):
     dial: str | None
     accept: str | None
     limit_seconds: float | None
+    trace: Path | None
 
 
 def _judge_driver(
     command: str, where: _Where, names: list[str], *, flow: str, random_runs: int, as_json: bool
 ) -> NoReturn:
     """Judge a driver's ends one after the other."""
-    from permitflow.errors import InvalidParametersError
+    from permitflow.errors import InvalidParametersError, TraceWriteError
+    from permitflow.tracing import FileTrace
     from permitflow_testing.foreign.command import judge_command
     from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
 
@@ -163,7 +170,8 @@ def _judge_driver(
     reports = []
     try:
         driver = Driver(command, limit_seconds=where.limit_seconds or LIMIT_SECONDS)
-        with _ending_in_any_case(), _ended(driver):
+        recording = nullcontext(None) if where.trace is None else FileTrace(where.trace)
+        with _ending_in_any_case(), _ended(driver), recording as trace:
             for end in _ends_of(driver, where.end, flow, only):
                 report = judge_command(
                     driver,
@@ -171,6 +179,7 @@ def _judge_driver(
                     flow=flow,
                     dial=where.dial or "",
                     carrier=where.accept or "",
+                    trace=trace,
                     only=only,
                     random_runs=random_runs,
                     when_judged=_Lines(only, is_silent=as_json, title=f"the {end} of {command}").print,
@@ -187,7 +196,7 @@ def _judge_driver(
     except DriverError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None
-    except InvalidParametersError as error:
+    except (InvalidParametersError, TraceWriteError) as error:
         unusable(str(error))
 
 
