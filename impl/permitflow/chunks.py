@@ -3,13 +3,14 @@
 Arrow's batches and tables are known by their shape (``num_rows``, ``slice``), never imported.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Iterator, Mapping, Set
-from operator import index
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
+from functools import lru_cache
+from operator import attrgetter, index, methodcaller
+from typing import Any, TypeVar
 
 from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 
-__all__ = ["part", "rows_of", "sized_slices", "slices", "tail", "whole_rows"]
+__all__ = ["byte_counter", "part", "rows_of", "sized_slices", "slices", "tail", "whole_bytes", "whole_rows"]
 
 T = TypeVar("T")
 
@@ -64,6 +65,42 @@ def rows_of(chunk: object) -> int:
         raise InvalidParametersError(
             name="chunk", value=chunk, rule=f"must tell its length ({error}), or be sent with rows = …"
         ) from error
+
+
+# Below this, all of an Arrow batch's memory counts, though the batch may be a slice of it: the exact number takes 50
+# times as long to find.
+_EXACT_FROM_BYTES = 256 << 10
+_KINDS_OF_CHUNKS = 256
+
+
+@lru_cache(maxsize=_KINDS_OF_CHUNKS)
+def byte_counter(kind: type) -> Callable[[Any], int] | None:
+    """What counts the bytes of chunks of this type, for the byte window; None: they are not counted.
+
+    Known are bytes and texts, Arrow's and Polars's batches and tables, and what has ``nbytes``, such as arrays of
+    NumPy.  Nobody knows what a list of objects takes.
+    """
+    if issubclass(kind, bytes | bytearray | str):
+        return len
+    if hasattr(kind, "get_total_buffer_size"):
+        return _bytes_of_arrow
+    if hasattr(kind, "nbytes"):
+        return attrgetter("nbytes")
+    if hasattr(kind, "estimated_size"):
+        return methodcaller("estimated_size")
+    return None
+
+
+def _bytes_of_arrow(chunk: Any) -> int:
+    size: int = chunk.get_total_buffer_size()
+    if size > _EXACT_FROM_BYTES:
+        size = chunk.nbytes
+    return size
+
+
+def whole_bytes(size_bytes: object) -> int:
+    """Check what a caller's ``size_of`` has returned; raises as ``whole_rows``."""
+    return whole_rows(size_bytes, name="size_of(chunk)")
 
 
 def slices(chunk: T, max_rows: int) -> Iterator[T]:

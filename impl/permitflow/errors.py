@@ -706,6 +706,25 @@ class OverspendError(RemoteProtocolError):
         return f"the peer sent a message of {self.cost} {permits} but had only {self.available}"
 
 
+class ByteOverrunError(RemoteProtocolError):
+    """The peer returned more bytes of the byte window than it holds, or none."""
+
+    status = "FAILED_PRECONDITION"
+    returned: int
+    outstanding: int  # bytes that the peer holds
+    text = "the peer returned {returned} bytes but holds only {outstanding}"
+
+
+class ByteOverspendError(RemoteProtocolError):
+    """The peer sent chunks that the byte window does not admit."""
+
+    status = "FAILED_PRECONDITION"
+    size_bytes: int  # of the chunks
+    outstanding: int  # bytes that were sent before and not returned
+    window_bytes: int
+    text = "the peer sent {size_bytes} bytes while {outstanding} of the byte window of {window_bytes} were out"
+
+
 def _permits(permit_class: str) -> str:
     return f"{permit_class[:-1]} permits" if permit_class in ("rows", "barriers", "watermarks") else permit_class
 

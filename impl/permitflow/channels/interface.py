@@ -13,6 +13,7 @@ from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.errors import InvalidParametersError, PermitflowError
+from permitflow.flows.byte_window import Sums
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import EndOutcome
@@ -306,7 +307,7 @@ class BulkSend(SendEnd[T], Protocol[T]):
         """About how many rows may leave now and are worth passing to ``send_at_once``."""
         ...
 
-    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None = None) -> int:
         """Send the first chunks that may leave now; return how many.
 
         None leave if the end is closed, while others wait, or while much is still to be written.  For a chunk that
@@ -315,19 +316,23 @@ class BulkSend(SendEnd[T], Protocol[T]):
         Args:
             chunks: from the oldest on.
             rows: of each chunk.
+            sums: of their bytes where they are now; an end over a network counts those of its own messages instead.
 
         Spec: OfferChunk, SendChunk.
         """
         ...
 
-    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = ...) -> bool:
-        """Wait while a chunk lacks only room, and return True; False at once if ``send`` has to handle it.
+    async def until_room(
+        self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]] = ...
+    ) -> bool:
+        """Wait while the first chunk lacks only room, and return True; False at once if ``send`` has to handle it.
 
         This wait has no place in the line of sends: an end that several tasks may share returns False.
         ``statistics`` counts the wait.
 
         Args:
-            rows: of the chunk.
+            chunks: as for ``send_at_once``, which has sent none of them.
+            rows: of each chunk.
             at_hand: the rows of this chunk and of those behind it, which will be sent next.
         """
         ...
@@ -344,8 +349,8 @@ class BulkReceive(ReceiveEnd[T], Protocol[T]):
         """
         ...
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks before the first other message, and the rows of each; they stay here.
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int], Sums]:
+        """The oldest chunks before the first other message, the rows of each, and sums of bytes; they stay here.
 
         Empty while the application holds a message.  Messages that belong to waiting tasks are not among them.
 

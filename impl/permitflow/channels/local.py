@@ -18,7 +18,7 @@ from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, ReceiveLine, SendLine, Stopwatch
-from permitflow.chunks import rows_of, sized_slices, whole_rows
+from permitflow.chunks import byte_counter, rows_of, sized_slices, whole_bytes, whole_rows
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
@@ -28,6 +28,12 @@ from permitflow.errors import (
     PeerGoneError,
     PermitflowError,
     WouldBlock,
+)
+from permitflow.flows.byte_window import (
+    DEFAULT_BYTE_WINDOW,
+    ByteWindow,
+    Sums,
+    require_byte_window,
 )
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.permits.parameters import ChannelParameters
@@ -43,6 +49,8 @@ def open_channel(
     name: str = "channel",
     record: RecorderFactory | None = None,
     group: Group | None = None,
+    byte_window: int = DEFAULT_BYTE_WINDOW,
+    size_of: Callable[[T], int] | None = None,
 ) -> "tuple[LocalSender[T], LocalReceiver[T]]":
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
@@ -51,9 +59,14 @@ def open_channel(
         name: for error messages and statistics.
         record: opens the recorder of each end, which notes the specification's actions.
         group: of receivers that share something, such as those of a gate.
+        byte_window: the most bytes that may be in the channel at once, whatever the flow admits; a larger chunk passes
+            while less than a quarter of the window is in the channel.
+        size_of: the bytes of a chunk; by default those of the buffers of Arrow batches and NumPy arrays, and of bytes.
+            Other chunks are not counted: nobody knows what objects take.
 
     Raises:
-        InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's.
+        InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's; or
+            ``byte_window`` is no whole number of at least 1.
     """
     if parameters is None:
         parameters = ChannelParameters()
@@ -62,7 +75,12 @@ def open_channel(
         raise InvalidParametersError(name="parameters", value=parameters, rule=rule)
     if record is not None:
         require_plain(record, place="open_channel(record=…)")
-    channel: _Channel[T] = _Channel(parameters, name=name, record=record, clock=_clock(), group=group)
+    if size_of is not None:
+        require_plain(size_of, place="open_channel(size_of=…)")
+    window = ByteWindow(require_byte_window(byte_window))
+    channel: _Channel[T] = _Channel(
+        parameters, name=name, record=record, clock=_clock(), group=group, window=window, size_of=size_of
+    )
     return LocalSender(channel), LocalReceiver(channel)
 
 
@@ -83,14 +101,16 @@ class _Sending(Enum):
     CLOSED = "closed"
 
 
-def _delivery(sender: Outbound[T], takers: ReceiveLine[T], stopped: Stopwatch) -> Callable[[Message[T]], None]:
+def _delivery(
+    sender: Outbound[T], takers: ReceiveLine[T], stopped: Stopwatch
+) -> Callable[[Message[T], int | None], None]:
     """Passes a message on to the receiver.
 
     No method of the channel: the line of sends keeps this function, and the channel would keep itself alive.
     """
 
-    def deliver(message: Message[T]) -> None:
-        takers.deliver(message)
+    def deliver(message: Message[T], size_bytes: int | None) -> None:
+        takers.deliver(message, size_bytes)
         if message.kind is Kind.BARRIER:
             stopped.follow(sender.is_stopped)
 
@@ -112,6 +132,8 @@ class _Channel(Generic[T]):
         record: RecorderFactory | None,
         clock: Callable[[], float],
         group: Group | None,
+        window: ByteWindow,
+        size_of: Callable[[T], int] | None,
     ) -> None:
         """``clock`` returns the time in seconds."""
         self.name = name
@@ -122,6 +144,9 @@ class _Channel(Generic[T]):
         )
         self.sender: Outbound[T] = flow.outbound(parameters, record=of_sender)
         self.receiver: Inbound[T] = flow.receiving(parameters, record=of_receiver, group=group)
+        self.outstanding = self.sender.limit_bytes(window)
+        self._unreturned = self.receiver.limit_bytes(window)
+        self._size_of = size_of
         if group is not None:
             self.receiver.when_touched(self.bring_feedback)
         self._announces = flow.announcement is not None
@@ -142,13 +167,22 @@ class _Channel(Generic[T]):
 
     # The path of a message.
 
-    def send_now(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+    def bytes_of(self, chunk: T) -> int | None:
+        """What a chunk takes of the byte window; None: it is not counted."""
+        if self._size_of is not None:
+            return whole_bytes(self._size_of(chunk))
+        kind: type = type(chunk)
+        count_bytes = byte_counter(kind)
+        return None if count_bytes is None else count_bytes(chunk)
+
+    def send_now(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None) -> int:
         """Send chunks from the first on, until one may not leave; return how many."""
-        count = self.sender.send_now(rows)
+        count = self.sender.send_now(rows, sums)
+        size_bytes = None if sums is None else sums[count]
         if count == len(rows):
-            self.receiver.deliver_many(chunks, rows)
+            self.receiver.deliver_many(chunks, rows, size_bytes)
         else:
-            self.receiver.deliver_many(chunks[:count], rows[:count])
+            self.receiver.deliver_many(chunks[:count], rows[:count], size_bytes)
         if self.takers.futures:
             self.takers.wake()
         self._bring_back()
@@ -191,6 +225,10 @@ class _Channel(Generic[T]):
     def bring_feedback(self) -> None:
         """Pass the receiver's feedback to the sender."""
         feedback = self.receiver.take_feedback()
+        if self._unreturned.unreturned_bytes and (feedback is not None or self._unreturned.is_due):
+            self.outstanding.on_return(self._unreturned.take())
+            if feedback is None and self.sender.has_waiting:
+                self.advance()
         if feedback is not None:
             self._hear(feedback)
             if self.sender.has_waiting:
@@ -323,6 +361,10 @@ class _Channel(Generic[T]):
             consumed_rows=receiver.consumed_rows,
             peak_inbox_rows=receiver.peak_inbox_rows,
             inbox_rows=receiver.inbox_rows,
+            byte_window=self.outstanding.window.window_bytes,
+            bytes_held=self.outstanding.outstanding_bytes,
+            peak_bytes_held=self.outstanding.peak_bytes,
+            inbox_bytes=self._unreturned.inbox_bytes,
             waiting_sends=self.waiting_sends,
             waiting_seconds=self._waiting.seconds,
             stopped_seconds=self._stopped.seconds,
@@ -379,18 +421,22 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
 
     def _send_one(self, chunk: T, rows: int | None) -> bool:
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
-        return self._channel.accepts and self._channel.send_now((chunk,), (rows,)) > 0
+        size_bytes = self._channel.bytes_of(chunk)
+        sums = None if size_bytes is None else (0, size_bytes)
+        return self._channel.accepts and self._channel.send_now((chunk,), (rows,), sums) > 0
 
     @property
     def sendable_rows(self) -> int:
         """About how many rows may leave now."""
         return self._core.room_rows
 
-    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int]) -> int:
+    def send_at_once(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None = None) -> int:
         """Send the first chunks that may leave now; return how many."""
-        return self._channel.send_now(chunks, rows) if self._channel.accepts else 0
+        return self._channel.send_now(chunks, rows, sums) if self._channel.accepts else 0
 
-    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = tuple) -> bool:
+    async def until_room(
+        self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]] = tuple
+    ) -> bool:
         """False: several tasks may send, and wait in line."""
         return False
 
@@ -398,28 +444,30 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         # It stops at a chunk whose rows cannot be counted.
         first: list[T] = []
         sizes: list[int] = []
+        sums = [0]
         left = self._core.room_rows
         try:
             for chunk in chunks:
                 rows = rows_of(chunk)
                 if (left := left - rows) < 0:
                     break
+                sums.append(sums[-1] + (self._channel.bytes_of(chunk) or 0))
                 first.append(chunk)
                 sizes.append(rows)
         except PermitflowError:
             pass  # its turn comes
         # Counting a chunk's rows runs its code, which may have sent messages or closed the channel.
-        return self._channel.send_now(first, sizes) if self._channel.accepts else 0
+        return self._channel.send_now(first, sizes, sums if sums[-1] else None) if self._channel.accepts else 0
 
     def _cut(self, chunk: T, rows: int | None) -> Pieces[T]:
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         most = self.parameters.most_rows
         if most is None or rows <= most:
-            return [(chunk, rows)]
-        return sized_slices(chunk, rows, most)
+            return [(chunk, rows, self._channel.bytes_of(chunk))]
+        return [(piece, size, self._channel.bytes_of(piece)) for piece, size in sized_slices(chunk, rows, most)]
 
-    def _queue(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
-        return self._core.offer(kind, payload, rows)
+    def _queue(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
+        return self._core.offer(kind, payload, rows, size_bytes)
 
     def _offer_watermark(self, value: T) -> None:
         self._core.offer_watermark(value)

@@ -6,6 +6,7 @@ from typing import Generic, Self, TypeVar
 
 from permitflow.channels.interface import require_count
 from permitflow.errors import EndOfStream, LocalProtocolError
+from permitflow.flows.byte_window import Sums
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Inbound
 
@@ -110,8 +111,8 @@ class ReceivingEnd(ABC, Generic[T]):
         self._core.consume_many(messages)
         self._advance()
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
-        """The oldest chunks and their rows; they stay here."""
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int], Sums]:
+        """The oldest chunks, their rows and sums of their bytes; they stay here."""
         return self._core.chunks_at_hand(min(most, self._spare()), most_rows)
 
     def consume_oldest(self, count: int) -> None:

@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Generic, TypeAlias, TypeVar, cast
 
 from permitflow.change import Change
@@ -13,8 +14,8 @@ from permitflow.flows.messages import Kind, Offered
 from permitflow.flows.seam import Outbound
 
 T = TypeVar("T")
-Pieces: TypeAlias = Sequence[tuple[T, int]]
-"""The pieces of a chunk, each with its rows; most chunks are one piece."""
+Pieces: TypeAlias = Sequence[tuple[T, int, int | None]]
+"""The pieces of a chunk, each with its rows and what it takes of the byte window; most chunks are one piece."""
 
 
 class SendingEnd(ABC, Generic[T]):
@@ -51,7 +52,7 @@ class SendingEnd(ABC, Generic[T]):
         """
 
     @abstractmethod
-    def _queue(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+    def _queue(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         """Let the flow queue a message."""
 
     @abstractmethod
@@ -91,9 +92,12 @@ class SendingEnd(ABC, Generic[T]):
         pieces = self._cut(chunk, rows)
         self._require_open(chunk)
         self._require_first()
-        sizes = [size for _, size in pieces]
-        if self._core.admits(sizes) < len(sizes):
-            raise WouldBlock(self._core.lack(Kind.CHUNK, sizes))
+        core, rows_of_each = self._core, [rows for _, rows, _ in pieces]
+        if core.admits(rows_of_each) < len(pieces):
+            raise WouldBlock(core.lack(Kind.CHUNK, rows_of_each))
+        sums = [*accumulate((size_bytes or 0 for _, _, size_bytes in pieces), initial=0)]
+        if core.byte_ledger.fitting(sums, len(pieces)) < len(pieces):
+            raise WouldBlock(core.byte_ledger.lack(sums[-1]))
         self._park(pieces)
 
     async def send(self, chunk: T, rows: int | None = None) -> None:
@@ -140,7 +144,7 @@ class SendingEnd(ABC, Generic[T]):
                 raise self._refusal(chunks)
 
     def _park(self, pieces: Pieces[T]) -> ParkedSend[T]:
-        return self._line_up([self._queue(Kind.CHUNK, piece, rows) for piece, rows in pieces])
+        return self._line_up([self._queue(Kind.CHUNK, *piece) for piece in pieces])
 
     # Markers.
 

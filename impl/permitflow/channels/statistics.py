@@ -37,6 +37,15 @@ class ChannelStatistics:
     """The most rows that were ever received and not consumed; oversize chunks sent whole count in full."""
     inbox_rows: int = 0
     """Rows that were received and not consumed."""
+    byte_window: int = 0
+    """The most bytes that may be in the channel at once, unless a chunk is larger."""
+    bytes_held: int = 0
+    """Bytes of chunks that have left the sender and, as far as it knows, still take room."""
+    peak_bytes_held: int = 0
+    """The most bytes that ever took room at once."""
+    inbox_bytes: int = 0
+    """Bytes of chunks that were received and not consumed.  Chunks that came as one batch count until the last of them
+    is consumed: it keeps the memory of all."""
     waiting_sends: int = 0
     """Sends that wait until the channel's flow lets them leave."""
     waiting_seconds: float = 0.0

@@ -122,9 +122,9 @@ class SendLine(Generic[T]):
     __slots__ = ("_core", "_deliver", "_loop", "_waiting", "parked")
 
     def __init__(
-        self, core: Outbound[T], deliver: Callable[[Message[T]], None], waiting: Stopwatch, loop: BoundLoop
+        self, core: Outbound[T], deliver: Callable[[Message[T], int | None], None], waiting: Stopwatch, loop: BoundLoop
     ) -> None:
-        """The core decides; ``deliver`` passes a message to the receiver."""
+        """The core decides; ``deliver`` passes a message to the receiver, with what it takes of the byte window."""
         self._loop = loop
         self.parked: deque[ParkedSend[T]] = deque()
         self._core = core
@@ -166,7 +166,7 @@ class SendLine(Generic[T]):
                 return
         if not line or (len(line) == 1 and line[0].is_awake):
             return
-        sendable = self._core.sendable()
+        sendable = self._core.leavable()
         for parked in line:
             if sendable <= 0:
                 return
@@ -191,13 +191,14 @@ class SendLine(Generic[T]):
         if message is None:
             return False
         parked = self.parked[0]
+        size_bytes = parked.offered[parked.sent].size_bytes
         parked.sent += 1
         if parked.sent == len(parked.offered):
             self.parked.popleft()
             parked.is_over = True
             if not parked.is_awake:
                 parked.wake()
-        self._deliver(message)
+        self._deliver(message, size_bytes)
         return True
 
 
@@ -237,9 +238,9 @@ class ReceiveLine(Generic[T]):
             raise
         self._reserved -= is_reserved
 
-    def deliver(self, message: Message[T]) -> None:
+    def deliver(self, message: Message[T], size_bytes: int | None = None) -> None:
         """Put a message into the inbox, and wake the task that has waited longest."""
-        self._inbox.deliver(message)
+        self._inbox.deliver(message, size_bytes)
         self.wake()
 
     def wake(self) -> None:

@@ -36,6 +36,7 @@ from permitflow.errors import (
     PermitflowError,
     ProtocolError,
 )
+from permitflow.flows.byte_window import require_byte_window
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Parameters
 from permitflow.stream.compression import Compression, offered
@@ -473,6 +474,7 @@ async def get(
     group: Group | None = None,
     resume_seconds: float | None = None,
     security: Security | None = None,
+    byte_window: int | None = None,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -501,6 +503,8 @@ async def get(
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
             connection there ends only when one of the two processes has.
         security: TLS and a token; see ``Security``.
+        byte_window: the most bytes in the stream at once, beside ``wanted``; by default what the exchange has.  A
+            larger chunk passes while less than a quarter of it is out.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -534,6 +538,7 @@ async def get(
                 log_id=log_id,
                 compression=offered(compression, available_codecs()),
                 resume=resume,
+                byte_window=0 if byte_window is None else require_byte_window(byte_window),
                 **stated(wanted),
             )
             session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
@@ -561,6 +566,7 @@ async def put(
     total: JobTotal | None = None,
     resume_seconds: float | None = None,
     security: Security | None = None,
+    byte_window: int | None = None,
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
@@ -589,6 +595,8 @@ async def put(
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
             connection there ends only when one of the two processes has.
         security: TLS and a token; see ``Security``.
+        byte_window: the most bytes in the stream at once, beside ``wanted``; by default what the exchange has.  A
+            larger chunk passes while less than a quarter of it is out.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -624,6 +632,7 @@ async def put(
                 total=total,
                 compression=able,
                 resume=resume,
+                byte_window=0 if byte_window is None else require_byte_window(byte_window),
                 **stated(wanted),
             )
             session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)

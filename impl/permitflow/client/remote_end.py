@@ -26,6 +26,7 @@ from permitflow.errors import (
     RemoteProtocolError,
     TransportError,
 )
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.seam import Flow, Inbound, Outbound, Parameters
 from permitflow.stream.compression import Compression, decided, require_none_in_memory
 from permitflow.stream.frames import Agreement, Failure, Get, Put
@@ -406,8 +407,16 @@ class RemoteEnd(ABC, Generic[S]):
         offer, who = self._session.request.same_host, self._session.peer
         self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
 
-    def accept(self, own: Parameters, *, schema: pa.Schema, stream: str, first_row: int | None = None) -> None:
-        """Agree with the dialler.
+    def accept(
+        self,
+        own: Parameters,
+        *,
+        schema: pa.Schema,
+        stream: str,
+        first_row: int | None = None,
+        window: ByteWindow = DEFAULT_WINDOW,
+    ) -> None:
+        """Agree with the dialler; ``own`` and ``window`` are the limits of this end.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
@@ -425,6 +434,7 @@ class RemoteEnd(ABC, Generic[S]):
             first_row=first_row,
             compression=answer,
             resume=None if seconds is None else ResumeAnswer(seconds),
+            window=window,
         )
         self._carrier.change_over()
         self._begin(batches)

@@ -165,7 +165,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         that are here.
         """
         urgency, has_ended = self._core.urgency, self._session.end is not None
-        if urgency == Urgency.NOW:
+        if urgency == Urgency.NOW or self._core.byte_ledger.is_due:
             self._is_pressed = True
             self._writing.now()
         elif urgency == Urgency.LATER and not has_ended:
@@ -186,7 +186,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
 
     def _take_chunks(self, batches: BatchCodec, arrow: Buffer, rows: tuple[int, ...], uncompressed_bytes: int) -> None:
         chunks = JoinedChunks(batches.decode(arrow, rows, uncompressed_bytes), rows)
-        self._session.receive(Chunks(chunks, chunks.rows))
+        self._session.receive(Chunks(chunks, chunks.rows, uncompressed_bytes or len(arrow)))
 
     def _take_frames(self, message: Received) -> None:
         for frame in decode_upstream(message):
@@ -283,4 +283,6 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
             consumed_rows=self._core.consumed_rows,
             inbox_rows=self._core.inbox_rows,
             peak_inbox_rows=self._core.peak_inbox_rows,
+            byte_window=self._core.byte_ledger.window.window_bytes,
+            inbox_bytes=self._core.byte_ledger.inbox_bytes,
         )

@@ -3,8 +3,8 @@
 import asyncio
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import accumulate, islice
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate, islice, repeat
 from typing import cast
 
 import pyarrow as pa
@@ -20,12 +20,13 @@ from permitflow.errors import (
     InvalidParametersError,
     PermitflowError,
 )
+from permitflow.flows.byte_window import Sums
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow.stream.frames import Agreement, Cancel, EndOutcome, Failure, Feedback
+from permitflow.stream.frames import Agreement, Cancel, EndOutcome, Failure, Feedback, UpstreamFrame
 from permitflow.stream.session import State, UpstreamSession
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.coalescing import MessageWriter, collected_rows
-from permitflow.wire.codec import WireFrame, checked_marker, decode_downstream, encode_upstream
+from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, decode_downstream, encode_upstream
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
@@ -78,7 +79,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             self._writing.soon()
         return sent
 
-    def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int]) -> int:
+    def send_at_once(self, chunks: Sequence[pa.RecordBatch], _rows: Sequence[int], _sums: Sums | None = None) -> int:
         """Send and write the first chunks that may leave now; return how many.  Each of them is checked."""
         if self._posted_rows >= self._collected_rows:
             return 0
@@ -91,16 +92,22 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         """About how many rows may leave now and are written at once."""
         return min(self._collected_rows, self._core.room_rows)
 
-    async def until_room(self, rows: int, at_hand: Callable[[], Sequence[int]] = tuple) -> bool:
+    async def until_room(
+        self,
+        chunks: Sequence[pa.RecordBatch],
+        rows: Sequence[int],
+        at_hand: Callable[[], Sequence[int]] = tuple,
+    ) -> bool:
         """Wait while a chunk lacks only room.  For a stream with a single sending task."""
-        if not self._lacks_room(rows):
+        size_bytes = self._most_bytes_of_first(chunks, rows)
+        if not self._lacks_room(rows[0], size_bytes):
             return False
         self._has_short_caller = True
         self._waiting.start()
         try:
-            while self._lacks_room(rows):
+            while self._lacks_room(rows[0], size_bytes):
                 if self._core.gets_room_by_backlog:  # meanwhile more may have come
-                    self._core.expect(at_hand() or (rows,))
+                    self._core.expect(at_hand() or rows[:1])
                     self._writing.soon()
                 await self._changed.wait()
         finally:
@@ -111,16 +118,17 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
     @property
     def lack(self) -> str:
         """What the oldest waiting chunk or barrier lacks, in the flow's words; empty: none waits."""
-        if not self._core.has_waiting:
-            return ""
-        oldest = self._core.waiting[0]
-        return self._core.lack(oldest.kind, (oldest.rows,))
+        return self._core.oldest_lack
 
-    def _lacks_room(self, rows: int) -> bool:
+    def _most_bytes_of_first(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
+        return self._codec.most_sums(chunks[:1], rows[:1])[1] if self._codec.accepts(chunks[0]) else 0
+
+    def _lacks_room(self, rows: int, size_bytes: int) -> bool:
         if not self._is_open or self._line.parked:
             return False
-        most = self.parameters.most_rows
-        return (most is None or rows <= most) and not self._core.admits((rows,))
+        most, core = self.parameters.most_rows, self._core
+        can_wait = most is None or rows <= most
+        return can_wait and not (core.admits((rows,)) and core.byte_ledger.admits(size_bytes))
 
     async def _make_room(self) -> None:
         """Let the writer run if much is posted: otherwise everything would be posted before anything leaves."""
@@ -160,18 +168,26 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         if len(rows) > 1 and sum(rows) > self._collected_rows:
             most = bisect_left(list(accumulate(rows)), self._collected_rows) + 1
             run, rows = run[:most], rows[:most]
-        sent = self._session.send_many(run, rows)
+        sent = self._session.send_many(run, rows, self._most_sums(run, rows))
         self._posted_rows += sum(rows[:sent])
         return sent
+
+    def _most_sums(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Sums:
+        if isinstance(run, JoinedChunks) and self._codec.row_bytes is None:
+            # They leave as one batch if they leave together.
+            together = (0, *repeat(0, len(rows) - 1), self._codec.most_bytes_of(run.batch))
+            if self._core.byte_ledger.admits(together[-1]) and self._core.admits(rows) == len(rows):
+                return together
+        return self._codec.most_sums(run, rows)
 
     def _cut(self, chunk: pa.RecordBatch, rows: int | None) -> Pieces[pa.RecordBatch]:
         pieces = self._codec.cut(chunk, self.parameters.most_rows)
         if rows not in (None, chunk.num_rows):
             raise InvalidParametersError(name="rows", value=rows, rule=f"must be the batch's own {chunk.num_rows}")
-        return [(piece, piece.num_rows) for piece in pieces]
+        return [(piece, piece.num_rows, self._codec.most_bytes_of(piece)) for piece in pieces]
 
-    def _queue(self, kind: Kind, payload: object, rows: int = 0) -> Offered[object]:
-        return self._session.offer(kind, payload, rows)
+    def _queue(self, kind: Kind, payload: object, rows: int = 0, size_bytes: int | None = None) -> Offered[object]:
+        return self._session.offer(kind, payload, rows, size_bytes)
 
     def _offer_watermark(self, value: object) -> None:
         self._session.offer_watermark(value)
@@ -211,7 +227,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             self._post(core.send_watermark())
         self._writing.soon()
 
-    def _post(self, message: Message[object]) -> None:
+    def _post(self, message: Message[object], _size_bytes: int | None = None) -> None:
         self._session.post(message)
         self._posted_rows += message.rows
         if message.kind is Kind.BARRIER:
@@ -247,7 +263,27 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             return ()
         if self._batches is None:  # no data before the agreement
             return encode_upstream(cast("list[WireFrame]", frames))
-        return encode_upstream(self._writer.encoded(frames))
+        return encode_upstream(self._counted(frames))
+
+    def _counted(self, frames: Sequence[UpstreamFrame[object]]) -> Iterator[WireFrame]:
+        """Encode frames, and count the bytes of chunks as they are instead of their upper bounds."""
+        ledger = self._core.byte_ledger
+        left = ledger.unwritten_bytes  # the bounds of the chunks in these frames
+        for frame in self._writer.encoded(frames):
+            if isinstance(frame, EncodedChunks):
+                size_bytes = frame.size_bytes
+                ledger.write(size_bytes)
+                left -= size_bytes
+            yield frame
+        if left:
+            ledger.shorten(left)
+            if self._line.parked or self._has_short_caller:
+                asyncio.get_running_loop().call_soon(self._use_room)
+
+    def _use_room(self) -> None:
+        """Send what waits, and wake the task that waits for room: bounds were corrected."""
+        self._advance()
+        self._announce()
 
     # The end.
 
@@ -355,6 +391,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             sent_rows=totals.rows,
             rows_held=core.rows_held,
             peak_rows_held=core.peak_rows_held,
+            byte_window=core.byte_ledger.window.window_bytes,
+            bytes_held=core.byte_ledger.outstanding_bytes,
+            peak_bytes_held=core.byte_ledger.peak_bytes,
             waiting_sends=len(self._line.parked) + self._in_line + self._has_short_caller,
             waiting_seconds=self._waiting.seconds,
             stopped_seconds=self._stopped.seconds,

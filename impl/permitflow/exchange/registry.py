@@ -30,6 +30,7 @@ from permitflow.exchange.limits import Limits
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow, require_byte_window
 from permitflow.flows.permits.parameters import ChannelParameters, kept_parameters
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
@@ -72,6 +73,7 @@ class Exchange:
         store: Store | None = None,
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         limits: Limits | None = None,
+        byte_window: int = DEFAULT_BYTE_WINDOW,
     ) -> None:
         """Start without channels.
 
@@ -86,10 +88,13 @@ class Exchange:
             store: keeps the rows that can be read again; by default in memory.  The caller closes it.
             staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
             limits: what is served at most; by default ``Limits()``.
+            byte_window: the default for added channels.
 
         Raises:
-            InvalidParametersError: the codec for ``compression`` is not available.
+            InvalidParametersError: the codec for ``compression`` is not available, or ``byte_window`` is no whole
+                number of at least 1.
         """
+        self._byte_window = require_byte_window(byte_window)
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
         self._store = store or Store()
@@ -137,6 +142,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Literal[Retention.ONCE] = Retention.ONCE,
+        byte_window: int | None = None,
     ) -> BridgeChannel: ...
 
     @overload
@@ -147,6 +153,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Literal[Retention.REPLAY],
+        byte_window: int | None = None,
         **keeping: Unpack[Keeping],
     ) -> ReplayChannel: ...
 
@@ -158,6 +165,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention,
+        byte_window: int | None = None,
         **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel: ...
 
@@ -168,6 +176,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
+        byte_window: int | None = None,
         **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel:
         """Add a channel.
@@ -175,6 +184,8 @@ class Exchange:
         Args:
             name: unique among the channels of this exchange.
             parameters: for the channel, and the limit for each of its streams; of any flow.
+            byte_window: the most bytes in the channel at once, and in each of its streams; a larger chunk passes while
+                less than a quarter of it is there.  None: the default of the exchange.
             schema: of the chunks; by default the first producer's.
             retention: whether rows are read once, or kept until they are acknowledged.
             keeping: for a channel that keeps its rows, see ``Keeping``.
@@ -186,7 +197,9 @@ class Exchange:
             SchemaMismatchError: the store has the channel with another schema.
             StoreError: the store has the channel with other settings, or cannot be read.
         """
-        (channel,) = self.add_channels([name], parameters, schema, retention=retention, **keeping)
+        (channel,) = self.add_channels(
+            [name], parameters, schema, retention=retention, byte_window=byte_window, **keeping
+        )
         return channel
 
     def add_channels(
@@ -196,6 +209,7 @@ class Exchange:
         schema: pa.Schema | None = None,
         *,
         retention: Retention = Retention.ONCE,
+        byte_window: int | None = None,
         **keeping: Unpack[Keeping],
     ) -> Sequence[BridgeChannel | ReplayChannel]:
         """Add several channels with the same settings, all or none, with a single flush of a store on disk.
@@ -207,12 +221,13 @@ class Exchange:
             raise limit_reached("max_channels", most)
         chosen = parameters or self._parameters
         consumers = keeping.get("consumers", (DEFAULT_CONSUMER,))
+        window = ByteWindow(self._byte_window if byte_window is None else require_byte_window(byte_window))
         if retention is Retention.ONCE:
             if tuple(consumers) != (DEFAULT_CONSUMER,):
                 rule = "are named for channels with retention 'replay' only"
                 raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
             chosen = chosen or ChannelParameters()
-            bridges = [self._bridge(name, chosen, schema) for name in names]
+            bridges = [self._bridge(name, chosen, schema, window) for name in names]
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
@@ -226,7 +241,9 @@ class Exchange:
         require_room(kept_rows=limit_rows, staging_rows=staging_rows)
         places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
         keepers = [
-            ReplayChannel(name, chosen, schema, place, consumers, limit_rows, self.attempts, self._told_name(name))
+            ReplayChannel(
+                name, chosen, schema, place, consumers, limit_rows, self.attempts, self._told_name(name), window
+            )
             for name, place in zip(names, places, strict=True)
         ]
         for channel in keepers:
@@ -244,8 +261,10 @@ class Exchange:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
 
-    def _bridge(self, name: str, parameters: Parameters, schema: pa.Schema | None) -> BridgeChannel:
-        return BridgeChannel(name, parameters, schema, self.record, self.attempts, self._told_name(name))
+    def _bridge(
+        self, name: str, parameters: Parameters, schema: pa.Schema | None, window: ByteWindow
+    ) -> BridgeChannel:
+        return BridgeChannel(name, parameters, schema, self.record, self.attempts, self._told_name(name), window)
 
     def _told_name(self, name: str) -> str:
         """The name of a channel in recordings and in the names of its streams, which no other one ever has."""
@@ -285,7 +304,7 @@ class Exchange:
             return await channel.reopen()
         ended = channel.retire(ChannelResetError)
         self._past_lives[name] += 1
-        self._channels[name] = self._bridge(name, channel.parameters, channel.declared_schema)
+        self._channels[name] = self._bridge(name, channel.parameters, channel.declared_schema, channel.window)
         return ended
 
     def channel(self, name: str) -> BridgeChannel:

@@ -70,8 +70,9 @@ def chunk_of(payload: T, rows: int) -> Message[T]:
 class Offered(Generic[T]):
     """An offered message that has not left yet; compared by identity."""
 
-    __slots__ = ("message",)
+    __slots__ = ("message", "size_bytes")
 
-    def __init__(self, message: Message[T]) -> None:
-        """Hold the message until it leaves or is withdrawn."""
+    def __init__(self, message: Message[T], size_bytes: int | None = None) -> None:
+        """Hold the message until it leaves or is withdrawn; ``size_bytes``: what it takes of the byte window."""
         self.message = message
+        self.size_bytes = size_bytes

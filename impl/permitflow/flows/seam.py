@@ -11,9 +11,10 @@ A flow whose sender has more to tell than its data sends announcements beside th
 whose receivers share something has a ``Group`` of them.
 
 Both ends of a flow do no I/O and are not thread-safe.  This file has what all flows need: the line of waiting messages,
-the inbox, the totals.  Messages leave and arrive in the order in which they were offered.  A watermark leaves after the
-messages offered before it; until then a newer watermark replaces it.  A flow adds guards and updates: its guard decides
-before any change, and only the flow changes its counts.
+the inbox, the totals, and the byte window (``byte_window.py``), which a chunk needs beside the flow's leave.  Messages
+leave and arrive in the order in which they were offered.  A watermark leaves after the messages offered before it;
+until then a newer watermark replaces it.  A flow adds guards and updates: its guard decides before any change, and only
+the flow changes its counts.
 """
 
 from abc import ABC, abstractmethod
@@ -21,6 +22,7 @@ from collections import deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
+from itertools import accumulate, islice, repeat
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -30,6 +32,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow, OutstandingBytes, SharedSums, Sums, UnreturnedBytes
 from permitflow.flows.messages import Kind, Message, Offered, PlainChunk, chunk_of
 from permitflow.flows.recording import ActionTable, ParameterValue, Recorder, Step, record_run
 
@@ -324,6 +327,7 @@ class Outbound(ABC, Generic[T]):
         "_waiting",
         "_watermark",
         "_watermark_after",
+        "byte_ledger",
         "parameters",
     )
 
@@ -342,6 +346,13 @@ class Outbound(ABC, Generic[T]):
         self._watermark: Message[T] | None = None
         self._watermark_after = 0
         self._record = record
+        self.byte_ledger = OutstandingBytes(DEFAULT_WINDOW)
+        """The bytes that are out."""
+
+    def limit_bytes(self, window: ByteWindow, *, is_written_later: bool = False) -> OutstandingBytes:
+        """Count bytes by this window, before anything has left; see ``OutstandingBytes``."""
+        self.byte_ledger = OutstandingBytes(window, is_written_later=is_written_later)
+        return self.byte_ledger
 
     # What the flow decides.
 
@@ -468,11 +479,27 @@ class Outbound(ABC, Generic[T]):
 
     def can_send(self) -> bool:
         """May the oldest message that waits leave now?"""
-        return bool(self._waiting) and self._may_leave(self._waiting[0].message)
+        return bool(self._waiting) and self._fits(self._waiting[0]) and self._may_leave(self._waiting[0].message)
+
+    def _fits(self, offered: Offered[T]) -> bool:
+        """Does the byte window admit this message?"""
+        return offered.size_bytes is None or self.byte_ledger.admits(offered.size_bytes)
 
     def sendable(self) -> int:
         """How many waiting messages may leave now, one after the other; a flow may return 1 for any larger number."""
         return int(self.can_send())
+
+    def leavable(self) -> int:
+        """As ``sendable``, but not more than the byte window admits."""
+        count = self.sendable()
+        sizes = [offered.size_bytes or 0 for offered in islice(self._waiting, count)]
+        return self.byte_ledger.fitting([*accumulate(sizes, initial=0)], len(sizes)) if any(sizes) else count
+
+    def lack_of(self, kind: Kind, rows: Sequence[int] = (), size_bytes: int | None = None) -> str:
+        """As ``lack``, or that the byte window has no room for the chunk."""
+        if size_bytes is None or self.byte_ledger.admits(size_bytes):
+            return self.lack(kind, rows)
+        return self.byte_ledger.lack(size_bytes)
 
     def can_send_watermark(self) -> bool:
         """May the pending watermark leave now?"""
@@ -480,8 +507,10 @@ class Outbound(ABC, Generic[T]):
 
     # Offering.
 
-    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+    def offer(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         """Append a chunk or a barrier to the line of waiting messages.
+
+        ``size_bytes`` is what the chunk takes of the byte window; None: the window does not count it.
 
         Raises:
             InvalidParametersError: ``rows`` is negative.
@@ -493,7 +522,7 @@ class Outbound(ABC, Generic[T]):
         if most is not None and rows > most:
             rule = f"exceeds this channel's limit of {most} rows for a chunk: offer it in slices"
             raise LocalProtocolError(f"a chunk of {rows} rows {rule}")
-        offered = Offered(Message(kind, payload, rows))
+        offered = Offered(Message(kind, payload, rows), size_bytes)
         self._waiting.append(offered)
         if self._record is not None:
             self._tell("Offer", offered.message)
@@ -532,11 +561,12 @@ class Outbound(ABC, Generic[T]):
 
     # Leaving.
 
-    def send_now(self, rows: Sequence[int]) -> int:
+    def send_now(self, rows: Sequence[int], sums: Sums | None = None) -> int:
         """Offer and send chunks from the first on, until one may not leave; the rest are not offered.
 
         Args:
             rows: of each chunk.
+            sums: of the chunks' bytes, for the byte window; None: it does not count them.
 
         Returns:
             How many have left; 0 while other messages wait.
@@ -549,7 +579,14 @@ class Outbound(ABC, Generic[T]):
         total, least = sum(rows), min(rows)
         if least < 0:
             raise InvalidParametersError(name="rows", value=least, rule="must not be negative")
+        if sums is not None and (fitting := self.byte_ledger.fitting(sums, len(rows))) < len(rows):
+            if not fitting:
+                return 0
+            rows = rows[:fitting]
+            total = sum(rows)
         count = self._leave_at_once(rows, total, least)
+        if sums is not None:
+            self.byte_ledger.send(sums[count])
         self._sent_chunks += count
         self._sent_rows += total if count == len(rows) else sum(rows[:count])
         return count
@@ -562,18 +599,27 @@ class Outbound(ABC, Generic[T]):
         """
         message = self.try_send()
         if message is None:
-            oldest = self._waiting[0].message if self._waiting else None
-            raise WouldBlock("nothing waits" if oldest is None else self.lack(oldest.kind, (oldest.rows,)))
+            raise WouldBlock(self.oldest_lack or "nothing waits")
         return message
+
+    @property
+    def oldest_lack(self) -> str:
+        """What the oldest waiting chunk or barrier lacks, in words; empty: none waits."""
+        if not self._waiting:
+            return ""
+        message, size_bytes = self._waiting[0].message, self._waiting[0].size_bytes
+        return self.lack_of(message.kind, (message.rows,), size_bytes)
 
     def try_send(self) -> Message[T] | None:
         """As ``send_oldest``; None if no message waits, or the oldest may not leave yet."""
         if not self._waiting:
             return None
-        message = self._waiting[0].message
-        if not self._may_leave(message):
+        message, size_bytes = self._waiting[0].message, self._waiting[0].size_bytes
+        if not self._fits(self._waiting[0]) or not self._may_leave(message):
             return None
         self._waiting.popleft()
+        if size_bytes is not None:
+            self.byte_ledger.send(size_bytes)
         if self._watermark_after > 0:
             self._watermark_after -= 1
         if message.kind is _CHUNK:
@@ -680,8 +726,9 @@ def _steps_of_sending(offers: Iterable[bool], counter: int, spends: int) -> Iter
         yield "Send", (), (counter,)
 
 
-ChunkRun: TypeAlias = tuple[Sequence[T], Sequence[int], int]
-"""Consecutive chunks: payloads, the rows of each, and how many chunks at the front were removed."""
+ChunkRun: TypeAlias = tuple[Sequence[T], Sequence[int], int, int | None]
+"""Consecutive chunks that arrived together: payloads, the rows of each, how many chunks at the front were removed, and
+what all of them took of the byte window when they arrived; None: it does not count them."""
 
 Entries: TypeAlias = Collection[ChunkRun[T] | Message[T]]
 """Entries of an inbox: runs, and single messages."""
@@ -705,7 +752,9 @@ class Inbound(ABC, Generic[T]):
         "_here",
         "_pass_on",
         "_record",
+        "_run_sizes",
         "_runs",
+        "byte_ledger",
         "consumed_chunks",
         "consumed_rows",
         "inbox_rows",
@@ -732,6 +781,15 @@ class Inbound(ABC, Generic[T]):
         """Rows that have arrived and are not consumed yet, and the most that ever were."""
         self._record = record
         self._pass_on: Callable[[], None] = _do_nothing
+        self.byte_ledger = UnreturnedBytes(DEFAULT_WINDOW)
+        """The bytes that are here."""
+        # Of each run that is counted and not consumed: how many chunks have arrived up to its last, and its bytes.
+        self._run_sizes: deque[tuple[int, int]] = deque()
+
+    def limit_bytes(self, window: ByteWindow) -> UnreturnedBytes:
+        """Count bytes by this window, before anything has arrived."""
+        self.byte_ledger = UnreturnedBytes(window)
+        return self.byte_ledger
 
     # What the flow decides.
 
@@ -840,14 +898,14 @@ class Inbound(ABC, Generic[T]):
 
     # Arriving.
 
-    def deliver(self, message: Message[T]) -> None:
-        """Accept a message from the wire.
+    def deliver(self, message: Message[T], size_bytes: int | None = None) -> None:
+        """Accept a message from the wire; ``size_bytes`` is what a chunk takes of the byte window.
 
         Raises:
             RemoteProtocolError: the flow does not allow the message; nothing was changed.
         """
         if message.kind is _CHUNK:
-            self.deliver_many((message.payload,), (message.rows,))
+            self.deliver_many((message.payload,), (message.rows,), size_bytes)
             return
         self._accept_marker(message)
         self._came_barriers += message.kind is Kind.BARRIER
@@ -857,12 +915,14 @@ class Inbound(ABC, Generic[T]):
         if self._record is not None:
             self._note_marker(message)
 
-    def deliver_many(self, payloads: Sequence[T], rows: Sequence[int]) -> None:
+    def deliver_many(self, payloads: Sequence[T], rows: Sequence[int], size_bytes: int | None = None) -> None:
         """Accept chunks from the wire.
 
         Args:
             payloads: of each chunk, to be indexed and sliced; a list may change after this call, not during it.
             rows: of each chunk.
+            size_bytes: what all of them take of the byte window, until the last one is consumed: they may be slices of
+                one piece of memory.  None: the window does not count them.
 
         Raises:
             RemoteProtocolError: the flow does not allow all of them; nothing was changed.
@@ -873,9 +933,14 @@ class Inbound(ABC, Generic[T]):
         if least < 0:
             raise UnexpectedFrameError(frame=f"a chunk of {least} rows", expected="one of at least 0")
         # A list lets go of a payload that was taken, so that only the application holds it.
-        run = (payloads.copy() if isinstance(payloads, list) else payloads, tuple(rows), 0)
+        run = (payloads.copy() if isinstance(payloads, list) else payloads, tuple(rows), 0, size_bytes)
+        if size_bytes is not None:
+            self.byte_ledger.require_room(size_bytes)
         self._accept_chunks(rows, total, least)
         self._came_chunks += len(rows)
+        if size_bytes:
+            self.byte_ledger.accept(size_bytes)
+            self._run_sizes.append((self._came_chunks, size_bytes))
         self._came_rows += total
         self.inbox_rows += total
         if self.inbox_rows > self.peak_inbox_rows:
@@ -912,28 +977,36 @@ class Inbound(ABC, Generic[T]):
         """Take the oldest untaken messages, at most ``most``."""
         return messages_of(self.hold(most))
 
-    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int]]:
+    def chunks_at_hand(self, most: int, most_rows: int) -> tuple[Sequence[T], Sequence[int], Sums]:
         """The oldest chunks before the first other message, at most ``most``, and the rows of each; they stay here.
+
+        The third is what they take of the byte window here; a part of a run counts by its share of the rows.
 
         Empty while the application holds a message.  The number of chunks is at most ``most_rows`` divided by the rows
         of the first chunk, plus one.  Chunks of one run are returned as they arrived.
         """
         chunks: list[T] = []
-        sizes: list[int] = []
+        rows_of_each: list[int] = []
+        sums = [0]
         for entry in () if self._held else self._runs:
             if isinstance(entry, Message) or most <= len(chunks):
                 break
-            payloads, rows, start = entry
+            payloads, rows, start, size_bytes = entry
             if not chunks:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
             left = most - len(chunks)
+            own_sums = SharedSums(rows, size_bytes or 0)
             if start or left < len(rows):
+                size_bytes = own_sums[min(len(rows), start + left)] - own_sums[start]
                 payloads, rows = payloads[start : start + left], rows[start : start + left]
+                own_sums = SharedSums(rows, size_bytes)
             if not chunks and (len(rows) == most or len(self._runs) == 1):
-                return payloads, rows
+                return payloads, rows, own_sums
             chunks += payloads
-            sizes += rows
-        return chunks, sizes
+            rows_of_each += rows
+            before = sums[-1]
+            sums += [before + each for each in own_sums] if size_bytes else repeat(before, len(rows))
+        return chunks, rows_of_each, sums
 
     # Consuming.
 
@@ -987,9 +1060,9 @@ class Inbound(ABC, Generic[T]):
         entry = self._runs.popleft()
         if isinstance(entry, Message):
             return entry
-        payloads, rows, start = entry
+        payloads, rows, start, size_bytes = entry
         if start + 1 < len(rows):
-            self._runs.appendleft((payloads, rows, start + 1))
+            self._runs.appendleft((payloads, rows, start + 1, size_bytes))
         message: PlainChunk[T] = PlainChunk()
         message.payload, message.rows = payloads[start], rows[start]
         if isinstance(payloads, list):
@@ -1018,6 +1091,8 @@ class Inbound(ABC, Generic[T]):
         self.consumed_chunks += len(rows)
         self.consumed_rows += total
         self.inbox_rows -= total
+        while self._run_sizes and self._run_sizes[0][0] <= self.consumed_chunks:
+            self.byte_ledger.consume(self._run_sizes.popleft()[1])
         self._consume(rows, total, markers, taken)
 
     def discard(self) -> None:
@@ -1029,6 +1104,8 @@ class Inbound(ABC, Generic[T]):
     def drop(self) -> None:
         """Drop the unconsumed messages: the stream is over."""
         self.inbox_rows = self._here = self.untaken = 0
+        self._run_sizes.clear()
+        self.byte_ledger.drop()
         for queue in self._held, self._runs:
             queue.clear()  # last, because freeing payloads may run any code
 
@@ -1086,13 +1163,13 @@ def _cut_off(queue: deque[ChunkRun[T] | Message[T]], most: int) -> list[ChunkRun
         if isinstance(entry, Message):
             most -= 1
         else:
-            payloads, rows, start = entry
+            payloads, rows, start, size_bytes = entry
             stop = start + most
             most -= len(rows) - start
             if most < 0:
-                queue.appendleft((payloads, rows, stop))
+                queue.appendleft((payloads, rows, stop, size_bytes))
             if start or most < 0:
-                entry = (payloads[start:stop], rows[start:stop], 0)
+                entry = (payloads[start:stop], rows[start:stop], 0, None)
                 if isinstance(payloads, list):
                     payloads[start:stop] = [None] * len(entry[1])
         taken.append(entry)
@@ -1106,7 +1183,7 @@ def messages_of(entries: Entries[T]) -> list[Message[T]]:
         if isinstance(entry, Message):
             messages.append(entry)
         else:
-            payloads, rows, start = entry
+            payloads, rows, start, _ = entry
             if len(rows) == 1:
                 messages.append(chunk_of(payloads[0], rows[0]))
             else:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
 
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import AnyAnnouncement, AnyFeedback, Wishes
 from permitflow.stream.compression import CompressionAnswer, CompressionOffer
@@ -30,6 +31,7 @@ __all__ = [
     "Get",
     "JobTotal",
     "Put",
+    "ReturnedBytes",
     "SameHostAnswer",
     "SameHostOffer",
     "Staging",
@@ -100,6 +102,8 @@ class Opening:
     """The client's wishes for that flow's parameters; None: it has none."""
     schema: bytes | None = None
     """The serialised schema of the chunks that follow, or that are expected; None: the channel's schema."""
+    byte_window: int = 0
+    """The most bytes that the client wants in the stream at once; 0: it has no wish."""
     same_host: SameHostOffer | None = None
     compression: CompressionOffer | None = None
     """None: the client cannot read or write compressed chunks, or does not want them."""
@@ -158,9 +162,11 @@ class Agreement:
     """None: there was no offer, or the server does not know the feature."""
     resume: ResumeAnswer | None = None
     """None: there was no offer, or the server does not know the feature."""
+    byte_window: int = DEFAULT_BYTE_WINDOW
+    """The most bytes in the stream at once, unless a frame of chunks is larger."""
 
 
-# Code must not change these four either; they are not frozen because that triples the time to make one per message.
+# Code must not change these five either; they are not frozen because that triples the time to make one per message.
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -177,6 +183,15 @@ class Chunks(Generic[T]):
     payloads: Sequence[T]
     rows: Sequence[int]
     """Of each of them."""
+    size_bytes: int | None = None
+    """What all of them take of the byte window; None at the sender, before they are encoded."""
+
+
+@dataclass(slots=True, unsafe_hash=True)
+class ReturnedBytes:
+    """Bytes of consumed chunks, which the receiver's end returns to the sender's."""
+
+    size_bytes: int
 
 
 @dataclass(slots=True, unsafe_hash=True)
@@ -255,7 +270,7 @@ class Ended:
 
 
 UpstreamFrame: TypeAlias = Put | Agreement | Data[T] | Chunks[T] | Announcement | End | Abort | Failure
-DownstreamFrame: TypeAlias = Get | Agreement | Feedback | Cancel | Ended | Failure
+DownstreamFrame: TypeAlias = Get | Agreement | Feedback | ReturnedBytes | Cancel | Ended | Failure
 Frame: TypeAlias = UpstreamFrame[T] | DownstreamFrame
 
 

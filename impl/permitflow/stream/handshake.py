@@ -3,9 +3,11 @@
 The server decides and the client verifies; the flow defines the numbers.
 """
 
+from operator import attrgetter
 from typing import Any
 
 from permitflow.errors import ParameterMismatchError, VersionMismatchError
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow, require_byte_window
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named
 from permitflow.stream.compression import CompressionAnswer
@@ -33,6 +35,34 @@ def agree(own: Parameters, request: Get | Put) -> Parameters:
     return agreed
 
 
+def agree_on_bytes(own: ByteWindow, request: Get | Put) -> ByteWindow:
+    """Reconcile the client's byte window with that of this end: the smaller one wins.
+
+    Raises:
+        InvalidParametersError: the client's cannot work.
+    """
+    if not request.byte_window:
+        return own
+    theirs = ByteWindow(require_byte_window(request.byte_window))
+    return min(own, theirs, key=attrgetter("window_bytes"))
+
+
+def verify_bytes(agreement: Agreement, request: Get | Put) -> ByteWindow:
+    """Check the server's decision.
+
+    Raises:
+        ParameterMismatchError: the byte window is missing, or exceeds the wish.
+    """
+    ours, theirs = request.byte_window, agreement.byte_window
+    if theirs < 1:
+        rule = "must be stated in the agreement, as a number of at least 1"
+    elif ours and theirs > ours:
+        rule = "must not exceed the wish"
+    else:
+        return ByteWindow(theirs)
+    raise ParameterMismatchError(name="byte_window", ours=ours or None, theirs=theirs, rule=rule)
+
+
 def stated(wanted: Parameters | None) -> dict[str, Any]:
     """The fields of Get and Put that state a client's wishes; empty if it accepts the channel's parameters."""
     return {} if wanted is None else {"flow": wanted.flow.name, "wanted": wanted.flow.state(wanted)}
@@ -43,6 +73,7 @@ def accept(
     agreed: Parameters,
     *,
     schema: bytes,
+    window: ByteWindow = DEFAULT_WINDOW,
     stream: str = "",
     same_host: SameHostAnswer | None = None,
     first_row: int | None = None,
@@ -52,7 +83,18 @@ def accept(
     """Answer a client."""
     answer = None if request.compression is None else compression
     flow, parameters = agreed.flow, agreed.flow.state(agreed)
-    return Agreement(PROTOCOL_VERSION, flow.name, parameters, schema, stream, same_host, first_row, answer, resume)
+    return Agreement(
+        PROTOCOL_VERSION,
+        flow.name,
+        parameters,
+        schema,
+        stream,
+        same_host,
+        first_row,
+        answer,
+        resume,
+        window.window_bytes,
+    )
 
 
 def verify(agreement: Agreement, request: Get | Put) -> Parameters:

@@ -18,6 +18,7 @@ from permitflow.errors import (
     PeerGoneError,
     UnexpectedFrameError,
 )
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow, Sums
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.recording import Recorder, RecorderFactory
 from permitflow.flows.seam import Group, Inbound, Outbound, Parameters
@@ -39,6 +40,7 @@ from permitflow.stream.frames import (
     Frame,
     Get,
     Put,
+    ReturnedBytes,
     SameHostAnswer,
     UpstreamFrame,
     frame_name,
@@ -134,8 +136,11 @@ class Session(Generic[T]):
         first_row: int | None = None,
         compression: CompressionAnswer = UNCOMPRESSED,
         resume: ResumeAnswer | None = None,
+        window: ByteWindow = DEFAULT_WINDOW,
     ) -> Agreement:
         """Agree with the client; the agreement is the next frame to write.
+
+        ``own`` and ``window`` are the limits of this end.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
@@ -144,10 +149,12 @@ class Session(Generic[T]):
         self._require(State.DECIDING, "accept")
         handshake.require_version(self.request.protocol_version)
         parameters = handshake.agree(own, self.request)
+        window = handshake.agree_on_bytes(window, self.request)
         agreement = handshake.accept(
             self.request,
             parameters,
             schema=schema,
+            window=window,
             stream=stream,
             same_host=same_host,
             first_row=first_row,
@@ -155,12 +162,12 @@ class Session(Generic[T]):
             resume=resume,
         )
         self.compression = compression
-        self._agree(agreement, parameters)
+        self._agree(agreement, parameters, window)
         self.state = State.OPEN
         self._outgoing.append(agreement)
         return agreement
 
-    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
+    def _agree(self, agreement: Agreement, parameters: Parameters, window: ByteWindow) -> None:
         self._agreement, self._parameters = agreement, parameters
 
     def _recorder(self) -> Recorder | None:
@@ -197,7 +204,8 @@ class Session(Generic[T]):
                 self._request = frame
             case Agreement():
                 self.compression = require_offered(frame.compression, self.request.compression)
-                self._agree(frame, handshake.verify(frame, self.request))
+                parameters = handshake.verify(frame, self.request)
+                self._agree(frame, parameters, handshake.verify_bytes(frame, self.request))
 
     def fail(self, error: bytes) -> None:
         """Break the stream off: Failure is the next frame to write."""
@@ -220,6 +228,8 @@ UPSTREAM: dict[tuple[State, FrameType], State] = {
     (State.AWAITING_AGREEMENT, Agreement): State.OPEN,
     (State.OPEN, Feedback): State.OPEN,
     (State.ENDED, Feedback): State.ENDED,
+    (State.OPEN, ReturnedBytes): State.OPEN,
+    (State.ENDED, ReturnedBytes): State.ENDED,
     (State.ENDED, Ended): State.ENDED,
     (State.OPEN, Cancel): State.ENDED,
     (State.ENDED, Cancel): State.ENDED,
@@ -254,13 +264,16 @@ class UpstreamSession(Session[T]):
         """The flow's end with the waiting messages; to offer a message, use the session."""
         return self._agreed(self._outbound)
 
-    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
-        super()._agree(agreement, parameters)
+    def _agree(self, agreement: Agreement, parameters: Parameters, window: ByteWindow) -> None:
+        super()._agree(agreement, parameters, window)
         self._outbound = parameters.flow.outbound(parameters, record=self._recorder())
+        self._outbound.limit_bytes(window, is_written_later=True)
 
     def _take_in(self, frame: Frame[T]) -> None:
         if isinstance(frame, Feedback):
             self.outbound.on_feedback(frame.content)
+        elif isinstance(frame, ReturnedBytes):
+            self.outbound.byte_ledger.on_return(frame.size_bytes)
         elif isinstance(frame, Ended):
             self.outcome = frame.outcome
         elif isinstance(frame, Cancel):
@@ -268,10 +281,10 @@ class UpstreamSession(Session[T]):
         else:
             super()._take_in(frame)
 
-    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+    def offer(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         """Queue a chunk or a barrier until it may leave; see ``Outbound.offer``."""
         self._require_offers()
-        return self.outbound.offer(kind, payload, rows)
+        return self.outbound.offer(kind, payload, rows, size_bytes)
 
     def offer_watermark(self, payload: T) -> None:
         """Announce a watermark; it replaces one that has not left."""
@@ -310,14 +323,16 @@ class UpstreamSession(Session[T]):
         else:
             self._outgoing.append(Data(message))
 
-    def send_many(self, payloads: Sequence[T], rows: Sequence[int]) -> int:
+    def send_many(self, payloads: Sequence[T], rows: Sequence[int], sums: Sums | None = None) -> int:
         """Send chunks from the first on, until one may not leave; return how many.
 
         The rest are not offered: they may not leave yet, or are too large, or other messages wait.
+
+        ``sums``: upper bounds of the chunks' bytes, until they are encoded; None: the byte window does not count them.
         """
         if self.state is not _OPEN or self.is_ending:
             self._require_offers()
-        if count := self.outbound.send_now(rows):
+        if count := self.outbound.send_now(rows, sums):
             self._post_chunks(payloads[:count], rows[:count])
         return count
 
@@ -437,14 +452,15 @@ class DownstreamSession(Session[T]):
         """The flow's end with the inbox; it takes and consumes messages."""
         return self._agreed(self._inbound)
 
-    def _agree(self, agreement: Agreement, parameters: Parameters) -> None:
-        super()._agree(agreement, parameters)
+    def _agree(self, agreement: Agreement, parameters: Parameters, window: ByteWindow) -> None:
+        super()._agree(agreement, parameters, window)
         self._inbound = parameters.flow.receiving(parameters, record=self._recorder(), group=self._group)
+        self._inbound.limit_bytes(window)
 
     def _take_in(self, frame: Frame[T]) -> None:
         match frame:
             case Chunks():
-                self.inbound.deliver_many(frame.payloads, frame.rows)
+                self.inbound.deliver_many(frame.payloads, frame.rows, frame.size_bytes)
                 if self.is_cancelled:
                     self.inbound.discard()
             case Data():
@@ -496,6 +512,9 @@ class DownstreamSession(Session[T]):
             return frames
         if (feedback := inbound.take_feedback()) is not None:
             frames.append(Feedback(feedback))
+        ledger = inbound.byte_ledger
+        if ledger.unreturned_bytes and (feedback is not None or ledger.is_due):
+            frames.append(ReturnedBytes(ledger.take()))
         if state is _ENDED and self._owes_answer and self.outcome is not None and not inbound.unconsumed:
             frames.append(Ended(self.outcome))
             self._has_answered = True

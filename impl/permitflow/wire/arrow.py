@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from permitflow.chunks import slices
 from permitflow.errors import ChunkTooLargeError, UndecodableDataError
+from permitflow.flows.byte_window import Sums
 from permitflow.stream.compression import Codec
 from permitflow.wire.arrow_compression import decompressed
 from permitflow.wire.arrow_metadata import (
@@ -50,6 +51,10 @@ _MOST_REMEMBERED = 64
 _PIECES_FROM_BYTES = 128 << 10
 # A single batch this short is not tested for gathering.
 _COPIED_BELOW_BYTES = 16 << 10
+# Arrow's writers may round buffers up to 64 bytes, and their number decides the bytes before them.
+_PADDING_BYTES = 128
+# What a stream has around each of its messages.
+_STREAM_BYTES = 512
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
 _SCHEMA_OF: Callable[[pa.RecordBatch], pa.Schema] = attrgetter("schema")
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, StopIteration)
@@ -131,6 +136,33 @@ class BatchCodec:
             return int(batch.num_rows * self.row_bytes)
         size: int = pa.ipc.get_record_batch_size(batch)
         return size
+
+    def most_bytes_of(self, batch: pa.RecordBatch) -> int:
+        """The most bytes that an accepted batch adds to a message, whether it is encoded alone or with others."""
+        if self._has_dictionaries:
+            return self._most_bytes_of_stream(batch)
+        if self.row_bytes is not None:
+            return int(batch.num_rows * self.row_bytes) + self._facts.empty_bytes
+        size: int = pa.ipc.get_record_batch_size(batch)
+        # Joined with batches that hold nulls, its columns get bitmaps.
+        return size + self._facts.fields * (batch.num_rows // 8 + _PADDING_BYTES) + _PADDING_BYTES
+
+    def _most_bytes_of_stream(self, batch: pa.RecordBatch) -> int:
+        """Of a batch with dictionaries, which travel with it."""
+        size: int = pa.ipc.get_record_batch_size(batch) + len(self.schema_bytes) + _STREAM_BYTES
+        for column in batch.columns:
+            if pa.types.is_dictionary(column.type) and not column.type.value_type.num_fields:
+                values: int = pa.ipc.get_record_batch_size(pa.record_batch([column.dictionary], names=[""]))
+                size += values + _STREAM_BYTES
+            elif column.type.num_fields or isinstance(column.type, pa.BaseExtensionType):
+                return MAX_CHUNK_BYTES  # dictionaries may be inside
+        return min(size, MAX_CHUNK_BYTES)
+
+    def most_sums(self, batches: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Sums:
+        """The sums of ``most_bytes_of`` these accepted batches, which have so many rows."""
+        if self.row_bytes is not None and not self._has_dictionaries:
+            return _FixedSums(rows, self.row_bytes, self._facts.empty_bytes)
+        return [*accumulate(map(self.most_bytes_of, batches), initial=0)]
 
     def encode(self, batches: Sequence[pa.RecordBatch], rows: int | None = None) -> list[Buffer]:
         """Encode chunks that ``cut`` has returned, as the rows of one batch, in pieces that may refer to them.
@@ -238,6 +270,18 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
+
+
+class _FixedSums:
+    """``BatchCodec.most_sums`` where every row takes the same."""
+
+    __slots__ = ("_empty_bytes", "_row_bytes", "_rows")
+
+    def __init__(self, rows: Sequence[int], row_bytes: float, empty_bytes: int) -> None:
+        self._rows, self._row_bytes, self._empty_bytes = rows, row_bytes, empty_bytes
+
+    def __getitem__(self, count: int) -> int:
+        return math.ceil(sum(self._rows[:count]) * self._row_bytes) + count * self._empty_bytes
 
 
 def _require_few_texts(batch: pa.RecordBatch) -> None:

@@ -31,6 +31,7 @@ from permitflow.stream.frames import (
     Feedback,
     Get,
     Put,
+    ReturnedBytes,
 )
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.wire.buffers import Buffer, Received
@@ -93,6 +94,11 @@ class EncodedChunks(NamedTuple):
     """The bytes in pieces; received chunks have one piece."""
     uncompressed_bytes: int = 0
     """The size after decompression; 0: not compressed."""
+
+    @property
+    def size_bytes(self) -> int:
+        """What the chunks take of the byte window: their bytes, decompressed, which the receiver holds."""
+        return self.uncompressed_bytes or sum(map(len, self.arrow))
 
     @property
     def sizes(self) -> _ChunkSizes:
@@ -203,6 +209,8 @@ def encode_downstream(frames: Sequence[DownstreamFrame], flow: Flow | None) -> l
         into = message.frames.add()
         if isinstance(frame, Feedback) and flow is not None:
             into.feedback = encode_feedback(flow, frame.content)
+        elif isinstance(frame, ReturnedBytes):
+            into.returned_bytes = frame.size_bytes
         else:
             write_value(getattr(into, _FRAME_NAMES[type(frame)]), frame)
     return [[message.SerializeToString()]]
@@ -304,6 +312,8 @@ def _read_downstream(message: Received, flow: Flow | None) -> list[DownstreamFra
         name = _name(frame)
         if name == "feedback":
             frames.append(Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback)))
+        elif name == "returned_bytes":
+            frames.append(ReturnedBytes(frame.returned_bytes))
         else:
             frames.append(read_value(getattr(frame, name)))
     return frames

@@ -36,7 +36,7 @@ def sent(sender: LocalSender[str], kinds: str) -> None:
 
 def shown(receiver: LocalReceiver[str], most: int, most_rows: int) -> list[str]:
     """The chunks at hand; each is called by its rows, but for one."""
-    chunks, rows = receiver.chunks_at_hand(most, most_rows)
+    chunks, rows, _ = receiver.chunks_at_hand(most, most_rows)
     assert [*map(str, rows)] == ["8" if chunk == "x" else chunk for chunk in chunks]
     return [*chunks]
 

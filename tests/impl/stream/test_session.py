@@ -135,8 +135,19 @@ UPSTREAM_TAKES = {
     State.AWAITING_GET: {"Get": State.DECIDING},
     State.DECIDING: {"Failure": State.FAILED},
     State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {"Feedback": State.OPEN, "Cancel": State.ENDED, "Failure": State.FAILED},
-    State.ENDED: {"Feedback": State.ENDED, "Ended": State.ENDED, "Cancel": State.ENDED, "Failure": State.FAILED},
+    State.OPEN: {
+        "Feedback": State.OPEN,
+        "ReturnedBytes": State.OPEN,  # of chunks that have left
+        "Cancel": State.ENDED,
+        "Failure": State.FAILED,
+    },
+    State.ENDED: {
+        "Feedback": State.ENDED,
+        "ReturnedBytes": State.ENDED,
+        "Ended": State.ENDED,
+        "Cancel": State.ENDED,
+        "Failure": State.FAILED,
+    },
     State.CLOSED: {},
     State.FAILED: {},
 }

@@ -72,12 +72,13 @@ class Bridge:
             while True:
                 await stint.pause()
                 await self._until_takeable()
-                chunks, rows = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
-                if moved := target.send_at_once(chunks, rows):
+                at_hand = source.chunks_at_hand(_AT_ONCE, min(target.sendable_rows, self._most_rows))
+                chunks, rows, _ = at_hand
+                if moved := target.send_at_once(*at_hand):
                     self.taken += moved
                     source.consume_oldest(moved)
                     self.passed_on += moved
-                elif not rows or not await target.until_room(rows[0], self._rows_at_hand):
+                elif not rows or not await target.until_room(chunks, rows, self._rows_at_hand):
                     await self._move_one()
         except EndOfStream:
             return None

@@ -35,11 +35,13 @@ from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
 
 
@@ -54,6 +56,7 @@ class BridgeChannel:
         record: RecorderFactory | None,
         attempts: AttemptBooks,
         told_name: str,
+        window: ByteWindow = DEFAULT_WINDOW,
     ) -> None:
         """Use ``Exchange.add_channel``; ``told_name`` is used in recordings and in the names of streams."""
         self.name = name
@@ -61,10 +64,15 @@ class BridgeChannel:
         """The one with which it was added; None: that of the first producer."""
         self.attempts = attempts
         self.parameters = parameters
+        self.window = window
+        """In bytes: of the channel inside the exchange, and the most of each of its streams."""
         self._sender: LocalSender[pa.RecordBatch]
         self._receiver: LocalReceiver[pa.RecordBatch]
         self._sender, self._receiver = open_channel(
-            parameters, name=name, record=None if record is None else lambda _, *end: record(told_name, *end)
+            parameters,
+            name=name,
+            record=None if record is None else lambda _, *end: record(told_name, *end),
+            byte_window=window.window_bytes,
         )
         self._schema = schema
         self._schema_known = asyncio.Event()
@@ -96,6 +104,11 @@ class BridgeChannel:
     def schema(self) -> pa.Schema | None:
         """Of the chunks; None: no producer has stated it yet."""
         return self._schema
+
+    @property
+    def most_bytes(self) -> int:
+        """The most bytes of chunks inside the channel, without those of its streams' ends."""
+        return self.window.most_bytes(MAX_MESSAGE_BYTES)
 
     @property
     def state(self) -> BridgeState:
@@ -349,7 +362,7 @@ class BridgeChannel:
 def _chunks(entries: Iterable[ChunkRun[pa.RecordBatch] | Message[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
     for entry in entries:
         if not isinstance(entry, Message):
-            payloads, _, start = entry
+            payloads, _, start, _ = entry
             yield from islice(payloads, start, None)
         elif entry.kind is Kind.CHUNK:
             yield entry.payload

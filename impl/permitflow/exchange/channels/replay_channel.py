@@ -48,6 +48,7 @@ from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, Prod
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
 from permitflow.exchange.stores.store import ChannelStore
 from permitflow.exchange.turns import Stint
+from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
@@ -105,6 +106,7 @@ class ReplayChannel:
         limit_rows: int,
         attempts: AttemptBooks,
         told_name: str = "",
+        window: ByteWindow = DEFAULT_WINDOW,
     ) -> None:
         """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
 
@@ -118,6 +120,8 @@ class ReplayChannel:
         self.name = name
         self.attempts = attempts
         self.parameters = parameters
+        self.window = window
+        """In bytes: the most of each of its streams."""
         self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
         """The most rows of a kept piece: larger chunks are split."""
         self.log_id = kept.log_id

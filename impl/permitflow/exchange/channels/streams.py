@@ -12,6 +12,7 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import JobTotalError, PermitflowError, TaskRetryError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 from permitflow.exchange.statistics import Direction, StreamStatistics
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import Abort, Get, Put
 from permitflow.stream.session import State
@@ -80,6 +81,7 @@ class Streams:
 class _Channel(Protocol):
     name: str
     parameters: Parameters
+    window: ByteWindow
     streams: Streams
     attempts: AttemptBooks
 
@@ -107,7 +109,8 @@ class _Stream(ABC, Generic[C, E]):
     def _agree(self, schema: pa.Schema, first_row: int | None = None, *, is_probe: bool = False) -> None:
         streams = self._channel.streams
         name = streams.new_name(self.direction)
-        self._end.accept(self._channel.parameters, schema=schema, stream=name, first_row=first_row)
+        channel = self._channel
+        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row, window=channel.window)
         self.name = name
         if not is_probe:
             streams.open(self)

@@ -290,10 +290,10 @@ class GateSender(Outbound[T]):
             self._note("WithdrawData", self._expected)
             self._expected = 0
 
-    def offer(self, kind: Kind, payload: T, rows: int = 0) -> Offered[T]:
+    def offer(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         """As ``Outbound.offer``."""
         self._known = self._take_expected(_cost_of(rows)) if kind is _CHUNK and rows >= 0 else 0
-        return super().offer(kind, payload, rows)
+        return super().offer(kind, payload, rows, size_bytes)
 
     def _take_expected(self, cost: int) -> int:
         """The part of a chunk that was expected before it was offered."""
