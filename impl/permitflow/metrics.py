@@ -40,6 +40,10 @@ _GAUGES = (
     "rows_held",
     "peak_rows_held",
     "rows_with_consumers",
+    "byte_window",
+    "bytes_held",
+    "peak_bytes_held",
+    "bytes_with_consumers",
     "suspended_streams",
 )
 _KEPT = ("staged_rows", "published_rows")
@@ -141,6 +145,7 @@ _INPUT_GAUGES: Mapping[str, tuple[str, Callable[[InputStatistics], float]]] = {
     "backlog": ("Rows that wait at its sender, as far as the gate knows.", lambda each: each.backlog),
     "floating_borrowed": ("Credit of the pool that it has.", lambda each: each.borrowed),
     "inbox_rows": ("Rows that were received and not consumed.", lambda each: each.channel.inbox_rows),
+    "inbox_bytes": ("Bytes that were received and not consumed.", lambda each: each.channel.inbox_bytes),
 }
 
 

@@ -51,6 +51,7 @@ from permitflow.errors import (
     ResumeTimeoutError,
     TransportError,
 )
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
@@ -100,6 +101,7 @@ class Options(TypedDict, total=False):
     compression: Compression
     resume_seconds: float | None
     security: Security | None
+    byte_window: int | None
 
 
 class GetOptions(Options, total=False):
@@ -200,6 +202,7 @@ class _BlockingStream(_Blocking[R]):
     """
     schema: pa.Schema
     """The schema of all batches."""
+    _window: ByteWindow
 
     def __init__(self, address: str, channel: str, held: R, timeout_seconds: float, security: Security | None) -> None:
         self.name = channel
@@ -215,7 +218,7 @@ class _BlockingStream(_Blocking[R]):
             self._wait_for(lambda: held.agreed is not None or held.is_over, lambda: in_vain)
             if held.agreed is None:
                 self._raise_failure()
-            self.stream, self.parameters, self.first_row, self.schema = held.agreed
+            self.stream, self.parameters, self.first_row, self.schema, self._window = held.agreed
         except BaseException:
             self.close()
             raise
@@ -383,9 +386,13 @@ class BlockingSink(_BlockingStream[HeldSender]):
             held.background.call(held.has_something_to_do.set)
 
     def _share_of(self, batch: pa.RecordBatch) -> float:
-        """The batch's share of the queue's bound: half of the window, or both an eighth of it and 512 KiB."""
-        eighths = (batch.num_rows or 1) / ahead_rows(self.parameters)
-        return max(2 * eighths / AHEAD_SHARE, min(eighths, self._batches.size_of(batch) / _AHEAD_BYTES))
+        """The batch's share of the queue's bound.
+
+        It is half of the window, in rows and in bytes, or both an eighth of its rows and 512 KiB.
+        """
+        eighths, size_bytes = (batch.num_rows or 1) / ahead_rows(self.parameters), self._batches.size_of(batch)
+        in_windows = max(eighths / AHEAD_SHARE, size_bytes / self._window.window_bytes)
+        return max(2 * in_windows, min(eighths, size_bytes / _AHEAD_BYTES))
 
     def _undelivered(self) -> list[pa.RecordBatch]:
         held = self._held
@@ -745,8 +752,8 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``security``, ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The recorder is
-            used in another thread.
+            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The
+            recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is invalid, or this end does not have that
@@ -804,8 +811,8 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The recorder is
-            used in another thread.
+            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The
+            recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

@@ -19,6 +19,7 @@ from permitflow.client.background import background
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import EndOfStream, PermitflowError
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import EndOutcome
@@ -165,6 +166,7 @@ class Agreed(NamedTuple):
     parameters: Parameters
     first_row: int | None
     schema: pa.Schema
+    window: ByteWindow
 
 
 class _HeldStream(Held[S]):
@@ -174,7 +176,7 @@ class _HeldStream(Held[S]):
     last_statistics: ChannelStatistics
 
     async def carry(self, end: S) -> None:
-        self.agreed = Agreed(end.stream or end.name, end.parameters, end.first_row, end.schema)
+        self.agreed = Agreed(end.stream or end.name, end.parameters, end.first_row, end.schema, end.byte_window)
         self.tell_caller()
         try:
             await self._pass_on(end)
@@ -317,7 +319,9 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
             count, rows = 1, 0
             if isinstance(payload, JoinedChunks):
                 count, rows = len(payload.rows), payload.num_rows
-                self.owed_messages = eighth * count // max(rows, 1)
+                size_bytes = payload.batch.get_total_buffer_size()
+                eighth_of_bytes = end.byte_window.window_bytes // AHEAD_SHARE
+                self.owed_messages = min(eighth * count // max(rows, 1), eighth_of_bytes * count // max(size_bytes, 1))
             self._unread.append((taken + count, rows))
             self._unread_rows += rows
             self.ahead.append(Entry(taken, taken + count, payload))

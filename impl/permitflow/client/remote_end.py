@@ -124,6 +124,11 @@ class RemoteEnd(ABC, Generic[S]):
         return self._session.parameters
 
     @property
+    def byte_window(self) -> ByteWindow:
+        """The agreed window in bytes."""
+        return ByteWindow(self._session.agreement.byte_window)
+
+    @property
     def first_row(self) -> int | None:
         """Of a channel that keeps its rows: as ``Agreement.first_row``."""
         return self._session.agreement.first_row

@@ -238,6 +238,7 @@ CHANNEL_OPTIONS: Options = {
     "timeout_seconds": Option(Use.ANY, duration_seconds),
     "row_permits": Option(Use.ANY, whole_number(2, MOST)),
     "permit_batch": Option(Use.ANY, whole_number(1, MOST)),
+    "byte_window": Option(Use.ANY, whole_number(1, MOST_LONG)),
     "trace_dir": Option(Use.ANY, str),
     "same_host": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),
@@ -269,6 +270,8 @@ class ReadOptions:
     """The longest wait for the exchange, for a row, or for a permit."""
     wanted: ChannelParameters | None = None
     """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
+    byte_window: int | None = None
+    """The window in bytes to ask for; the exchange grants at most its own.  None takes what it has."""
     trace_dir: str | None = None
     """A folder for the recorded actions of every stream; None records nothing."""
     same_host: SameHost = SameHost.AUTO

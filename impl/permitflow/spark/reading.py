@@ -122,6 +122,7 @@ def opened(
         same_host=options.same_host,
         compression=options.compression,
         resume_seconds=options.resume_seconds,
+        byte_window=options.byte_window,
     )
 
 

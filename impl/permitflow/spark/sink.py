@@ -195,6 +195,7 @@ class _Sending:
             "same_host": exchange.same_host,
             "compression": exchange.compression,
             "resume_seconds": exchange.resume_seconds,
+            "byte_window": exchange.byte_window,
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds

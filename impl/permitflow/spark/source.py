@@ -61,6 +61,7 @@ class PermitflowDataSource(DataSource):
             a list of channel names, separated by commas.
         timeout_seconds: the longest wait for the exchange, a row or a permit; 120.
         row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
+        byte_window: the window to ask for, in bytes, likewise; what the exchange has.
         trace_dir: a folder for the recorded actions and the statistics of every stream.
         same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
         compression: of chunks between workers and an exchange on another host: lz4, zstd, none, or what the exchange

@@ -13,6 +13,10 @@ FIGURES: Mapping[str, str] = {
     "room_rows": "Rows that may still come in: window_rows less rows_held.",
     "rows_in": "Rows from producers.",
     "rows_out": "Rows that have left for consumers; if rows are kept: that all consumers have acknowledged.",
+    "byte_window": "The most bytes that may be in the channel at once, unless a chunk is larger; and in each stream.",
+    "bytes_held": "Bytes of chunks that take room in the channel now; of a channel that keeps its rows, not known: 0.",
+    "peak_bytes_held": "The most bytes that ever took room at once.",
+    "bytes_with_consumers": "Bytes that have left for connected consumers and, as far as is known, are not consumed.",
     "rows_in_per_second": "The rate of rows_in since the look before.",
     "rows_out_per_second": "The rate of rows_out since the look before.",
     "rows_with_consumers": "Rows that have left for connected consumers and, as far as is known, are not consumed.",
@@ -82,6 +86,10 @@ class ChannelTraffic:
     waiting_seconds: float
     consumer_waiting_seconds: float
     consumer_stopped_seconds: float = 0.0
+    byte_window: int = 0
+    bytes_held: int = 0
+    peak_bytes_held: int = 0
+    bytes_with_consumers: int = 0
     resumes: int = 0
     suspended_streams: int = 0
     purged_rows: int = 0

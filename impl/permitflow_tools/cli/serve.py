@@ -17,6 +17,7 @@ from permitflow.errors import InvalidParametersError, LimitReachedError, StoreEr
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import Oversize
 from permitflow.stream.compression import Compression
@@ -46,10 +47,12 @@ from permitflow_tools.cli.options import (
     one_of,
     option,
     seconds,
+    size_in_bytes,
     stream_name,
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
+from permitflow_tools.parameters.quantities import size_text
 
 if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
@@ -81,6 +84,15 @@ def serve(
     barrier_permits: BarrierPermits = None,
     oversize: OversizeRule = Oversize.SPLIT,
     parameter: FlowParameter = None,
+    byte_window: Annotated[
+        int,
+        option(
+            size_in_bytes,
+            "SIZE",
+            "The most bytes in a channel at once, and in each of its streams, as in 16MiB. A larger chunk passes while "
+            f"less than a quarter of this is there. Default: {size_text(DEFAULT_BYTE_WINDOW)}.",
+        ),
+    ] = DEFAULT_BYTE_WINDOW,
     retention: RetentionRule = Retention.ONCE,
     consumer: ConsumerNames = None,
     store: Annotated[
@@ -280,6 +292,7 @@ def serve(
                 checksums=checksums,
                 store=kept,
                 staging_timeout_seconds=staging_timeout_seconds,
+                byte_window=byte_window,
                 limits=Limits(
                     max_channels=max_channels,
                     max_streams=max_streams,

@@ -8,6 +8,7 @@ from rich.table import Table
 
 from permitflow.errors import printable
 from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
+from permitflow_tools.parameters.quantities import size_text
 
 
 class _Column(NamedTuple):
@@ -22,7 +23,7 @@ class _Column(NamedTuple):
 
 
 # What a narrow terminal can do without, the first first.
-_DISPENSABLE = ("put/get", "rows in", "room", "compressed", "stopped", "lag", "in/s", "state", "out/s", "held")
+_DISPENSABLE = ("put/get", "rows in", "room", "compressed", "stopped", "lag", "in/s", "state", "bytes", "out/s", "held")
 
 
 def traffic_table(flows: Sequence[Rates], *, width: int, shows_gauges: bool = False) -> Table:
@@ -69,6 +70,7 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
         _Column("in/s", [f"{flow.rows_in_per_second:,.0f}" for flow in flows]),
         _Column("out/s", [f"{flow.rows_out_per_second:,.0f}" for flow in flows]),
         _Column("held", [f"{traffic.rows_held:,}" for traffic in traffics]),
+        _Column("bytes", [size_text(traffic.bytes_held) for traffic in traffics]),
         _Column("room", ["" if traffic.room_rows is None else f"{traffic.room_rows:,}" for traffic in traffics]),
         _Column("blocked in/out", [f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}" for flow in flows]),
     ]

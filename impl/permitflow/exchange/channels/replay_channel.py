@@ -630,6 +630,7 @@ class ReplayChannel:
             sent_rows=books.next_row - next_row,
             consumed_rows=books.first_kept_row - first_kept_row,
             window_rows=books.limit_rows,
+            byte_window=self.window.window_bytes,
             rows_held=min(books.kept_rows, books.limit_rows),
             peak_rows_held=min(books.peak_kept_rows, books.limit_rows),
             inbox_rows=books.kept_rows,

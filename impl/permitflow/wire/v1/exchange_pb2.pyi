@@ -591,7 +591,7 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams", "purged_rows")
+    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams", "purged_rows", "byte_window", "bytes_held", "peak_bytes_held", "bytes_with_consumers")
     class CompressedStreamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -634,6 +634,10 @@ class ChannelTraffic(_message.Message):
     RESUMES_FIELD_NUMBER: _ClassVar[int]
     SUSPENDED_STREAMS_FIELD_NUMBER: _ClassVar[int]
     PURGED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
+    PEAK_BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
+    BYTES_WITH_CONSUMERS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
@@ -655,7 +659,11 @@ class ChannelTraffic(_message.Message):
     resumes: int
     suspended_streams: int
     purged_rows: int
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ...) -> None: ...
+    byte_window: int
+    bytes_held: int
+    peak_bytes_held: int
+    bytes_with_consumers: int
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
     __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
