@@ -14,7 +14,7 @@ belongs to one event loop and one consuming task.
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -33,6 +33,7 @@ from permitflow.errors import (
     LocalProtocolError,
     PermitflowError,
 )
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
@@ -238,8 +239,15 @@ class InputGate(Generic[T]):
 
     # Inputs.
 
-    def open_channel(self, name: str, *, record: RecorderFactory | None = None) -> LocalSender[T]:
-        """A new input from inside this process; returns its sender.
+    def open_channel(
+        self,
+        name: str,
+        *,
+        record: RecorderFactory | None = None,
+        byte_window: int = DEFAULT_BYTE_WINDOW,
+        size_of: Callable[[T], int] | None = None,
+    ) -> LocalSender[T]:
+        """A new input from inside this process; returns its sender.  For its options see ``permitflow.open_channel``.
 
         Raises:
             LocalProtocolError: the gate has all its inputs.
@@ -247,7 +255,9 @@ class InputGate(Generic[T]):
         """
         self._require_new(name)
         sender: LocalSender[T]
-        sender, receiver = open_channel(self.parameters, name=name, record=record, group=self._core)
+        sender, receiver = open_channel(
+            self.parameters, name=name, record=record, group=self._core, byte_window=byte_window, size_of=size_of
+        )
         self.add(receiver)
         return sender
 

@@ -157,9 +157,9 @@ class OutstandingBytes:
 
         Spec: Send.
         """
-        if self.admits(sums[count]):
-            return count
         window, outstanding = self.window, self.outstanding_bytes
+        if outstanding + sums[count] <= window.window_bytes:
+            return count
 
         def is_refused(position: int) -> bool:
             return not window.admits(outstanding + sums[position], sums[position + 1] - sums[position])
@@ -184,7 +184,7 @@ class OutstandingBytes:
     def shorten(self, size_bytes: int) -> None:
         """Correct the upper bound of chunks that are written now: they are so much shorter.
 
-        Spec: Shorten.
+        Spec: Send, the field expected.
         """
         self.unwritten_bytes -= size_bytes
         self.outstanding_bytes -= size_bytes
@@ -195,7 +195,7 @@ class OutstandingBytes:
         Raises:
             ByteOverrunError: the peer has returned more than it holds, or nothing; nothing was changed.
 
-        Spec: Return.
+        Spec: ReturnBytes.
         """
         most = self.outstanding_bytes - self.unwritten_bytes
         if not 0 < size_bytes <= most:

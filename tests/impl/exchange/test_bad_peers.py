@@ -14,6 +14,8 @@ from permitflow import Kind, Message, Permits
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.client import Staging, describe
 from permitflow.errors import (
+    ByteOverrunError,
+    ByteOverspendError,
     InvalidParametersError,
     LedgerError,
     OversizeChunkError,
@@ -33,10 +35,21 @@ from permitflow.exchange import Retention
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow.stream.compression import Codec, CompressionOffer
-from permitflow.stream.frames import Abort, Data, DownstreamFrame, End, Failure, Feedback, Get, Put, SameHostOffer
+from permitflow.stream.frames import (
+    Abort,
+    Data,
+    DownstreamFrame,
+    End,
+    Failure,
+    Feedback,
+    Get,
+    Put,
+    ReturnedBytes,
+    SameHostOffer,
+)
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.wire.arrow import BatchCodec
-from permitflow.wire.codec import EncodedChunks, WireFrame
+from permitflow.wire.codec import EncodedChunks, WireFrame, encode_upstream
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.wire_errors import decode_error, status_of
 from tests.support.number_streams import CHANNEL, SMALL, until
@@ -102,10 +115,18 @@ def put_bytes(**stated: Any) -> bytes:
 GET, PUT = get_frame(), put_frame()
 DAMAGED_FEEDBACK = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"\x08")]).SerializeToString()
 A_COLUMN_MORE = BATCH.append_column("m", BATCH["n"]).serialize()
+(TWO_CHUNKS,) = (b"".join(message) for message in encode_upstream([data(), data()]))
 OF_TEXTS = BatchCodec(pa.schema([("m", pa.string())])).schema_bytes
 WRONG_NUMBER, UNREADABLE = InvalidParametersError, UndecodableDataError
 MISDEEDS: dict[str, Misdeed] = {
     "more permits than held": gets(GET, OVERRUN, hears=PermitOverrunError, returned=7, outstanding=0),
+    "more bytes than held": gets(GET, ReturnedBytes(7), hears=ByteOverrunError, returned=7, outstanding=0),
+    "a return of no bytes": gets(GET, ReturnedBytes(0), hears=ByteOverrunError, returned=0, outstanding=0),
+    "bytes of less than none": gets(GET, ReturnedBytes(-1), hears=ByteOverrunError, returned=-1),
+    "a byte window of less than none": puts(put_frame(byte_window=-1), hears=WRONG_NUMBER, name="byte_window"),
+    "more bytes than the window has": puts(
+        put_frame(byte_window=1), TWO_CHUNKS, hears=ByteOverspendError, window_bytes=1
+    ),
     "permits before Get": gets(OVERRUN, hears=TOO_EARLY, frame="Feedback", expected="Get"),
     "Get of an unknown channel": gets(get_frame(channel="lines"), hears=UnknownChannelError, channel="lines"),
     "no channel at all": gets(get_frame(channel=""), hears=UnknownChannelError, channel=""),
