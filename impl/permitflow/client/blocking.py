@@ -752,8 +752,8 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.  The
-            recorder is used in another thread.
+            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row`` and ``log_id``, as for ``aio.get``.
+            The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, the range is invalid, or this end does not have that
@@ -811,8 +811,8 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.  The
-            recorder is used in another thread.
+            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.
+            The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

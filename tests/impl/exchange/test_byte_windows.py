@@ -18,6 +18,7 @@ from permitflow.errors import EndOfStream
 from permitflow.exchange import Exchange, Retention
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow
 from permitflow.stream.compression import Compression
+from permitflow.stream.frames import EndOutcome
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.joined import JoinedChunks
 from tests.support.cut_lines import ADDRESS, Network
@@ -41,6 +42,13 @@ def chunks_of(lengths: Sequence[Sequence[int]]) -> list[pa.RecordBatch]:
         pa.record_batch([pa.array(range(first, first + len(each)), pa.int64()), ["x" * n for n in each]], schema=SCHEMA)
         for first, each in zip(firsts, lengths, strict=False)
     ]
+
+
+def number(chunk: object) -> int:
+    """That of its first row."""
+    assert isinstance(chunk, pa.RecordBatch)
+    first: int = chunk["n"][0].as_py()
+    return first
 
 
 def held_bytes(exchange: Exchange) -> Iterator[int]:
@@ -216,7 +224,7 @@ async def test_every_carrier_has_the_window(listen: str) -> None:
         get(address, "c", same_host=same_host) as receiver,
     ):
         sending = asyncio.create_task(sender.send_many(deque(chunks)))
-        found = [(await receiver.receive()).payload["n"][0].as_py() for _ in chunks]
+        found = [number((await receiver.receive()).payload) for _ in chunks]
         await sending
         assert found == [*range(40)]
         assert (sender.statistics().byte_window, receiver.statistics().byte_window) == (20_000, 30_000)
@@ -237,7 +245,7 @@ async def test_channels_that_keep_rows_have_windows_towards_both_sides() -> None
         async with get(ADDRESS, "c", same_host=SameHost.NEVER) as receiver:
             await until(lambda: receiver.statistics().inbox_bytes > 15_000)
             assert max(held_bytes(exchange)) <= 20_000
-            found = [message.payload["n"][0].as_py() async for message in receiver]
+            found = [number(message.payload) async for message in receiver]
     assert found == [*range(40)]
     await network.close()
 
@@ -250,10 +258,10 @@ async def test_blocking_ends_move_more_than_their_window() -> None:
             for chunk in chunks[:20]:
                 sink.send(chunk)
             with blocking.open_source(address, "c", same_host=SameHost.NEVER, byte_window=9_000) as source:
-                found = [source.receive().payload["n"][0].as_py() for _ in range(20)]
+                found = [number(source.receive().payload) for _ in range(20)]
                 for chunk in chunks[20:]:
                     sink.send(chunk)
-                    found.append(source.receive().payload["n"][0].as_py())
+                    found.append(number(source.receive().payload))
                 sink.end(closes_channel=True, until=EndOutcome.ACCEPTED)
         return found
 

@@ -12,6 +12,7 @@ from permitflow import (
     ChannelParameters,
     Demand,
     GateParameters,
+    LocalReceiver,
     LocalSender,
     Parameters,
     SquelchParameters,
@@ -57,6 +58,8 @@ async def _send(sender: LocalSender[Sized], chunks: list[Sized]) -> None:
 
 
 async def _moved(parameters: Parameters, chunks: list[Sized], window_bytes: int, most_taken: int) -> None:
+    sender: LocalSender[Sized]
+    receiver: LocalReceiver[Sized]
     sender, receiver = open_channel(parameters, byte_window=window_bytes, size_of=lambda chunk: chunk.size_bytes)
     most = ByteWindow(window_bytes).most_bytes(max(chunk.size_bytes for chunk in chunks))
     sending, found = asyncio.create_task(_send(sender, chunks)), list[Sized]()
