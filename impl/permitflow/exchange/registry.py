@@ -130,6 +130,19 @@ class Exchange:
         return await self.turns.run(partial(read_schema, data))
 
     @property
+    def most_bytes(self) -> int | None:
+        """The most bytes of chunks in all channels, with a producer and a consumer of each.
+
+        None: some channel keeps its rows, of which only the number is bounded.
+        """
+        total = 0
+        for channel in self._channels.values():
+            if channel.most_bytes is None:
+                return None
+            total += channel.most_bytes + 2 * channel.stream_most_bytes
+        return total
+
+    @property
     def is_durable(self) -> bool:
         """Do kept rows survive the exchange?"""
         return self._store.is_durable

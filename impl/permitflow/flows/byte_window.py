@@ -12,8 +12,6 @@ collects, because the receiver returns them as soon as a batch is complete.  Wit
 most ``max(window_bytes, batch_bytes - 1 + C)`` bytes are outstanding.
 
 Barriers and watermarks are not counted: permits of their own bound them.
-
-Proved in spec/byte_window/ByteWindow.tla.
 """
 
 from bisect import bisect_left
@@ -101,10 +99,7 @@ class ByteWindow:
         return max(self.window_bytes, self.batch_bytes - 1 + largest_chunk_bytes)
 
     def admits(self, outstanding_bytes: int, size_bytes: int) -> bool:
-        """The rule: may a chunk of this size leave while so much is outstanding?
-
-        Spec: Send.
-        """
+        """The rule: may a chunk of this size leave while so much is outstanding?"""
         return outstanding_bytes + size_bytes <= self.window_bytes or outstanding_bytes < self.batch_bytes
 
 
@@ -128,8 +123,6 @@ class OutstandingBytes:
 
     Over a carrier, a chunk leaves with an upper bound of its bytes, because it is encoded later: ``shorten`` corrects
     that before it is written.  What counts at both ends are the bytes of the encoded chunk.
-
-    Spec: ByteWindow, the variable outstanding.
     """
 
     __slots__ = ("_is_written_later", "outstanding_bytes", "peak_bytes", "unwritten_bytes", "window")
@@ -153,10 +146,7 @@ class OutstandingBytes:
         return self.window.admits(self.outstanding_bytes, size_bytes)
 
     def fitting(self, sums: Sums, count: int) -> int:
-        """How many of the first ``count`` chunks may leave now, one after the other.
-
-        Spec: Send.
-        """
+        """How many of the first ``count`` chunks may leave now, one after the other."""
         window, outstanding = self.window, self.outstanding_bytes
         if outstanding + sums[count] <= window.window_bytes:
             return count
@@ -167,10 +157,7 @@ class OutstandingBytes:
         return bisect_left(range(count), True, key=is_refused)
 
     def send(self, size_bytes: int) -> None:
-        """The update: chunks of this size have left.
-
-        Spec: Send.
-        """
+        """The update: chunks of this size have left."""
         self.outstanding_bytes = outstanding = self.outstanding_bytes + size_bytes
         if outstanding > self.peak_bytes:
             self.peak_bytes = outstanding
@@ -182,10 +169,7 @@ class OutstandingBytes:
         self.unwritten_bytes -= size_bytes
 
     def shorten(self, size_bytes: int) -> None:
-        """Correct the upper bound of chunks that are written now: they are so much shorter.
-
-        Spec: Send, the field expected.
-        """
+        """Correct the upper bound of chunks that are written now: they are so much shorter."""
         self.unwritten_bytes -= size_bytes
         self.outstanding_bytes -= size_bytes
 
@@ -194,8 +178,6 @@ class OutstandingBytes:
 
         Raises:
             ByteOverrunError: the peer has returned more than it holds, or nothing; nothing was changed.
-
-        Spec: ReturnBytes.
         """
         most = self.outstanding_bytes - self.unwritten_bytes
         if not 0 < size_bytes <= most:
@@ -211,10 +193,7 @@ class OutstandingBytes:
 
 
 class UnreturnedBytes:
-    """The receiver's end: bytes that have arrived and were not returned, and which of them are collected.
-
-    Spec: ByteWindow, the variables inbox and unreturned.
-    """
+    """The receiver's end: bytes that have arrived and were not returned, and which of them are collected."""
 
     __slots__ = ("held_bytes", "peak_bytes", "unreturned_bytes", "window")
 
@@ -253,8 +232,6 @@ class UnreturnedBytes:
 
         Raises:
             ByteOverspendError: as ``require_room``.
-
-        Spec: Deliver.
         """
         self.require_room(size_bytes)
         self.held_bytes += size_bytes
@@ -263,10 +240,7 @@ class UnreturnedBytes:
             self.peak_bytes = here
 
     def consume(self, size_bytes: int) -> None:
-        """Chunks of this size are consumed: their bytes are collected.
-
-        Spec: Consume.
-        """
+        """Chunks of this size are consumed: their bytes are collected."""
         self.unreturned_bytes += size_bytes
 
     def drop(self) -> None:

@@ -14,6 +14,7 @@ from permitflow.exchange.draining import Remainder
 from permitflow.stream.traffic import ChannelTraffic, Rates
 from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
+from permitflow_tools.parameters.quantities import size_text
 
 
 class Style(Enum):
@@ -52,10 +53,21 @@ class Report:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def listening(self, addresses: Sequence[str], channels: Sequence[str]) -> None:
-        """The exchange can be dialled."""
-        facts = {"address": addresses[0], "addresses": [*addresses], "channels": [*channels]}
-        more = {Style.LOG: [f"channels: {', '.join(channels)}"], Style.TABLE: _LEGEND}.get(self.style, ())
+    def listening(self, addresses: Sequence[str], channels: Sequence[str], most_bytes: int | None) -> None:
+        """The exchange can be dialled; its channels hold at most so many bytes, as in ``Exchange.most_bytes``."""
+        facts = {
+            "address": addresses[0],
+            "addresses": [*addresses],
+            "channels": [*channels],
+            "most_bytes": most_bytes,
+        }
+        bound = (
+            "memory: kept rows are bounded by their number, and all else by the byte window"
+            if most_bytes is None
+            else f"memory: at most {size_text(most_bytes)} of chunks, with a producer and a consumer of each channel"
+        )
+        log, table = [f"channels: {', '.join(channels)}", bound], [bound, *_LEGEND]
+        more = {Style.LOG: log, Style.TABLE: table}.get(self.style, ())
         self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)
         if self.style is Style.TABLE:
             self._live.start()

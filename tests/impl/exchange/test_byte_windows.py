@@ -137,7 +137,7 @@ def test_compressed_chunks_count_by_what_they_take_decompressed(compression: Com
     in_simulated_time(run())
 
 
-async def test_a_reader_that_stands_still_lets_in_three_windows_of_wide_rows() -> None:
+async def test_a_reader_that_stands_still_lets_in_three_windows() -> None:
     """With the defaults: of the producer's stream, of the channel, of the consumer's stream."""
     exchange = Exchange()
     exchange.add_channel("c")

@@ -41,7 +41,7 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
-from permitflow.wire.arrow import MAX_MESSAGE_BYTES
+from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
 
 
@@ -107,8 +107,13 @@ class BridgeChannel:
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes of chunks inside the channel, without those of its streams' ends."""
-        return self.window.most_bytes(MAX_MESSAGE_BYTES)
+        """The most bytes of chunks inside the channel, besides those of its streams."""
+        return self.stream_most_bytes
+
+    @property
+    def stream_most_bytes(self) -> int:
+        """The most bytes of chunks at the exchange's end of a stream."""
+        return self.window.most_bytes(MAX_CHUNK_BYTES)
 
     @property
     def state(self) -> BridgeState:

@@ -55,7 +55,7 @@ from permitflow.names import require_name
 from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.traffic import KeptRows
-from permitflow.wire.arrow import BatchCodec, owned
+from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned
 from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
@@ -152,6 +152,15 @@ class ReplayChannel:
         self._is_removed = False
         self._changed = Change()
         self._acknowledging = asyncio.Lock()
+
+    @property
+    def most_bytes(self) -> None:
+        """Nobody knows: kept rows are bounded by their number."""
+
+    @property
+    def stream_most_bytes(self) -> int:
+        """The most bytes of chunks at the exchange's end of a stream, besides kept rows."""
+        return self.window.most_bytes(MAX_CHUNK_BYTES)
 
     # Waiting.
 
