@@ -274,9 +274,7 @@ class Exchange:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
 
-    def _bridge(
-        self, name: str, parameters: Parameters, schema: pa.Schema | None, window: ByteWindow
-    ) -> BridgeChannel:
+    def _bridge(self, name: str, parameters: Parameters, schema: pa.Schema | None, window: ByteWindow) -> BridgeChannel:
         return BridgeChannel(name, parameters, schema, self.record, self.attempts, self._told_name(name), window)
 
     def _told_name(self, name: str) -> str:
