@@ -20,9 +20,11 @@ from permitflow_tools.cli.check import check
 from permitflow_tools.cli.conform import conform
 from permitflow_tools.cli.demo import demo
 from permitflow_tools.cli.explain import explain
+from permitflow_tools.cli.get import get
 from permitflow_tools.cli.health import health
 from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
 from permitflow_tools.cli.prove import prove
+from permitflow_tools.cli.put import put
 from permitflow_tools.cli.serve import serve
 from permitflow_tools.cli.simulate import simulate
 from permitflow_tools.cli.top import top
@@ -91,6 +93,8 @@ def permitflow(
       permitflow prove                                         the theorems, for all numbers
       permitflow explain --row-permits 8 --permit-batch 3      a run as a page to step through
       permitflow serve --stream orders:2                       an exchange for producers and consumers
+      permitflow put orders/0 orders.csv                       rows of a file or a pipe, into a channel
+      permitflow get orders/0 out.parquet                      and out of it
       permitflow health 127.0.0.1:50051                        does it take streams?
       permitflow top 127.0.0.1:50051                           which side waits for the other?
       permitflow channel list                                  its channels: add, remove, reset, peek, purge
@@ -128,7 +132,7 @@ def show_version() -> None:
     _show_version(is_wanted=True)
 
 
-for command in (check, simulate, prove, explain, serve, health, top, conform):
+for command in (check, simulate, prove, explain, serve, put, get, health, top, conform):
     app.command()(command)
 
 app.add_typer(channel, name="channel")

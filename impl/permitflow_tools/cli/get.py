@@ -1,0 +1,229 @@
+"""``permitflow get``: rows from a channel into a file or a pipe."""
+
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO
+
+import typer
+
+from permitflow.errors import EndOfStream, PermitflowError, RowFileError
+from permitflow_tools.cli.dialling import Place, dials, told_errors
+from permitflow_tools.cli.options import duration, one_of, option, whole_number, writable
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special
+from permitflow_tools.cli.patiently import Patience
+from permitflow_tools.row_files import RowFormat, format_of
+
+if TYPE_CHECKING:
+    from permitflow.client.blocking import BlockingSource
+    from permitflow_tools.row_files.writing import RowWriter
+
+_BINARY = (RowFormat.ARROW, RowFormat.PARQUET)
+
+
+@dials
+def get(
+    exchange: Place,
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=writable, help="What to write; - is standard output.")
+    ] = STANDARD_OUTPUT,
+    row_format: Annotated[
+        RowFormat | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            parser=one_of(RowFormat),
+            help="arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl on standard output.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, option(whole_number(least=1), "N", "Stop after so many rows. Default: read to the channel's end.")
+    ] = None,
+    consumer: Annotated[
+        str, typer.Option(metavar="NAME", help="Of a channel that keeps its rows: who reads. Default: default.")
+    ] = "",
+    acknowledge: Annotated[
+        bool,
+        typer.Option(
+            "--acknowledge",
+            help="Of a channel that keeps its rows: acknowledge them once they are written, so that they may go.",
+        ),
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="The longest wait for rows, as in 30s. Default: as long as the exchange lives.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write the rows of a channel into a file, or to standard output, until the channel ends.
+
+    \b
+      permitflow get orders/0                                  JSON lines on standard output
+      permitflow get orders/0 orders.parquet
+      permitflow get orders/0 --rows 5                         the first five; the producer hears that it is enough
+      permitflow get kept/0 today.csv --consumer etl --acknowledge
+
+    A slow reader of the output stops the producer: at most a window of rows and a batch are in memory. A file is called
+    FILE.part until it is whole, then takes the place of an older one. If the command is stopped, or fails, what has
+    come is readable there, and the error says how many rows that are: rows of a channel that is read once are nowhere
+    else. Reading a channel that keeps its rows acknowledges nothing without --acknowledge; then rows are acknowledged
+    when the file is whole, or as soon as standard output has taken them.
+
+    What was written is told on standard error. Exit code 0: the channel has ended, or --rows have come. 1: the channel
+    is broken, the exchange has refused or is gone, or nobody takes the output. 2: the output cannot be used. 130:
+    interrupted.
+    """
+    with requires_extra("grpc"):
+        from permitflow.client.blocking import open_source
+    patience = Patience(timeout)
+    try:
+        chosen = row_format or (RowFormat.JSON_LINES if is_special(file) else format_of(file))
+    except RowFileError as error:
+        unusable(str(error))
+    if chosen in _BINARY and file == STANDARD_OUTPUT and sys.stdout.isatty():
+        unusable(f"--format: {chosen.value} is not for a terminal: name a file, or use jsonl or csv")
+    if as_json and file == STANDARD_OUTPUT:
+        unusable("--json: rows go to standard output: name a file")
+    with told_errors():
+        source = patience(
+            lambda: open_source(
+                exchange.address,
+                channel,
+                timeout_seconds=patience.slice_seconds,
+                consumer=consumer,
+                security=exchange.security,
+            )
+        )
+    try:
+        output = _Output(file, chosen, source)
+        writing = _Writing(source, output, patience, exchange, consumer if acknowledge else None)
+        written = writing.all_of(channel, rows)
+    finally:
+        source.close()
+    if as_json:
+        print_json({"address": exchange.address, "channel": channel, "rows": written, "file": str(file)})
+    else:
+        where = "" if file == STANDARD_OUTPUT else f" to {file}"
+        typer.echo(f"wrote {written:,} rows of {channel}{where}", err=True)
+
+
+class _Output:
+    """A file that is renamed when it is whole, or what others have open."""
+
+    def __init__(self, path: Path, row_format: RowFormat, source: "BlockingSource") -> None:
+        from permitflow_tools.row_files.writing import OutputFile, open_writer
+
+        self.part: OutputFile | None = None
+        self.is_shared = is_special(path)
+        try:
+            if path == STANDARD_OUTPUT:
+                self._file: BinaryIO = sys.stdout.buffer
+            elif self.is_shared:
+                self._file = path.open("ab")
+            else:
+                self.part = OutputFile(path)
+                self._file = self.part.file
+        except RowFileError as error:
+            unusable(str(error))
+        except OSError as error:
+            unusable(f"{path}: cannot be written: {error.strerror or error}")
+        is_stream = self.is_shared or path.suffix == ".arrows"
+        try:
+            self.writer: RowWriter = open_writer(self._file, row_format, source.schema, is_stream=is_stream)
+        except ValueError as error:  # of Arrow as well
+            if self.part is not None:
+                self.part.leave(keeps=False)
+            unusable(f"{row_format.value} cannot hold the rows of this channel: {error}")
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def finish(self) -> None:
+        self.writer.close()
+        if self.part is not None:
+            self.part.finish()
+        else:
+            self._file.flush()
+
+    def leave(self, *, keeps: bool) -> str:
+        """What there is stays readable; where, in words."""
+        with suppress(OSError, ValueError):
+            self.writer.close()
+            self._file.flush()
+        if self.part is None:
+            return "were written"
+        self.part.leave(keeps=keeps)
+        return f"that have come are in {self.part.part}"
+
+
+class _Writing:
+    """Rows on their way from a channel into an output."""
+
+    def __init__(
+        self, source: "BlockingSource", output: _Output, patience: Patience, exchange: Place, consumer: str | None
+    ) -> None:
+        """``consumer``: the one for which written rows are acknowledged; None: none are."""
+        self._source, self._output, self._patience = source, output, patience
+        self._exchange, self._consumer = exchange, consumer
+        self._written = self._acknowledged = 0
+
+    def all_of(self, channel: str, most_rows: int | None) -> int:
+        """Write rows until there are enough, or the channel has ended; whatever goes wrong ends the command."""
+        try:
+            self._write(most_rows)
+            self._output.finish()
+            self._acknowledge(channel)
+        except KeyboardInterrupt:
+            self._source.close()
+            complain(f"interrupted; {self._left()}")
+            raise
+        except BrokenPipeError:
+            self._source.cancel("the reader of its output has gone")
+            complain(f"nobody reads the output any more; {self._left()}")
+            # Python would complain again when it flushes at exit.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(ExitCode.FAILS) from None
+        except OSError as error:
+            self._source.close()
+            complain(f"the output cannot be written: {error.strerror or error}; {self._left()}")
+            raise typer.Exit(ExitCode.FAILS) from None
+        except (PermitflowError, ValueError) as error:
+            complain(f"{error}; {self._left()}")
+            raise typer.Exit(ExitCode.FAILS) from None
+        return self._written
+
+    def _write(self, most_rows: int | None) -> None:
+        from permitflow.client import JoinedChunks
+
+        while most_rows is None or self._written < most_rows:
+            left = None if most_rows is None else most_rows - self._written
+            try:
+                received = self._patience(lambda left=left: self._source.receive_joined(left))  # type: ignore[misc]
+            except EndOfStream:
+                return
+            if isinstance(received, JoinedChunks):
+                batch = received.batch if left is None else received.batch.slice(0, left)
+                self._output.writer.write(batch)
+                if self._output.is_shared:
+                    self._output.flush()
+                self._written += batch.num_rows
+                if self._output.is_shared:
+                    self._acknowledge(self._source.name)
+        self._source.cancel(f"{most_rows:,} rows were enough")
+
+    def _acknowledge(self, channel: str) -> None:
+        if self._consumer is not None and self._source.first_row is not None and self._written > self._acknowledged:
+            with self._exchange.orders() as orders:
+                orders.acknowledge({channel: self._source.first_row + self._written}, consumer=self._consumer)
+            self._acknowledged = self._written
+
+    def _left(self) -> str:
+        words = self._output.leave(keeps=self._written > 0)
+        return f"{self._written:,} rows {words if self._written else 'have come'}"

@@ -1,0 +1,194 @@
+"""``permitflow put``: rows from a file or a pipe into a channel."""
+
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
+
+import typer
+
+from permitflow.errors import PermitflowError, RowFileError
+from permitflow_tools.cli.dialling import Place, dials, told_errors
+from permitflow_tools.cli.options import duration, one_of, option, readable, whole_number
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
+from permitflow_tools.cli.patiently import Patience
+from permitflow_tools.parameters.read import STANDARD_INPUT
+from permitflow_tools.row_files import RowFormat, format_of
+
+if TYPE_CHECKING:
+    from permitflow.client.blocking import BlockingSink
+    from permitflow_tools.row_files.reading import RowReader
+
+# Time to bring what was read into the channel, once the input has turned out to be wrong.
+_LAST_SECONDS = 10.0
+
+
+@dials
+def put(
+    exchange: Place,
+    channel: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
+    file: Annotated[
+        Path, typer.Argument(metavar="FILE", parser=readable, help="What to read; - is standard input.")
+    ] = STANDARD_INPUT,
+    row_format: Annotated[
+        RowFormat | None,
+        typer.Option(
+            "--format",
+            metavar="FORMAT",
+            parser=one_of(RowFormat),
+            help="arrow, parquet, csv or jsonl. Default: by the file's suffix; jsonl from standard input.",
+        ),
+    ] = None,
+    schema: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME:TYPE,...",
+            help="Names and types, as in n:int64,name:string. Default: the file's own, or what fits its first MiB.",
+        ),
+    ] = None,
+    rows: Annotated[
+        int | None, option(whole_number(least=0), "N", "Stop after so many rows of the input. Default: all.")
+    ] = None,
+    producer: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="To a channel that keeps its rows: a name, by which the same input goes on where it has stopped.",
+        ),
+    ] = "",
+    keep_open: Annotated[
+        bool, typer.Option("--keep-open", help="Do not end the channel: others, or a later put, may put into it.")
+    ] = False,
+    timeout: Annotated[
+        float | None,
+        typer.Option(
+            parser=duration,
+            metavar="DURATION",
+            help="The longest wait without progress, as in 30s. Default: as long as the exchange lives.",
+        ),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Put the rows of a file, or of a pipe, into a channel.
+
+    \b
+      permitflow put orders/0 orders.csv
+      tail -f app.jsonl | permitflow put events/0 --schema at:timestamp[us],text:string
+      permitflow put orders/0 january.parquet --keep-open
+      permitflow put kept/0 orders.csv --producer nightly      again after a crash: goes on where it has stopped
+
+    It reads only what the channel has room for: at most some MiB and half a window are in memory, and a pipe waits. CSV
+    begins with a line of names; JSON lines leave as they come once the schema is known. At the end the channel is
+    ended, and the command waits until its consumer, if one is connected, has consumed everything.
+
+    The last line says how many rows were put, and what became of them. If a row is wrong, the error says where it
+    stands; what comes before it was put, and the channel stays open: put the rest. Ctrl-C breaks the channel, so that
+    no consumer takes the part for the whole, and says how many rows are confirmed; with --producer a channel that keeps
+    its rows stays open.
+
+    Exit code 0: all rows were put. 1: the exchange has refused, or is gone. 2: the input cannot be used. 130:
+    interrupted.
+    """
+    with requires_extra("grpc"):
+        from permitflow.client.blocking import open_sink
+        from permitflow_tools.row_files.reading import open_input, open_rows
+        from permitflow_tools.row_files.schemas import parsed_schema
+    patience = Patience(timeout)
+    with ExitStack() as stack:
+        what = "standard input" if file == STANDARD_INPUT else str(file)
+        wanted = None if schema is None else parsed_schema(schema)
+        try:
+            chosen = row_format or (RowFormat.JSON_LINES if file == STANDARD_INPUT else format_of(file))
+            opened: BinaryIO = sys.stdin.buffer if file == STANDARD_INPUT else stack.enter_context(open_input(file))
+            found = open_rows(opened, what, chosen, wanted)
+        except RowFileError as error:
+            unusable(str(error))
+        with told_errors():
+            sink = patience(
+                lambda: open_sink(
+                    exchange.address,
+                    channel,
+                    found.schema,
+                    timeout_seconds=patience.slice_seconds,
+                    producer=producer,
+                    security=exchange.security,
+                )
+            )
+        moving = _Moving(sink, channel, patience, most_rows=rows, closes_channel=not keep_open)
+        report = moving.all_of(found)
+    if as_json:
+        print_json({"address": exchange.address, "channel": channel, **report})
+    else:
+        typer.echo(_words(channel, report))
+
+
+def _words(channel: str, report: dict[str, object]) -> str:
+    skipped = f", behind {report['skipped_rows']:,} that were there" if report["skipped_rows"] else ""
+    fate = "its consumer has consumed them" if report["outcome"] == "consumed" else "the exchange has them"
+    return f"put {report['rows']:,} rows into {channel}{skipped}: {fate}"
+
+
+class _Moving:
+    """Rows on their way from an input into a channel."""
+
+    def __init__(
+        self, sink: "BlockingSink", channel: str, patience: Patience, *, most_rows: int | None, closes_channel: bool
+    ) -> None:
+        self._sink, self._channel, self._patience = sink, channel, patience
+        self._most_rows, self._closes_channel = most_rows, closes_channel
+        self._skipped = 0
+        self._sent = 0
+
+    def all_of(self, found: "RowReader") -> dict[str, object]:
+        """Send all rows, and end the stream; whatever goes wrong ends the command."""
+        sink = self._sink
+        try:
+            self._send(found)
+            outcome = self._patience(lambda: sink.end(closes_channel=self._closes_channel))
+        except RowFileError as error:
+            self._end_before(error)
+        except KeyboardInterrupt:
+            sink.abort("its producer was interrupted")
+            complain(f"interrupted; {self._confirmed()}")
+            raise
+        except PermitflowError as error:
+            complain(f"{error}; {self._confirmed()}")
+            raise typer.Exit(ExitCode.FAILS) from None
+        finally:
+            sink.close()
+        if outcome.value == "cancelled":
+            complain(f"the consumer of {self._channel} needs no more; {self._confirmed()}")
+            raise typer.Exit(ExitCode.FAILS)
+        return {"rows": self._sent, "skipped_rows": self._skipped, "outcome": outcome.value}
+
+    def _send(self, found: "RowReader") -> None:
+        skip = self._sink.first_row or 0
+        left = self._most_rows
+        for batch in found.batches:
+            if left is not None:
+                batch = batch.slice(0, left)
+                left -= batch.num_rows
+            if skipped := min(skip, batch.num_rows):
+                skip -= skipped
+                self._skipped += skipped
+                batch = batch.slice(skipped)
+            if batch.num_rows:
+                self._patience(lambda batch=batch: self._sink.send(batch))  # type: ignore[misc]
+                self._sent += batch.num_rows
+            if left == 0:
+                return
+
+    def _end_before(self, error: RowFileError) -> NoReturn:
+        """Bring in what was read before a place that cannot be read; the channel stays open."""
+        self._sink.timeout_seconds = _LAST_SECONDS
+        try:
+            self._sink.end(closes_channel=False)
+            done = f"the {self._sent:,} rows before it are in {self._channel}, which stays open: put the rest"
+        except PermitflowError as failed:
+            done = f"{failed}; {self._confirmed()}"
+        unusable(f"{error}; {done}")
+
+    def _confirmed(self) -> str:
+        numbers = self._sink.statistics()
+        confirmed = numbers.sent_rows - numbers.rows_held
+        return f"{self._sent:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"

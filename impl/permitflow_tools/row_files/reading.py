@@ -1,0 +1,302 @@
+"""Reads rows from a file or a pipe, batch by batch: at most some MiB are in memory."""
+
+import io
+from collections.abc import Iterator
+from itertools import chain
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.json
+import pyarrow.parquet
+
+from permitflow.errors import RowFileError
+from permitflow_tools.row_files import RowFormat
+
+__all__ = ["RowReader", "open_rows"]
+
+_BLOCK_BYTES = 1 << 20
+_MOST_LINE_BYTES = 16 << 20  # that of a message
+_ROWS_AT_ONCE = 8_192
+_FILE_MAGIC = b"ARROW1"
+_UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, KeyError)
+
+
+class RowReader(NamedTuple):
+    """The rows of an input; iterating raises ``RowFileError`` behind the last batch that could be read."""
+
+    schema: pa.Schema
+    batches: Iterator[pa.RecordBatch]
+
+
+def open_rows(file: BinaryIO, what: str, row_format: RowFormat, schema: pa.Schema | None = None) -> RowReader:
+    """Open an input, and learn its schema.
+
+    Without ``schema``, that of CSV and JSON lines is inferred from the first MiB: it is read before anything else.
+
+    Args:
+        file: the input, at its beginning; only Parquet and Arrow's file format need one that can seek.
+        what: its name, for errors.
+        row_format: how the rows stand there.
+        schema: of the rows; Arrow and Parquet bring their own, which is cast to it.
+
+    Raises:
+        RowFileError: it is not of this format, or has no rows from which a schema could be inferred.
+    """
+    try:
+        if row_format is RowFormat.CSV:
+            return _csv(file, what, schema)
+        if row_format is RowFormat.JSON_LINES:
+            return _JsonLines(file, what, schema).reader()
+        reader = _parquet(file, what) if row_format is RowFormat.PARQUET else _arrow(file, what)
+    except RowFileError:
+        raise
+    except _UNREADABLE as error:
+        raise RowFileError(path=what, place="", reason=f"it is no {_WORDS[row_format]}: {_short(error)}") from error
+    return reader if schema is None else RowReader(schema, _cast(reader, schema, what))
+
+
+_WORDS = {
+    RowFormat.ARROW: "Arrow IPC",
+    RowFormat.PARQUET: "Parquet",
+    RowFormat.CSV: "CSV",
+    RowFormat.JSON_LINES: "JSON lines",
+}
+
+
+def _short(error: BaseException) -> str:
+    words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)  # not as a literal
+    return " ".join(words.removeprefix("JSON parse error: ").split())[:300]
+
+
+def _placed(batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
+    """Each batch; an error says behind which row it is."""
+    rows = 0
+    try:
+        for batch in batches:
+            yield batch
+            rows += batch.num_rows
+    except RowFileError:
+        raise
+    except _UNREADABLE as error:
+        raise RowFileError(path=what, place=f", behind row {rows:,}", reason=_short(error)) from error
+
+
+def _cast(reader: RowReader, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
+    def cast() -> Iterator[pa.RecordBatch]:
+        for batch in reader.batches:
+            yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).to_batches()
+
+    try:
+        yield from _placed(cast(), what)
+    except KeyError as error:
+        raise RowFileError(path=what, place="", reason=f"it has no column {error}") from error
+
+
+# Arrow and Parquet.
+
+
+def _arrow(file: BinaryIO, what: str) -> RowReader:
+    first = file.read(len(_FILE_MAGIC))
+    if first == _FILE_MAGIC:
+        if not file.seekable():
+            reason = "it is in Arrow's file format, which cannot be read from a pipe: name the file, or pipe a stream"
+            raise RowFileError(path=what, place="", reason=reason)
+        file.seek(0)
+        found = pa.ipc.open_file(file)
+        batches = (found.get_batch(number) for number in range(found.num_record_batches))
+        return RowReader(found.schema, _placed(batches, what))
+    stream = pa.ipc.open_stream(_Ahead(first, file))
+    return RowReader(stream.schema, _placed(iter(stream), what))
+
+
+def _parquet(file: BinaryIO, what: str) -> RowReader:
+    if not file.seekable():
+        reason = "Parquet cannot be read from a pipe, because its index is at its end: name the file"
+        raise RowFileError(path=what, place="", reason=reason)
+    found = pyarrow.parquet.ParquetFile(file, pre_buffer=False)
+    return RowReader(found.schema_arrow, _placed(found.iter_batches(_ROWS_AT_ONCE, use_threads=False), what))
+
+
+class _Ahead(io.RawIOBase):
+    """A file of which some bytes were read already."""
+
+    def __init__(self, first: bytes, file: BinaryIO) -> None:
+        self._first, self._file = first, file
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        first, self._first = self._first, b""
+        if 0 <= size < len(first):
+            first, self._first = first[:size], first[size:]
+            return first
+        return first + self._file.read(size - len(first) if size >= 0 else -1)
+
+
+# CSV.
+
+
+# One thread: only then errors tell the row.
+_CSV_READ = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+_CSV_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
+# Nothing between two commas is null; "" is an empty text.
+_CSV_NULLS = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
+
+
+def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
+    first = b""
+    if schema is None:
+        first = file.read(_BLOCK_BYTES)
+        schema = _inferred_csv(first if len(first) < _BLOCK_BYTES else first[: first.rfind(b"\n") + 1] or first, what)
+    try:
+        found = pyarrow.csv.open_csv(
+            _Ahead(first, file),
+            read_options=_CSV_READ,
+            parse_options=_CSV_PARSE,
+            convert_options=pyarrow.csv.ConvertOptions(column_types=schema, include_columns=schema.names, **_CSV_NULLS),
+        )
+    except _UNREADABLE as error:  # of the first block
+        raise RowFileError(path=what, place="", reason=_short(error)) from error
+    return RowReader(schema, _placed(iter(found), what))
+
+
+def _inferred_csv(first: bytes, what: str) -> pa.Schema:
+    if not first.strip():
+        raise RowFileError(path=what, place="", reason="it is empty: CSV begins with a line of names")
+    convert = pyarrow.csv.ConvertOptions(**_CSV_NULLS)
+    try:
+        read = pyarrow.csv.read_csv(io.BytesIO(first), _CSV_READ, _CSV_PARSE, convert)
+    except _UNREADABLE as error:
+        raise RowFileError(path=what, place="", reason=f"it is no CSV: {_short(error)}") from error
+    found = read.schema
+    for field in found:
+        if pa.types.is_binary(field.type):
+            reason = f"column {field.name!r} is no text in UTF-8"
+            raise RowFileError(path=what, place="", reason=reason)
+    return _without_nulls(found)
+
+
+def _without_nulls(schema: pa.Schema) -> pa.Schema:
+    """Columns without any value so far hold text."""
+    types = (pa.string() if pa.types.is_null(field.type) else field.type for field in schema)
+    return pa.schema([*zip(schema.names, types, strict=True)])
+
+
+# JSON lines.
+
+
+class _JsonLines:
+    """Objects, one a line; lines that have come are read at once."""
+
+    def __init__(self, file: BinaryIO, what: str, schema: pa.Schema | None) -> None:
+        self._file, self._what = file, what
+        self._lines = 0
+        self._schema = schema
+
+    def reader(self) -> RowReader:
+        blocks = self._blocks()
+        first: list[bytes] = []
+        if self._schema is None:
+            first = [next(blocks, b"")]
+            if not first[0].strip():
+                reason = "it has no lines: give the schema with --schema"
+                raise RowFileError(path=self._what, place="", reason=reason)
+            self._schema = self._inferred(first[0])
+        return RowReader(self._schema, self._batches(chain(first, blocks)))
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Whole lines; without a schema, first as many as it is inferred from."""
+        left = b""
+        if self._schema is None:
+            left = self._file.read(_BLOCK_BYTES)
+        while True:
+            end = left.rfind(b"\n") + 1
+            if end:
+                yield left[:end]
+                left = left[end:]
+            elif len(left) > _MOST_LINE_BYTES:
+                place = f", line {self._lines + 1:,}"
+                reason = f"the line is longer than {_MOST_LINE_BYTES >> 20} MiB"
+                raise RowFileError(path=self._what, place=place, reason=reason)
+            more = _some(self._file)
+            if not more:
+                break
+            left += more
+        if left.strip():
+            yield left
+
+    def _inferred(self, block: bytes) -> pa.Schema:
+        try:
+            return _without_nulls(pyarrow.json.read_json(io.BytesIO(block), _JSON_READ).schema)
+        except _UNREADABLE as error:
+            lines = block.splitlines()
+            for number, line in enumerate(lines, 1):
+                if line.strip() and (reason := _refused(line, None)):
+                    raise RowFileError(path=self._what, place=f", line {number:,}", reason=reason) from error
+            reason = f"its lines do not fit together: {_short(error)}; give the schema with --schema"
+            raise RowFileError(path=self._what, place=f", lines 1 to {len(lines):,}", reason=reason) from error
+
+    def _batches(self, blocks: Iterator[bytes]) -> Iterator[pa.RecordBatch]:
+        for block in blocks:
+            lines = block.splitlines()
+            if block.strip():
+                try:
+                    yield from self._parsed(block)
+                except _UNREADABLE as error:
+                    yield from self._up_to_the_bad(lines, error)
+            self._lines += len(lines)
+
+    def _parsed(self, block: bytes) -> list[pa.RecordBatch]:
+        assert self._schema is not None, "it was inferred from the first block"
+        found = pyarrow.json.read_json(io.BytesIO(block), _JSON_READ, _json_parse(self._schema))
+        batches: list[pa.RecordBatch] = found.select(self._schema.names).to_batches()
+        return batches
+
+    def _up_to_the_bad(self, lines: list[bytes], error: BaseException) -> Iterator[pa.RecordBatch]:
+        for number, line in enumerate(lines):
+            if line.strip() and (reason := _refused(line, self._schema)):
+                if any(each.strip() for each in lines[:number]):
+                    yield from self._parsed(b"\n".join(lines[:number]))
+                place = f", line {self._lines + number + 1:,}"
+                raise RowFileError(path=self._what, place=place, reason=reason) from error
+        place = f", lines {self._lines + 1:,} to {self._lines + len(lines):,}"
+        raise RowFileError(path=self._what, place=place, reason=_short(error)) from error
+
+
+_JSON_READ = pyarrow.json.ReadOptions(use_threads=False, block_size=2 * _MOST_LINE_BYTES)
+
+
+def _json_parse(schema: pa.Schema | None) -> pyarrow.json.ParseOptions:
+    if schema is None:
+        return pyarrow.json.ParseOptions()
+    return pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+
+
+def _refused(line: bytes, schema: pa.Schema | None) -> str:
+    try:
+        pyarrow.json.read_json(io.BytesIO(line), _JSON_READ, _json_parse(schema))
+    except _UNREADABLE as error:
+        return _short(error).removesuffix(" in row 0")
+    return ""
+
+
+def _some(file: BinaryIO) -> bytes:
+    """What has come, at least a byte; nothing at the end."""
+    read1 = getattr(file, "read1", None)
+    found: bytes = (file.read if read1 is None else read1)(_BLOCK_BYTES)
+    return found
+
+
+def open_input(path: Path) -> BinaryIO:
+    """Open a file to read.
+
+    Raises:
+        RowFileError: it cannot be opened.
+    """
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise RowFileError(path=str(path), place="", reason=f"cannot be read: {error.strerror or error}") from error

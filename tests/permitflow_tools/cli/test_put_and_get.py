@@ -1,0 +1,218 @@
+"""``permitflow put`` and ``get``: rows of files and pipes through an exchange, and what is said if it goes wrong."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from permitflow import ChannelParameters
+from permitflow.client import Retention, put
+from permitflow.exchange import Exchange
+from permitflow.exchange.statistics import BridgeState
+from tests.permitflow_tools.cli.conftest import Answer, Command
+from tests.support.served import served
+from tests.support.turns import until
+
+NAME = "orders/0"
+PARAMETERS = ChannelParameters(row_permits=256, permit_batch=8)
+ROWS = "n,s\n" + "".join(f"{number},row {number}\n" for number in range(100))
+
+
+class Shell:
+    """Runs commands beside the exchange's event loop."""
+
+    def __init__(self, command: Command, exchange: Exchange, address: str) -> None:
+        self.exchange, self.address, self._command = exchange, address, command
+
+    async def __call__(self, *arguments: str) -> Answer:
+        return await asyncio.to_thread(self._command, *arguments, "--address", self.address)
+
+    @property
+    def state(self) -> BridgeState:
+        return self.exchange.statistics()[0].state
+
+
+@asynccontextmanager
+async def beside(command: Command, retention: Retention = Retention.ONCE) -> AsyncIterator[Shell]:
+    opened = served(NAME, parameters=PARAMETERS, listen="tcp://127.0.0.1:0", retention=retention)
+    async with opened as (exchange, address):
+        yield Shell(command, exchange, address)
+
+
+def written(folder: Path, name: str, content: str) -> str:
+    path = folder / name
+    path.write_text(content)
+    return str(path)
+
+
+async def test_a_file_goes_through_a_channel_into_another_format(command: Command, tmp_path: Path) -> None:
+    source, target = written(tmp_path, "orders.csv", ROWS), tmp_path / "out.parquet"
+    async with beside(command) as shell:
+        assert await shell("put", NAME, source) == (0, "put 100 rows into orders/0: the exchange has them\n", "")
+        assert await shell("get", NAME, str(target)) == (0, "", f"wrote 100 rows of orders/0 to {target}\n")
+    assert pyarrow.parquet.read_table(target)["n"].to_pylist() == [*range(100)]
+    assert {*os.listdir(tmp_path)} == {"orders.csv", "out.parquet"}
+
+
+async def test_only_so_many_rows_are_put_and_got(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with beside(command) as shell:
+        code, out, _ = await shell("put", NAME, source, "--rows", "7", "--keep-open", "--json")
+        assert (code, json.loads(out)["rows"], shell.state) == (0, 7, BridgeState.OPEN)
+        code, out, error = await shell("get", NAME, "--rows", "2")
+        assert (code, out) == (0, '{"n": 0, "s": "row 0"}\n{"n": 1, "s": "row 1"}\n')
+        assert error.endswith("wrote 2 rows of orders/0\n")
+        await until(lambda: shell.state is BridgeState.SPENT)
+
+
+async def test_a_wrong_row_is_told_and_what_comes_before_it_is_put(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.jsonl", '{"n": 1}\n{"n": 2}\n{"n": "x"}\n')
+    async with beside(command) as shell:
+        code, _, error = await shell("put", NAME, source, "--schema", "n:int64")
+        assert code == 2
+        assert error == (
+            f"Error: {source}, line 3: Column(/n) changed from number to string; the 2 rows before it are in orders/0, "
+            "which stays open: put the rest\n"
+        )
+        assert shell.state is BridgeState.OPEN
+        assert (await shell("put", NAME, written(tmp_path, "rest.jsonl", '{"n": 3}\n')))[0] == 0
+        assert (await shell("get", NAME, "--format", "csv"))[1] == '"n"\n1\n2\n3\n'
+
+
+async def test_a_named_producer_goes_on_where_it_has_stopped(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with beside(command, Retention.REPLAY) as shell:
+        named = ("put", NAME, source, "--producer", "nightly")
+        assert (await shell(*named, "--rows", "30", "--keep-open"))[0] == 0
+        code, out, _ = await shell(*named)
+        assert (code, out) == (0, "put 70 rows into orders/0, behind 30 that were there: the exchange has them\n")
+        assert shell.exchange.replay_channel(NAME).books.next_row == 100
+
+
+async def test_rows_that_were_written_are_acknowledged_if_asked(command: Command, tmp_path: Path) -> None:
+    source, target = written(tmp_path, "orders.csv", ROWS), tmp_path / "out.arrow"
+    async with beside(command, Retention.REPLAY) as shell:
+        assert (await shell("put", NAME, source))[0] == 0
+        assert (await shell("get", NAME, str(target), "--rows", "40"))[0] == 0
+        books = shell.exchange.replay_channel(NAME).books
+        assert books.acknowledged == {"default": 0}
+        assert (await shell("get", NAME, str(target), "--rows", "40", "--acknowledge"))[0] == 0
+        assert books.acknowledged == {"default": 40}
+        assert (await shell("get", NAME, "--acknowledge"))[1].count("\n") == 60
+        assert books.acknowledged == {"default": 100}
+    assert pa.ipc.open_file(target).read_all().num_rows == 40
+
+
+async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path: Path) -> None:
+    target = tmp_path / "out.csv"
+    schema = pa.schema([("n", pa.int64())])
+    async with beside(command) as shell:
+        async with put(shell.address, NAME, schema) as sender:
+            await sender.send(pa.record_batch({"n": [1, 2]}))
+            getting = asyncio.create_task(shell("get", NAME, str(target)))
+            await until(lambda: (tmp_path / "out.csv.part").exists())
+            await until(lambda: shell.exchange.statistics()[0].numbers.consumed_rows == 2)
+            await until(lambda: sum(each.numbers.rows_held for each in shell.exchange.statistics()[0].streams) <= 2)
+            sender.abort("it has seen enough")
+        code, _, error = await getting
+    assert code == 1
+    assert "was aborted by its sender" in error
+    assert not target.exists()
+    rows = (tmp_path / "out.csv.part").read_text().count("\n") - 1 if "rows that have come" in error else 0
+    assert f"{rows:,} rows " in error
+
+
+async def test_a_waiting_command_says_for_whom(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("permitflow_tools.cli.patiently.SLICE_SECONDS", 0.05)
+    async with beside(command) as shell:
+        code, _, error = await shell("get", NAME, "--timeout", "200ms")
+        assert code == 1
+        assert error.startswith("waiting: ")
+        assert "no producer" in error
+        assert error.splitlines()[-1].startswith("Error: ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("put", NAME, "nothere.csv"), "nothere.csv: cannot be read: No such file or directory"),
+        (("put", NAME, "orders"), "its name does not tell its format"),
+        (("put", NAME, "orders.csv", "--schema", "n"), "schema must be NAME:TYPE"),
+        (("put", NAME, "orders.csv", "--format", "xml"), "must be arrow, parquet, csv or jsonl, not 'xml'"),
+        (("get", NAME, "out"), "its name does not tell its format"),
+        (("get", NAME, "--json"), "rows go to standard output: name a file"),
+        (("get", NAME, "--rows", "0"), "Invalid value for '--rows'"),
+    ],
+)
+def test_what_cannot_be_is_unusable_input(command: Command, arguments: tuple[str, ...], words: str) -> None:
+    code, _, error = command(*arguments, "--address", "tcp://127.0.0.1:1")
+    assert code == 2
+    assert words in error
+
+
+# Real pipes and signals.
+
+
+class Piped:
+    """A command as a process, with pipes."""
+
+    def __init__(self, *arguments: str) -> None:
+        pipe = subprocess.PIPE
+        command = [sys.executable, "-m", "permitflow_tools.cli", *arguments]
+        self.process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
+
+    async def over(self) -> tuple[int, bytes, str]:
+        out, error = await asyncio.to_thread(self.process.communicate)
+        return self.process.returncode, out, error.decode()
+
+
+@asynccontextmanager
+async def piped(shell: Shell, *commands: tuple[str, ...]) -> AsyncIterator[list[Piped]]:
+    started = [Piped(*command, "--address", shell.address) for command in commands]
+    try:
+        yield started
+    finally:
+        for each in started:
+            each.process.kill()
+            each.process.wait()
+
+
+async def test_a_line_goes_through_and_a_broken_pipe_is_told(command: Command) -> None:
+    lines = ("put", NAME, "--schema", "n:int64")
+    async with beside(command) as shell, piped(shell, lines, ("get", NAME)) as (putting, getting):
+        assert putting.process.stdin is not None
+        assert getting.process.stdout is not None
+        putting.process.stdin.write(b'{"n": 1}\n')
+        putting.process.stdin.flush()
+        assert await asyncio.to_thread(getting.process.stdout.readline) == b'{"n": 1}\n'
+        getting.process.stdout.close()
+        getting.process.stdout = None
+        putting.process.stdin.write(b'{"n": 2}\n')
+        putting.process.stdin.flush()
+        code, _, error = await getting.over()
+        assert (code, error) == (1, "Error: nobody reads the output any more; 1 rows were written\n")
+        code, _, error = await putting.over()
+        assert code == 1
+        assert "; 2 rows were read, at least " in error
+
+
+async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
+    async with beside(command) as shell, piped(shell, ("put", NAME, "--schema", "n:int64")) as (putting,):
+        assert putting.process.stdin is not None
+        putting.process.stdin.write(b'{"n": 1}\n')
+        putting.process.stdin.flush()
+        await until(lambda: shell.exchange.statistics()[0].numbers.sent_rows == 1)
+        putting.process.send_signal(signal.SIGINT)
+        code, _, error = await putting.over()
+        assert code == 130
+        assert error.startswith("Error: interrupted; 1 rows were read, at least ")
+        await until(lambda: shell.state is BridgeState.BROKEN)

@@ -1,0 +1,200 @@
+"""Rows in files: what is written is read again, in bounded pieces, and what cannot be read is told with its place."""
+
+import io
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from permitflow.errors import InvalidParametersError, RowFileError
+from permitflow_tools.row_files import RowFormat, format_of
+from permitflow_tools.row_files.reading import open_rows
+from permitflow_tools.row_files.schemas import parsed_schema
+from permitflow_tools.row_files.writing import OutputFile, open_writer
+
+ROWS = pa.table(
+    {
+        "n": pa.array([1, None, 3], pa.int64()),
+        "s": ['a,"b\nc', "", None],
+        "f": [1.5, 2.0, None],
+        "b": [True, False, None],
+    }
+)
+EVERY = pytest.mark.parametrize("row_format", RowFormat)
+
+
+class Pipe(io.RawIOBase):
+    """Bytes that come in pieces, and cannot be sought in."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = [*pieces]
+        self.taken = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if not self._pieces:
+            return 0
+        self.taken += 1
+        piece = self._pieces.pop(0)
+        if len(piece) > len(buffer):
+            self._pieces.insert(0, piece[len(buffer) :])
+        buffer[: len(piece)] = piece[: len(buffer)]
+        return min(len(piece), len(buffer))
+
+
+def encoded(table: pa.Table, row_format: RowFormat, *, is_stream: bool = False) -> bytes:
+    file = io.BytesIO()
+    writer = open_writer(file, row_format, table.schema, is_stream=is_stream)
+    for batch in table.to_batches(max_chunksize=2):
+        writer.write(batch)
+    writer.close()
+    return file.getvalue()
+
+
+def read(content: Any, row_format: RowFormat, schema: pa.Schema | None = None) -> pa.Table:
+    file = io.BytesIO(content) if isinstance(content, bytes) else content
+    found = open_rows(file, "in", row_format, schema)
+    return pa.Table.from_batches(found.batches, found.schema)
+
+
+@EVERY
+def test_what_was_written_is_read_again(row_format: RowFormat) -> None:
+    assert read(encoded(ROWS, row_format), row_format) == ROWS
+    assert read(encoded(ROWS, row_format), row_format, ROWS.schema) == ROWS
+
+
+@pytest.mark.parametrize("row_format", [RowFormat.CSV, RowFormat.JSON_LINES, RowFormat.ARROW])
+def test_a_pipe_is_read_however_it_is_cut(row_format: RowFormat) -> None:
+    content = encoded(ROWS, row_format, is_stream=True)
+    for size in (1, 7):
+        pieces = [content[start : start + size] for start in range(0, len(content), size)]
+        assert read(io.BufferedReader(Pipe(*pieces)), row_format, ROWS.schema) == ROWS
+
+
+def test_lines_leave_as_they_come() -> None:
+    pipe = Pipe(b'{"n": 1}\n{"n"', b": 2}\n", b'{"n": 3}')
+    found = open_rows(io.BufferedReader(pipe), "in", RowFormat.JSON_LINES, parsed_schema("n:int64"))
+    taken = [(batch.column(0).to_pylist(), pipe.taken) for batch in found.batches]
+    assert taken == [([1], 1), ([2], 2), ([3], 3)]
+
+
+@pytest.mark.parametrize(
+    ("row_format", "content", "words"),
+    [
+        (RowFormat.CSV, b"", "in: it is empty: CSV begins with a line of names"),
+        (RowFormat.CSV, b"n,s\n1,a\n2\n", "in: it is no CSV: CSV parse error: Row #3: Expected 2 columns, got 1"),
+        (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is no text in UTF-8"),
+        (RowFormat.JSON_LINES, b"", "in: it has no lines: give the schema with --schema"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"n"\n', "in, line 2: Missing a colon after a name of object member"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n\n[1]\n', "in, line 3: Column() changed from object to array"),
+        (RowFormat.ARROW, b"n,s\n1,a\n", "in: it is no Arrow IPC"),
+        (RowFormat.PARQUET, b"n,s\n1,a\n", "in: it is no Parquet"),
+    ],
+)
+def test_what_is_no_such_file_is_told_with_its_place(row_format: RowFormat, content: bytes, words: str) -> None:
+    with pytest.raises(RowFileError) as caught:
+        read(content, row_format)
+    assert str(caught.value).startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("row_format", "content", "rows", "words"),
+    [
+        (RowFormat.CSV, b"n\n" + b"1\n" * 600_000 + b"x\n", 524_287, "Row #600002: CSV conversion error to int64"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"n": 2}\n{"n": "x"}\n', 2, "in, line 3: Column(/n) changed from number"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"m": 2}\n', 1, "in, line 2: unexpected field"),
+    ],
+    ids=["csv", "another type", "another name"],
+)
+def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes, rows: int, words: str) -> None:
+    found = open_rows(io.BytesIO(content), "in", row_format, parsed_schema("n:int64"))
+    assert next(found.batches).num_rows == rows
+    with pytest.raises(RowFileError) as caught:
+        next(found.batches)
+    assert words in str(caught.value)
+
+
+def test_a_wrong_row_at_the_beginning_is_told_before_anything_is_sent() -> None:
+    with pytest.raises(RowFileError, match="in: In CSV column #0: Row #4: CSV conversion error to int64"):
+        open_rows(io.BytesIO(b"n\n1\n2\nx\n"), "in", RowFormat.CSV, parsed_schema("n:int64"))
+    with pytest.raises(RowFileError, match="in: Column 'm' in include_columns does not exist"):
+        open_rows(io.BytesIO(b"n\n1\n"), "in", RowFormat.CSV, parsed_schema("m:int64"))
+
+
+@pytest.mark.parametrize("row_format", [RowFormat.PARQUET, RowFormat.ARROW])
+def test_what_needs_a_file_is_refused_from_a_pipe(row_format: RowFormat) -> None:
+    with pytest.raises(RowFileError, match="cannot be read from a pipe"):
+        read(io.BufferedReader(Pipe(encoded(ROWS, row_format))), row_format)
+
+
+def test_a_damaged_stream_gives_its_whole_batches() -> None:
+    content = encoded(ROWS, RowFormat.ARROW, is_stream=True)
+    found = open_rows(io.BytesIO(content[:-40]), "in", RowFormat.ARROW)
+    assert next(found.batches).num_rows == 2
+    with pytest.raises(RowFileError, match="in, behind row 2: "):
+        next(found.batches)
+
+
+def test_json_has_values_that_it_does_not_know_as_text() -> None:
+    values = pa.table(
+        {
+            "at": [datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)],
+            "d": [Decimal("1.10")],
+            "x": [b"\x00\xff"],
+            "f": [float("nan")],
+        }
+    )
+    line = '{"at": "2026-01-02T03:04:05+00:00", "d": "1.10", "x": "AP8=", "f": null}\n'
+    assert encoded(values, RowFormat.JSON_LINES).decode() == line
+
+
+def test_a_format_refuses_rows_that_it_cannot_hold() -> None:
+    with pytest.raises(ValueError, match="two columns of one name"):
+        open_writer(io.BytesIO(), RowFormat.JSON_LINES, pa.schema([("a", pa.int64()), ("a", pa.int64())]))
+    with pytest.raises(ValueError, match="Unsupported"):
+        open_writer(io.BytesIO(), RowFormat.CSV, pa.schema([("a", pa.list_(pa.int64()))])).write(
+            pa.record_batch({"a": [[1]]})
+        )
+
+
+def test_schemas_are_names_and_types() -> None:
+    words = "n:int64, at:timestamp[us],d:decimal128(10,2),l:list<string>,a:b:bool"
+    assert parsed_schema(words) == pa.schema(
+        [
+            ("n", pa.int64()),
+            ("at", pa.timestamp("us")),
+            ("d", pa.decimal128(10, 2)),
+            ("l", pa.list_(pa.string())),
+            ("a:b", pa.bool_()),
+        ]
+    )
+
+
+@pytest.mark.parametrize("words", ["n", "n:int", ":int64", "n:int64,n:int64", "n:decimal128(99,1)", ""])
+def test_a_schema_that_cannot_be_is_refused(words: str) -> None:
+    with pytest.raises(InvalidParametersError, match="schema "):
+        parsed_schema(words)
+
+
+def test_a_name_tells_the_format() -> None:
+    assert format_of(Path("x/Orders.CSV")) is RowFormat.CSV
+    with pytest.raises(RowFileError, match="say it with --format"):
+        format_of(Path("orders"))
+
+
+def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "out.csv"
+    path.write_text("older")
+    part = OutputFile(path)
+    part.file.write(b"newer")
+    assert path.read_text() == "older"
+    with pytest.raises(RowFileError, match="it has rows of an earlier run"):
+        OutputFile(path)
+    part.finish()
+    assert path.read_text() == "newer"
+    assert [*tmp_path.iterdir()] == [path]
