@@ -123,6 +123,19 @@ def test_an_end_that_listens_is_dialled(on_node: str, end: str) -> None:
     assert report.conforms, str(report)
 
 
+@pytest.mark.parametrize(
+    ("carrier", "end"),
+    [("tcp", "sender"), ("grpc", "receiver"), pytest.param("grpc", "sender", marks=pytest.mark.long)],
+)
+def test_our_own_ends_keep_the_rules_beside_the_model(carrier: str, end: str) -> None:
+    """Each alone: the other end is made of the model.  It makes checksums, and cannot say when it has settled."""
+    rules = ["whole-window", "none-lost", "residue-returned", "exactly-once", "end-comes-last", "abort-is-no-end"]
+    with driven(f"{sys.executable} -m tests.support.own_driver {carrier}") as driver:
+        report = judge_command(driver, end=end, only=rules)
+    assert report.conforms, str(report)
+    assert report.watched.startswith("watched for 50 ms after each move")
+
+
 @pytest.mark.parametrize("flow", flows())
 def test_each_rule_is_one_of_some_end(flow: str) -> None:
     book = rulebook_of(flow)

@@ -40,8 +40,11 @@ class _GrpcDoor(Door):
         await context.send_initial_metadata(())
         call = _Call(method, ServerCall(context, WHO))
         self.calls.put_nowait(call)
-        with suppress(grpc.aio.BaseError):
-            await call.carrier.finish(await call.over)
+        try:
+            with suppress(grpc.aio.BaseError):
+                await call.carrier.finish(await call.over)
+        finally:
+            await call.carrier.stop()
 
 
 @asynccontextmanager

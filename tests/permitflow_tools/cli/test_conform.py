@@ -1,11 +1,13 @@
 """``permitflow conform``: an adapter that is named, and what is said if there is none."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.permitflow_tools.cli.conftest import Command
@@ -111,3 +113,68 @@ def test_an_adapter_that_cannot_be_opened_is_one_line(
         "nowhere:OnePlace cannot be opened: it raises OSError: no such host (nowhere.py:7, in open); "
         "no rule was checked"
     )
+
+
+# Drivers in other languages; docs/guides/foreign-implementations.md.
+
+DRIVER = "import json, os, signal, sys, time\n"
+STUBBORN = f"""{DRIVER}
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
+time.sleep(1000)
+"""
+NOTHING = f"""{DRIVER}
+hello = {{"protocol": 1, "ends": ["sender"], "flows": ["permits"], "lacks": ["barriers"]}}
+for line in sys.stdin:
+    request = json.loads(line)
+    content = {{"ok": hello}} if request["do"] == "hello" else {{"error": "it is not written yet"}}
+    print(json.dumps({{"id": request["id"], **content}}), flush=True)
+"""
+
+
+def driver_of(program: str, folder: Path) -> str:
+    (folder / "driver.py").write_text(program)
+    return f"{sys.executable} -S {folder / 'driver.py'} {folder / 'pid'}"
+
+
+def test_ctrl_c_ends_a_driver_that_ignores_all_else(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pid")  # reading waits until the driver runs
+    run = "from permitflow_tools.command import main; main()"
+    words = ("conform", "--command", driver_of(STUBBORN, tmp_path))
+    command = subprocess.Popen([sys.executable, "-c", run, *words], stderr=subprocess.PIPE, start_new_session=True)
+    try:
+        driver = psutil.Process(int((tmp_path / "pid").read_text()))
+        command.send_signal(signal.SIGINT)
+        assert command.wait(timeout=60) == 128 + signal.SIGINT
+        driver.wait(timeout=60)
+    finally:
+        command.kill()
+        command.communicate()
+
+
+def test_a_driver_that_cannot_open_is_one_line(command: Command, tmp_path: Path) -> None:
+    code, stdout, _ = command("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window")
+    assert code == 1
+    assert "cannot be opened: your driver answers 'open' with an error: it is not written yet" in stdout
+    code, stdout, _ = command("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window", "--json")
+    assert json.loads(stdout)["ends"][0]["lacks"] == ["barriers"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["m:A", "--command", "cat"], "--command takes the place of MODULE:ADAPTER"),
+        (["m:A", "--end", "sender"], "--end needs --command"),
+        ([], "MODULE:ADAPTER or --command is missing"),
+        (
+            ["--command", "cat", "--dial", "tcp://127.0.0.1:1", "--accept", "tcp"],
+            "--dial and --accept exclude each other",
+        ),
+        (["--command", "no-such-program"], "must begin with a program that is here, not 'no-such-program'"),
+        (["--command", "cat", "--end", "both"], "--end: there is no end 'both'"),
+    ],
+)
+def test_what_is_said_of_a_driver_is_checked(command: Command, words: list[str], said: str) -> None:
+    code, _, stderr = command("conform", *words)
+    assert code == 2
+    assert said in stderr
