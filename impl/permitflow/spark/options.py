@@ -142,6 +142,14 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
     return parse
 
 
+def number_of_bytes(text: str) -> int:
+    """Parse a size."""
+    try:
+        return whole_number(1, MOST_LONG)(text)
+    except ValueError:
+        raise ValueError("must be a whole number of bytes, without a unit, as in 4194304") from None
+
+
 def duration_seconds(text: str) -> float:
     """Parse a duration."""
     rule = f"must be a number of seconds above 0 and up to {_LONGEST_TIMEOUT_SECONDS:.0f}"
@@ -238,7 +246,7 @@ CHANNEL_OPTIONS: Options = {
     "timeout_seconds": Option(Use.ANY, duration_seconds),
     "row_permits": Option(Use.ANY, whole_number(2, MOST)),
     "permit_batch": Option(Use.ANY, whole_number(1, MOST)),
-    "byte_window": Option(Use.ANY, whole_number(1, MOST_LONG)),
+    "byte_window": Option(Use.ANY, number_of_bytes),
     "trace_dir": Option(Use.ANY, str),
     "same_host": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),

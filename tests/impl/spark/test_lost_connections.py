@@ -18,7 +18,7 @@ STAGED_ROWS = 1_500  # what fits into the staging areas
 QUERY_ROWS = 1_000  # nobody reads what the query writes: one channel must hold it all
 MANY = [Cut(5_000 * n, direction) for n in range(1, 6) for direction in Direction]
 FEW = [Cut(2_000 * n, direction) for n in range(1, 6) for direction in Direction]
-EARLY = [Cut(1_200 * n, direction) for n in range(1, 6) for direction in Direction]
+EARLY = [Cut(1_200 * n) for n in range(1, 6)] + [Cut(600 * n, Direction.DOWN) for n in range(1, 6)]
 
 
 def read(spark: SparkSession, options: Mapping[str, str]) -> list[int]:

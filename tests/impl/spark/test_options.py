@@ -53,6 +53,7 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"row_permits": "1"}, "row_permits", "from 2"),
         (READ, {"row_permits": "64", "permit_batch": "64"}, "permit_batch", "below row_permits = 64"),
         (READ, {"permit_batch": "8"}, "permit_batch", "needs option 'row_permits'"),
+        (READ, {"byte_window": "4MiB"}, "byte_window", "a whole number of bytes, without a unit, as in 4194304"),
         (READ, {"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         (READ, {"colour": "blue"}, "colour", "is unknown (known: address,"),
