@@ -69,6 +69,7 @@ def _home_below(work_dir: Path) -> Iterator[None]:
     costs each of a session's ten or so processes a second of processor.  Here they are folders.  And workers of a local
     cluster write into ``work`` of their home.
     """
+    work_dir.mkdir(parents=True, exist_ok=True)
     before = os.environ.get("SPARK_HOME")
     os.environ["SPARK_HOME"] = _linked_home(Path(_find_spark_home()), Path(mkdtemp(prefix="home-", dir=work_dir)))
     try:
