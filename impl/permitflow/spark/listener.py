@@ -27,6 +27,7 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryProgress,
 )
 
+from permitflow.carriers.security import Security
 from permitflow.errors import CheckpointError, PermitflowError
 from permitflow.spark.stream_planning import StreamOffset
 from permitflow.stream.traffic import Rates
@@ -48,15 +49,16 @@ MOST_RECORDS = 100_000
 class CommittedTails:
     """Acknowledges, at the end of the queries it is given, the rows that they have committed."""
 
-    def __init__(self, address: str, consumers: Mapping[str, str]) -> None:
+    def __init__(self, address: str, consumers: Mapping[str, str], security: Security | None = None) -> None:
         """Keep the settings; connect later.
 
         Args:
             address: of the exchange.
             consumers: the consumer of each query, by the query's name, or by its id if it has no name; other queries
                 are ignored.
+            security: TLS and a token.
         """
-        self._address = address
+        self._address, self._security = address, security
         self._consumers = consumers
         self._ends: dict[UUID, tuple[str, StreamOffset]] = {}
         """For each run of a query: its consumer, and the end of its last committed batch."""
@@ -88,7 +90,7 @@ class CommittedTails:
         from permitflow.client.blocking import control
 
         try:
-            with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS) as orders:
+            with control(self._address, timeout_seconds=LONGEST_GOODBYE_SECONDS, security=self._security) as orders:
                 orders.acknowledge(end.acknowledged(), consumer=consumer)
         except PermitflowError as error:
             _log.warning("the exchange keeps a query's committed rows until the query starts again: %s", error)
@@ -155,6 +157,7 @@ class ExchangeListener(StreamingQueryListener):
         *,
         on_record: Callable[[QueryRecord], object] | None = None,
         acknowledge_for: Mapping[str, str] | None = None,
+        security: Security | None = None,
     ) -> None:
         """Keep the settings; connect later.
 
@@ -164,9 +167,10 @@ class ExchangeListener(StreamingQueryListener):
             on_record: is called with each record, in Spark's listener thread; its exceptions are logged.
             acknowledge_for: the consumer of each query, by name or id, whose committed rows are to be acknowledged
                 when it ends.
+            security: TLS and a token, as this process shows and trusts them.
         """
-        self._tails = CommittedTails(address, acknowledge_for or {})
-        self._address = address
+        self._tails = CommittedTails(address, acknowledge_for or {}, security)
+        self._address, self._security = address, security
         self._channels = tuple(channels)
         self._on_record = on_record
         self._watch: TrafficWatch | None = None
@@ -224,7 +228,9 @@ class ExchangeListener(StreamingQueryListener):
             # gRPC must not be loaded before Spark's gateway has been started.
             from permitflow.client.traffic_watch import TrafficWatch
 
-            self._watch = TrafficWatch(self._address, self._channels, timeout_seconds=LONGEST_ANSWER_SECONDS)
+            self._watch = TrafficWatch(
+                self._address, self._channels, timeout_seconds=LONGEST_ANSWER_SECONDS, security=self._security
+            )
         return self._watch.look()
 
 
@@ -235,6 +241,7 @@ def listener(
     *,
     on_record: Callable[[QueryRecord], object] | None = None,
     acknowledge_for: Mapping[str, str] | None = None,
+    security: Security | None = None,
 ) -> ExchangeListener:
     """Watch the session's streaming queries and the exchange at ``address`` together, from now on.
 
@@ -245,11 +252,12 @@ def listener(
         on_record: is called with each record.
         acknowledge_for: the consumer of each query, by name or id, whose committed rows are to be acknowledged when it
             ends; otherwise its last batch stays in the exchange until the query starts again.
+        security: TLS and a token, as this process shows and trusts them.
 
     Returns:
         The listener: ``records`` grows with each batch; ``spark.streams.removeListener`` removes it.
     """
-    made = ExchangeListener(address, channels, on_record=on_record, acknowledge_for=acknowledge_for)
+    made = ExchangeListener(address, channels, on_record=on_record, acknowledge_for=acknowledge_for, security=security)
     spark.streams.addListener(made)
     return made
 

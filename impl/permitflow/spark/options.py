@@ -12,6 +12,7 @@ from uuid import uuid4
 
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.deadlines import require_seconds
+from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
@@ -201,6 +202,13 @@ def any_name(text: str) -> str:
     return text
 
 
+def file_or_name(text: str) -> str:
+    """Parse a path on every machine of the job, or a name."""
+    if not text:
+        raise ValueError("must not be empty")
+    return text
+
+
 def network_address(text: str) -> str:
     """Check the form ``host:port``; opening a stream shows whether an exchange listens there."""
     try:
@@ -239,6 +247,15 @@ class Delivery(StrEnum):
 _MAX_ROWS = ("maxRowsPerBatch", "max_rows_per_batch")
 _KEY = ("query", "batch")
 
+_OF_SECURITY = {
+    "tls_ca": "ca",
+    "tls_cert": "certificate",
+    "tls_key": "key",
+    "tls_server_name": "server_name",
+    "token_file": "token_file",
+}
+"""Paths and names only: the options of a job are in its query plan, in its event log and on Spark's pages."""
+
 CHANNEL_OPTIONS: Options = {
     "address": Option(Use.ANY, network_address, is_required=True),
     "stream": Option(Use.ANY, any_name),
@@ -251,6 +268,7 @@ CHANNEL_OPTIONS: Options = {
     "same_host": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),
     "resume_seconds": Option(Use.ANY, resume_seconds),
+    **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, file_or_name)),
     "consumer": Option(Use.READING, any_name),
     "channel_column": Option(Use.READING, any_name),
     **dict.fromkeys(_MAX_ROWS, Option(Use.READ_STREAM, whole_number(1, MOST_LONG))),
@@ -288,6 +306,8 @@ class ReadOptions:
     """Whether chunks are compressed between workers and an exchange on another host."""
     resume_seconds: float | None = None
     """How long a stream goes on without a connection; None: as ``aio.get`` decides."""
+    security: Security | None = None
+    """TLS and a token; its files are read where they are used, in the driver and in the workers."""
     consumer: str = ""
     """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
     channel_column: str = ""
@@ -306,7 +326,8 @@ class ReadOptions:
     def of(cls, values: Mapping[str, Any]) -> "ReadOptions":
         """The options that reading and writing share, of values that ``checked`` has returned."""
         shared = picked(cls, values)
-        return cls(**{**shared, "channels": _channel_names(values), "wanted": _wanted_parameters(values)})
+        made = {"channels": _channel_names(values), "wanted": _wanted_parameters(values), "security": _security(values)}
+        return cls(**{**shared, **made})
 
 
 def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -326,6 +347,16 @@ def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
     if repeated is not None:
         refuse("channels", text, f"must name each channel once; {repeated!r} is twice in")
     return names
+
+
+def _security(values: Mapping[str, Any]) -> Security | None:
+    """What an end shows and trusts, if anything is said about it."""
+    given = {_OF_SECURITY[name]: values[name] for name in _OF_SECURITY if name in values}
+    try:
+        return Security(**given) if given else None
+    except InvalidParametersError as error:
+        name = next(name for name, field in _OF_SECURITY.items() if field == error.name)
+        refuse(name, values[name], error.rule)
 
 
 def _wanted_parameters(values: Mapping[str, Any]) -> ChannelParameters | None:

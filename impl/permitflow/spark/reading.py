@@ -123,6 +123,7 @@ def opened(
         compression=options.compression,
         resume_seconds=options.resume_seconds,
         byte_window=options.byte_window,
+        security=options.security,
     )
 
 

@@ -196,6 +196,7 @@ class _Sending:
             "compression": exchange.compression,
             "resume_seconds": exchange.resume_seconds,
             "byte_window": exchange.byte_window,
+            "security": exchange.security,
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds
@@ -372,7 +373,13 @@ class _Staged(_Sending):
         while True:
             try:
                 # ``patience`` repeats the order.
-                with control(exchange.address, timeout_seconds=patience.remaining_seconds, resume_seconds=0) as dialled:
+                dialling = control(
+                    exchange.address,
+                    timeout_seconds=patience.remaining_seconds,
+                    resume_seconds=0,
+                    security=exchange.security,
+                )
+                with dialling as dialled:
                     return order(dialled)
             except PermitflowError as error:
                 patience.wait(error)

@@ -66,6 +66,8 @@ class PermitflowDataSource(DataSource):
         same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
         compression: of chunks between workers and an exchange on another host: lz4, zstd, none, or what the exchange
             asks for; auto.
+        tls_ca, tls_cert, tls_key, tls_server_name, token_file: paths, on every machine of the job, and a name: see
+            ``Security``.
         resume_seconds: how long a stream goes on without its connection, which is dialled again meanwhile; 0: it fails
             at once; 30, or 0 for an exchange on the worker's host.
 
@@ -125,6 +127,7 @@ class PermitflowDataSource(DataSource):
                 channel,
                 timeout_seconds=options.timeout_seconds,
                 resume_seconds=options.resume_seconds,
+                security=options.security,
             ).schema
             for channel in asked
         }
@@ -216,7 +219,10 @@ class ExchangeReader(DataSourceReader):
         leave_imports_alone()
         options = self._options
         asking = control(
-            options.address, timeout_seconds=options.timeout_seconds, resume_seconds=options.resume_seconds
+            options.address,
+            timeout_seconds=options.timeout_seconds,
+            resume_seconds=options.resume_seconds,
+            security=options.security,
         )
         with asking as orders:
             channels = orders.statistics(options.channels).channels
@@ -261,7 +267,11 @@ class ExchangeReader(DataSourceReader):
         form = RowForm(self._schema, options.channel_column)
         # A reader that has begun must read all of a channel, so the schema is checked first.
         found = probe(
-            options.address, channel, timeout_seconds=options.timeout_seconds, resume_seconds=options.resume_seconds
+            options.address,
+            channel,
+            timeout_seconds=options.timeout_seconds,
+            resume_seconds=options.resume_seconds,
+            security=options.security,
         )
         form.require_fitting(found.schema, channel=channel)
         with (

@@ -95,7 +95,12 @@ class ExchangeLine:
             try:
                 if self._control is None:
                     # Spark drops the reader of a failed query silently.
-                    dialled = control(options.address, timeout_seconds=patience.remaining_seconds, resume_seconds=0)
+                    dialled = control(
+                        options.address,
+                        timeout_seconds=patience.remaining_seconds,
+                        resume_seconds=0,
+                        security=options.security,
+                    )
                     self._control = dialled.droppable()
                 return {position.channel: position for position in ask(self._control)}
             except BaseException as error:

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
+from permitflow.carriers.security import Security
 from permitflow.errors import InvalidOptionError
 from permitflow.spark.options import BatchKey, Delivery, Epochs, ReadOptions, StreamOptions, WriteOptions
 
@@ -25,6 +26,12 @@ def test_a_stream_and_a_number_name_the_channels() -> None:
 def test_channels_can_be_listed_by_name() -> None:
     options = ReadOptions.parse({"address": "tcp://localhost:5433", "channels": "late, early"})
     assert options.channels == ("late", "early")
+
+
+def test_paths_say_what_an_end_shows_and_trusts() -> None:
+    options = ReadOptions.parse({**GOOD, "tls_ca": "/etc/ca.pem", "token_file": "/run/token"})
+    assert options.security == Security(ca="/etc/ca.pem", token_file="/run/token")
+    assert ReadOptions.parse(GOOD).security is None
 
 
 def test_writing_has_options_of_its_own() -> None:
@@ -58,6 +65,8 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         (READ, {"colour": "blue"}, "colour", "is unknown (known: address,"),
         (READ, {"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streaming queries only"),
+        (READ, {"tls_key": "/etc/key.pem"}, "tls_key", "needs the certificate beside it"),
+        (READ, {"token": "secret"}, "token", "is unknown; did you mean 'token_file'?"),
         (READ, {"consumer": " "}, "consumer", "must be a name"),
         (READ, {"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
         (READ, {"resume_seconds": "soon"}, "resume_seconds", "must be a number of seconds"),
