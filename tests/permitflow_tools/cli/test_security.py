@@ -1,6 +1,9 @@
 """TLS and tokens of the commands that dial, and of the one that serves."""
 
 import asyncio
+import re
+import shlex
+import subprocess
 from pathlib import Path
 
 import psutil
@@ -14,6 +17,7 @@ from tests.support.certificates import Certificates
 from tests.support.served import served
 
 TOKEN = "a-token-of-some-length"
+GUIDE = Path(__file__).resolve().parents[3] / "docs/guides/serving.md"
 
 
 async def test_health_and_top_dial_over_tls_with_a_token(
@@ -54,3 +58,23 @@ async def test_serve_warns_where_nothing_protects_and_lets_bearers_in(tmp_path: 
         process.terminate()
         told = process.stderr.read()
     assert told.startswith("warning: tcp://0.0.0.0:0 has no TLS, and other hosts may reach it: everybody there who has")
+
+
+@pytest.mark.long
+def test_the_commands_of_the_guide_work_as_they_stand(command: Command, tmp_path: Path) -> None:
+    section = GUIDE.read_text().partition("## On a network\n")[2].partition("\n## ")[0]
+    prepare, serve, dial = re.findall(r"^```sh\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
+    subprocess.run(["bash", "-e", "-c", prepare], cwd=tmp_path, check=True, capture_output=True)
+    here = serve.replace("0.0.0.0:50051", "127.0.0.1:0").replace("0.0.0.0:50052", "127.0.0.1:0")
+    files = re.compile(r"(?<=[ ])(\w+\.(?:pem|key|toml|token))\b")
+
+    def words(line: str) -> list[str]:
+        return shlex.split(files.sub(lambda found: str(tmp_path / found[1]), line))[2:]
+
+    with serving(*words(here), "--quiet") as process:
+        assert process.stdout is not None
+        port = process.stdout.readline().rpartition(":")[2].strip()
+        for line in dial.splitlines():
+            name = line.split()[1]
+            code, told, complaint = command(name, *words(line.replace("localhost:50051", f"localhost:{port}")))
+            assert (code, complaint) == (0, ""), told
