@@ -94,6 +94,7 @@ const FLOWS = {
 
 // Frames over TCP.
 
+const BYTE_WINDOW = 16 * 1024 * 1024; // that this end agrees to as an acceptor
 const VERSION = 2;
 const MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
 const NO_CHECKSUM = Buffer.from([(14 << 3) | 1, 0, 0, 0, 0, 0, 0, 0, 0]);
@@ -123,6 +124,7 @@ class End {
     this.isOpen = false;
     this.opening = encode([1, VERSION], [2, channel], [30, flow], [31, this.stated(parameters)], [8, schema]);
     this.agreement = encode([1, VERSION], [30, flow], [31, this.stated(parameters)], [3, schema], [4, channel]);
+    this.bytes = 0; // of chunks: out and not returned; or consumed and not returned
     this.agreed = parameters;
   }
 
@@ -174,19 +176,23 @@ class End {
       const frame = decode(bytes);
       const number = Number(Object.keys(frame)[0]);
       const content = number === 3 && !this.isSender ? decode(frame[3][0]) : frame[number][0];
-      if (!this.isOpen) { this.agree(number); continue; }
-      if (number === 7) {
+      if (!this.isOpen) { this.agree(number, decode(content)); continue; }
+      if (number === 7 && !this.isSender) {
         const chunks = decode(frame[7][0]);
         const size = one(chunks, 3);
-        this.take(7, { rows: unpacked(chunks[1]), batch: rest.subarray(0, size) });
+        this.take(7, { rows: unpacked(chunks[1]), batch: rest.subarray(0, size), size: one(chunks, 4) || size });
         rest = rest.subarray(size);
       } else this.take(number, content);
     }
   }
 
-  agree(number) {
+  agree(number, frame) {
     if (number !== (this.isDialler ? 2 : 1)) throw new Error(`frame ${number} before the agreement`);
-    if (!this.isDialler) this.write(encode([1, encode([2, this.agreement])]));
+    const told = one(frame, 16);
+    this.byteWindow = this.isDialler ? told : Math.min(told || BYTE_WINDOW, BYTE_WINDOW);
+    this.byteBatch = Math.max(1, Math.floor(this.byteWindow / 4));
+    const agreement = Buffer.concat([this.agreement, encode([16, this.byteWindow])]);
+    if (!this.isDialler) this.write(encode([1, encode([2, agreement])]));
     this.isOpen = true;
   }
 
@@ -218,17 +224,21 @@ class Sender extends End {
 
   take(number, content) {
     if (number === 5) return; // Ended
+    if (number === 7) { this.bytes -= content; return; }
     if (number !== 3) throw new Error(`frame ${number} may not come here`);
     this.flow.feedback.forEach((name, index) => { this.permits[name] += one(decode(content), index + 1); });
   }
 
   get permits() { return this.permitsHere ??= this.flow.start(this.agreed); }
 
-  /** May this message leave?  If so, its permits are taken. */
+  /** May this message leave?  If so, its permits and its bytes are taken. */
   pay(message) {
     const [name, cost] = this.flow.cost(message, this.agreed);
+    const size = message.kind === 'chunk' ? message.batch.length : 0;
+    if (FAULT !== 'ignores-bytes' && size && this.bytes + size > this.byteWindow && this.bytes >= this.byteBatch) return false;
     if (cost + (FAULT === 'last-permit' && name === 'rows') > this.permits[name]) return false;
     this.permits[name] -= cost;
+    this.bytes += size;
     return true;
   }
 
@@ -292,8 +302,9 @@ class Receiver extends End {
   take(number, content) {
     if (number === 7) {
       let offset = 0;
+      const frame = { size: content.size, left: content.rows.length };
       for (const rows of content.rows) {
-        this.arrive({ kind: 'chunk', rows, batch: content.batch, offset });
+        this.arrive({ kind: 'chunk', rows, batch: content.batch, offset, frame });
         offset += rows;
       }
     } else if (number === 3) {
@@ -320,6 +331,7 @@ class Receiver extends End {
   consume() {
     this.taken--;
     const message = this.inbox.shift();
+    if (message.frame && --message.frame.left === 0) this.bytes += message.frame.size;
     if (FAULT !== 'early-return') this.giveBack(message);
   }
 
@@ -339,10 +351,16 @@ class Receiver extends End {
   returnDue() {
     const isIdle = this.inbox.length === 0;
     if (isIdle && this.unreturned && this.flow.flushes && FAULT !== 'no-flush') this.returnAll();
+    const frames = [];
     if (Object.keys(this.due).length) {
-      this.write(encode([1, encode([3, encode(...this.flow.feedback.map((name, index) => [index + 1, this.due[name]]))])]));
+      frames.push([1, encode([3, encode(...this.flow.feedback.map((name, index) => [index + 1, this.due[name]]))])]);
       this.due = {};
     }
+    if (this.bytes && FAULT !== 'ignores-bytes' && (frames.length || this.bytes >= this.byteBatch)) {
+      frames.push([1, encode([7, this.bytes])]);
+      this.bytes = 0;
+    }
+    if (frames.length) this.write(encode(...frames));
     if (this.isOver || !this.ending || (this.ending.ended && !isIdle)) return;
     if (this.ending.until) this.write(encode([1, encode([5, encode([1, this.ending.until])])]));
     this.closeHalf();

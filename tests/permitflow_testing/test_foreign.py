@@ -15,6 +15,7 @@ import pytest
 
 from permitflow.errors import InvalidParametersError
 from permitflow.tracing import FileTrace, read_trace
+from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
 from permitflow_testing.foreign.command import hello, judge_command, rules_of_end
 from permitflow_testing.foreign.driver import Driver, DriverError
 from permitflow_testing.rulebooks.table import flows, rulebook_of
@@ -65,7 +66,7 @@ def command(request: pytest.FixtureRequest) -> str:
 
 @pytest.mark.parametrize("end", ENDS)
 def test_a_foreign_end_keeps_the_rules(command: str, end: str) -> None:
-    rules = [rule.id for rule in rulebook_of("permits").rules if rule.id not in SLOW]
+    rules = [*(rule.id for rule in rulebook_of("permits").rules if rule.id not in SLOW), BYTE_WINDOW.id]
     with driven(command) as driver:
         report = judge_command(driver, end=end, only=rules)
     assert report.conforms, str(report)
@@ -91,6 +92,23 @@ def test_a_seeded_fault_is_named(command: str, fault: str, monkeypatch: pytest.M
         report = judge_command(driver, end=end, only=[rule])
     assert report[rule].outcome is Outcome.BREAKS
     assert report[rule].finding == name
+
+
+@pytest.mark.parametrize(
+    ("end", "found"),
+    [
+        ("sender", "a frame of chunks of 152 bytes, while 152 bytes are out, of a byte window of 1"),
+        ("receiver", "keeps 152 bytes of consumed chunks: from 1 on, a quarter of the byte window"),
+    ],
+)
+def test_an_end_without_a_byte_window_is_named(
+    command: str, end: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", "ignores-bytes")
+    with driven(command) as driver:
+        report = judge_command(driver, end=end, only=["byte-window"])
+    assert report.broken == ("byte-window",)
+    assert found in report["byte-window"].finding
 
 
 @pytest.mark.parametrize("flow", flows())
@@ -129,7 +147,7 @@ def test_an_end_that_listens_is_dialled(on_node: str, end: str) -> None:
 )
 def test_our_own_ends_keep_the_rules_beside_the_model(carrier: str, end: str) -> None:
     """Each alone: the other end is made of the model.  It makes checksums, and cannot say when it has settled."""
-    rules = ["whole-window", "none-lost", "residue-returned", "exactly-once", "end-comes-last", "abort-is-no-end"]
+    rules = ["whole-window", "none-lost", "residue-returned", "exactly-once", "end-comes-last", "byte-window"]
     with driven(f"{sys.executable} -m tests.support.own_driver {carrier}") as driver:
         report = judge_command(driver, end=end, only=rules)
     assert report.conforms, str(report)

@@ -26,6 +26,7 @@ from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
     CHANNEL,
     CODEC,
+    NO_LIMIT,
     SCHEMA,
     Peer,
     ReceivingPeer,
@@ -44,8 +45,9 @@ from permitflow_testing.rules import Lacks, Report, Rule, Rulebook
 PROTOCOL = 1
 """The version of what driver and kit say to each other."""
 ENDS = ("sender", "receiver")
-SETTLE = "settle"
-"""What a driver may lack beside the features of channels: it does not know when its end has settled."""
+SETTLE, BYTES = "settle", "bytes"
+"""What a driver may lack beside the features of channels: it does not know when its end has settled; its end knows no
+byte window."""
 _EVENT_SECONDS = 5.0
 _AT_ONCE_SECONDS = 3.0
 """The longest wait that blocks the event loop; below what the kit takes for a blocked one."""
@@ -63,6 +65,7 @@ class Hello:
     flows: tuple[str, ...]
     lacks: Lacks
     settles: bool
+    counts_bytes: bool
     makes_checksums: bool
     carriers: tuple[str, ...]
 
@@ -79,15 +82,16 @@ class Hello:
             raise _wrong("hello", said.get("protocol"), f"protocol {PROTOCOL}")
         ends = _names(said, "ends", ENDS)
         flows = _names(said, "flows", tuple(WAYS))
-        lacks = _names(said, "lacks", (*(feature.value for feature in Feature), SETTLE), least=0)
+        lacks = _names(said, "lacks", (*(feature.value for feature in Feature), SETTLE, BYTES), least=0)
         carriers = _names(said, "carriers", ("tcp", "grpc")) if "carriers" in said else ("tcp",)
-        features = frozenset(Feature(name) for name in lacks if name != SETTLE)
+        features = frozenset(Feature(name) for name in lacks if name not in (SETTLE, BYTES))
         return cls(
             name=str(said.get("name", "")),
             ends=ends,
             flows=flows,
             lacks=features,
             settles=SETTLE not in lacks,
+            counts_bytes=BYTES not in lacks,
             makes_checksums=bool(said.get("checksums", False)),
             carriers=carriers,
         )
@@ -128,6 +132,8 @@ class CommandAdapter(ChannelAdapter):
     trace: ClassVar[FileTrace | None] = None
     """Gets the events of every run."""
     numbers: ClassVar[Iterator[int]]
+    byte_window: ClassVar[int] = 64 << 10
+    """More than is ever out: it brakes nothing."""
     timeout_seconds = _EVENT_SECONDS
 
     peer: Peer
@@ -184,6 +190,10 @@ class CommandAdapter(ChannelAdapter):
                 await self.peer.close()
             await self._stack.aclose()
             raise
+
+    @property
+    def _options(self) -> dict[str, Any]:
+        return {"checksums": self.said.makes_checksums, "byte_window": self.byte_window}
 
     @property
     def _first_frame(self) -> str:
@@ -307,7 +317,7 @@ class DrivenSender(CommandAdapter):
         """The kit's receiver."""
         self._turn = asyncio.Lock()
         outside = _outside(self.flow, parameters, self.said.lacks)
-        return ReceivingPeer(parameters, ModelReceiver(outside, self.flow), checksums=self.said.makes_checksums)
+        return ReceivingPeer(parameters, ModelReceiver(outside, self.flow), **self._options)
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
@@ -352,6 +362,7 @@ class DrivenSender(CommandAdapter):
     def consume(self) -> None:
         """Spec: Consume."""
         self.recording.consumed()
+        self.peer.note_consumed()
         self.peer.end.consume()
         self.peer.flush()
 
@@ -370,7 +381,7 @@ class DrivenReceiver(CommandAdapter):
         """The kit's sender."""
         outside = _outside(self.flow, parameters, self.said.lacks)
         self._held = self._barriers = 0
-        return SendingPeer(parameters, ModelSender(outside, self.flow), checksums=self.said.makes_checksums)
+        return SendingPeer(parameters, ModelSender(outside, self.flow), **self._options)
 
     async def offer_chunk(self, serial: int, rows: int) -> None:
         """Spec: OfferChunk, SendChunk; cancelled, WithdrawChunk."""
@@ -446,11 +457,14 @@ class DrivenReceiver(CommandAdapter):
         self._held -= 1
         self.recording.consumed()
         self.peer.end.note_consumed()
+        self.peer.note_consumed()
         self.tell("consume")
 
     def _check_settled(self, shown: Any) -> None:
-        """Also that End was answered."""
+        """Also that End was answered, and bytes came back."""
         super()._check_settled(shown)
+        if problem := self.peer.unreturned_bytes():
+            raise DriverError(f"your driver's end {problem}")
         if self._has_told_end and not self._held and self.peer.has_ended and self.peer.outcome is None:
             raise DriverError("your driver's end has not written Ended, although End has come and all was consumed")
 
@@ -516,6 +530,7 @@ def adapter_of(
         "lacks": said.lacks,
         "trace": trace,
         "numbers": count(1),
+        "byte_window": CommandAdapter.byte_window if said.counts_bytes else NO_LIMIT,
         "quiet_seconds": 0.0 if said.settles else _QUIET_SECONDS,
     }
     return type(base.__name__, bases, fields)
@@ -602,18 +617,20 @@ def judge_command(
     """
     adapter = adapter_of(driver, hello(driver), end=end, flow=flow, dial=dial, carrier=carrier, trace=trace)
     rules = [rule.id for rule in rules_of_end(rulebook_of(flow), end)]
+    from permitflow_testing.foreign.byte_runs import BYTE_WINDOW, judge_byte_window
+
     asked = [rule for rule in rules if not only or rule in only]
+    asks_bytes = not only or BYTE_WINDOW.id in only
     name = name or f"{driver.command} ({end})"
-    if not asked:
-        return Report(name, (), adapter.lacks, flow, unusable=f"has no part in {', '.join(only)}")
     driver.faults.clear()
-    report = judge_adapter(
-        adapter,
-        flow=flow,
-        name=name,
-        only=asked,
-        random_runs=random_runs,
-        when_judged=when_judged,
-        **options,
-    )
+    if asked:
+        options = {**options, "flow": flow, "random_runs": random_runs, "when_judged": when_judged}
+        report = judge_adapter(adapter, name=name, only=asked, **options)
+    else:
+        nothing = "" if asks_bytes else f"has no part in {', '.join(only)}"
+        report = Report(name, (), adapter.lacks, flow, unusable=nothing)
+    if asks_bytes and not report.unusable:
+        verdict = judge_byte_window(adapter, rulebook_of(flow))
+        when_judged(verdict)
+        report = replace(report, verdicts=(*report.verdicts, verdict))
     return replace(report, faults=(*report.faults, *driver.faults.values()))

@@ -8,8 +8,10 @@ totals of End.
 import asyncio
 import socket
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate, groupby
 from typing import Any, ClassVar
@@ -22,6 +24,7 @@ from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.tcp import TcpStream
 from permitflow.change import Change
 from permitflow.errors import PermitflowError, UndecodableDataError, UnexpectedFrameError
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import (
@@ -35,9 +38,19 @@ from permitflow.stream.frames import (
     Feedback,
     Get,
     Put,
+    ReturnedBytes,
     frame_name,
 )
-from permitflow.stream.handshake import PROTOCOL_VERSION, accept, agree, require_version, stated, verify
+from permitflow.stream.handshake import (
+    PROTOCOL_VERSION,
+    accept,
+    agree,
+    agree_on_bytes,
+    require_version,
+    stated,
+    verify,
+    verify_bytes,
+)
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.buffers import Received as Bytes
@@ -55,8 +68,19 @@ SCHEMA = pa.schema([pa.field("serial", pa.int64())])
 CODEC = BatchCodec(SCHEMA)
 WHO = "your driver's end"
 _ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
+NO_LIMIT = 1 << 62
+"""As a byte window."""
 _SILENCE_SECONDS = 600.0
 """Signs of life are not judged here: a driver may compute, and be asked nothing for long."""
+
+
+@dataclass
+class _Frame:
+    """Chunks that travel together, and count together in the byte window."""
+
+    size_bytes: int
+    chunks: int
+    """That are not consumed."""
 
 
 def batch_of(serial: int, rows: int) -> pa.RecordBatch:
@@ -72,6 +96,10 @@ def encoded(batch: pa.RecordBatch) -> bytes:
 def serial_of(batch: pa.RecordBatch) -> int | None:
     """The number in its rows, if there are any."""
     return batch.column("serial")[0].as_py() if batch.num_rows else None
+
+
+class WireFault(Exception):
+    """What has come breaks a rule that every peer must keep, whatever the flow."""
 
 
 class Accepted:
@@ -146,9 +174,10 @@ class Peer(ABC):
     METHODS: ClassVar[tuple[str, str]]
     """That the driver calls, and that the kit calls if it dials."""
 
-    def __init__(self, agreed: Parameters, *, checksums: bool) -> None:
+    def __init__(self, agreed: Parameters, *, checksums: bool, byte_window: int) -> None:
         """``agreed`` are the parameters that both ends shall have; ``checksums``: does this end make them?"""
         self._agreed = agreed
+        self._window = ByteWindow(byte_window)
         self._checksums = Checksums(checksums)
         self._accepted: Accepted | None = None
         self._carrier: Carrier | None = None
@@ -162,6 +191,9 @@ class Peer(ABC):
         self._request: Get | Put | None = None
         self._has_agreed = self._has_half_closed = self._has_peer_closed = False
         self._finishing: asyncio.Task[None] | None = None
+        self._outstanding_bytes = self._collected_bytes = 0
+        self._unconsumed: deque[_Frame | None] = deque()
+        """For each message the frame in which its chunk came; None: it is no chunk."""
         self.recording: Recording
         """Set before the stream begins."""
 
@@ -231,7 +263,7 @@ class Peer(ABC):
         self.received += 1
         try:
             self._take(self._checksums.check(message))
-        except PermitflowError as error:
+        except (PermitflowError, WireFault) as error:
             self._fail(str(error))
         self.flush()
 
@@ -245,7 +277,7 @@ class Peer(ABC):
             if not self._has_agreed:
                 self._agree(frame)
             elif isinstance(frame, Failure):
-                raise UndecodableDataError(what="the stream", reason=f"your end breaks it off: {frame.error!r}")
+                raise WireFault(f"it breaks the stream off: {frame.error.decode(errors='replace')}")
             else:
                 self._process(frame)
 
@@ -254,23 +286,36 @@ class Peer(ABC):
         if request is not None:
             if not isinstance(frame, Agreement):
                 raise UnexpectedFrameError(frame=frame_name(frame), expected="Agreement")
-            agreed = verify(frame, request)
+            agreed, self._window = verify(frame, request), verify_bytes(frame, request)
             schema, self.stream = frame.schema, frame.stream
         else:
             if not isinstance(frame, Put | Get):
                 raise UnexpectedFrameError(frame=frame_name(frame), expected="Put or Get")
             require_version(frame.protocol_version)
             if frame.channel != CHANNEL:
-                raise UndecodableDataError(what=f"channel {frame.channel!r}", reason=f"it is to be {CHANNEL!r}")
-            agreed = agree(self._agreed, frame)
+                raise WireFault(f"it asks for channel {frame.channel!r}, not {CHANNEL!r}")
+            agreed, self._window = agree(self._agreed, frame), agree_on_bytes(self._window, frame)
             schema = CODEC.schema_bytes if frame.schema is None else frame.schema
             self.stream = CHANNEL
         if agreed != self._agreed:
-            raise UndecodableDataError(what=f"an agreement of {agreed}", reason=f"it is to be {self._agreed}")
+            raise WireFault(f"it wishes or agrees to {agreed}, not to {self._agreed}")
         require_equal_schemas(ours=SCHEMA, theirs=read_schema(schema), owners=OF_CONSUMER)
         if request is None:
-            self._write_frames([accept(frame, agreed, schema=CODEC.schema_bytes, stream=self.stream)])
+            self._write_frames(
+                [accept(frame, agreed, schema=CODEC.schema_bytes, window=self._window, stream=self.stream)]
+            )
         self._has_agreed = True
+
+    def _wished(self) -> dict[str, Any]:
+        wanted = stated(self._agreed)
+        return {"schema": CODEC.schema_bytes, "byte_window": self._window.window_bytes, **wanted}
+
+    def note_consumed(self) -> None:
+        """The application has consumed its oldest message."""
+        if (frame := self._unconsumed.popleft()) is not None:
+            frame.chunks -= 1
+            if frame.chunks == 0:
+                self._collected_bytes += frame.size_bytes
 
     def on_writable(self) -> None:
         """As ``Listener``."""
@@ -353,15 +398,15 @@ class ReceivingPeer(Peer):
     METHODS = PUT_STREAM, GET_STREAM
     end: ModelReceiver
 
-    def __init__(self, agreed: Parameters, end: ModelReceiver, *, checksums: bool) -> None:
-        """``end`` is at rest."""
-        super().__init__(agreed, checksums=checksums)
+    def __init__(self, agreed: Parameters, end: ModelReceiver, **options: Any) -> None:
+        """``end`` is at rest; ``options`` as for ``Peer``."""
+        super().__init__(agreed, **options)
         self.end = end
         self.ended: End | Abort | None = None
         self._has_answered = False
 
     def _wishes(self) -> Get:
-        return Get(PROTOCOL_VERSION, CHANNEL, schema=CODEC.schema_bytes, **stated(self._agreed))
+        return Get(PROTOCOL_VERSION, CHANNEL, **self._wished())
 
     def _write_frames(self, frames: Sequence[Any]) -> None:
         for message in encode_downstream(frames, self._agreed.flow):
@@ -376,22 +421,32 @@ class ReceivingPeer(Peer):
         match frame:
             case EncodedChunks():
                 (arrow,) = frame.arrow
+                self._take_bytes(_Frame(frame.uncompressed_bytes or len(arrow), len(frame.rows)))
                 batch = CODEC.decode(arrow, frame.rows, frame.uncompressed_bytes)
                 for end, rows in zip(accumulate(frame.rows), frame.rows, strict=True):
                     self._arrive(Received(Kind.CHUNK, serial_of(batch.slice(end - rows, rows)), rows))
             case Data(message=message):
                 value = message.payload if isinstance(message.payload, int) else 0
+                self._unconsumed.append(None)
                 self._arrive(Received(message.kind, value))
             case End():
                 here = self.end.totals[Kind.CHUNK], self.end.rows, self.end.totals[Kind.BARRIER]
                 if (told := (frame.chunks, frame.rows, frame.barriers)) != here:
                     words = "chunks, rows and barriers"
-                    raise UndecodableDataError(what=f"End with {words} {told}", reason=f"{here} have come")
+                    raise WireFault(f"End with {words} {told}, while {here} have come")
                 self.ended = frame
             case Abort():
                 self.ended = frame
             case _:
                 raise UnexpectedFrameError(frame=frame_name(frame), expected="Chunks, Data, End or Abort")
+
+    def _take_bytes(self, frame: "_Frame") -> None:
+        if not self._window.admits(self._outstanding_bytes, frame.size_bytes):
+            what = f"a frame of chunks of {frame.size_bytes} bytes"
+            out = f"{self._outstanding_bytes} bytes are out, of a byte window of {self._window.window_bytes}"
+            raise WireFault(f"{what}, while {out}")
+        self._outstanding_bytes += frame.size_bytes
+        self._unconsumed += [frame] * frame.chunks
 
     @property
     def is_aborted(self) -> bool:
@@ -404,6 +459,10 @@ class ReceivingPeer(Peer):
             self.recording.returned(content)
             self.recording.added(content)
         frames: list[Any] = [Feedback(content) for content in feedback]
+        if self._collected_bytes and (feedback or self._collected_bytes >= self._window.batch_bytes):
+            frames.append(ReturnedBytes(self._collected_bytes))
+            self._outstanding_bytes -= self._collected_bytes
+            self._collected_bytes = 0
         if isinstance(self.ended, End) and self.end.is_idle and not self._has_answered:
             self._has_answered = True
             if self.ended.until is not None:
@@ -430,15 +489,15 @@ class SendingPeer(Peer):
     METHODS = GET_STREAM, PUT_STREAM
     end: ModelSender
 
-    def __init__(self, agreed: Parameters, end: ModelSender, *, checksums: bool) -> None:
-        """``end`` is at rest."""
-        super().__init__(agreed, checksums=checksums)
+    def __init__(self, agreed: Parameters, end: ModelSender, **options: Any) -> None:
+        """``end`` is at rest; ``options`` as for ``Peer``."""
+        super().__init__(agreed, **options)
         self.end = end
         self._ending = self._has_ended = self.is_aborted = False
         self.outcome: EndOutcome | None = None
 
     def _wishes(self) -> Put:
-        return Put(PROTOCOL_VERSION, CHANNEL, schema=CODEC.schema_bytes, **stated(self._agreed))
+        return Put(PROTOCOL_VERSION, CHANNEL, **self._wished())
 
     def _write_frames(self, frames: Sequence[Any]) -> None:
         for message in encode_upstream(frames):
@@ -453,12 +512,24 @@ class SendingPeer(Peer):
                 self.recording.returned(frame.content)
                 self.recording.added(frame.content)
                 self.end.on_feedback(frame.content)
+            case ReturnedBytes():
+                if not 1 <= frame.size_bytes <= self._collected_bytes:
+                    due = f"{self._collected_bytes} are to come back of chunks that were consumed"
+                    raise WireFault(f"a return of {frame.size_bytes} bytes, while {due}")
+                self._collected_bytes -= frame.size_bytes
             case Ended() if self._has_ended and self.outcome is None:
                 self.outcome = frame.outcome
             case _:
                 raise UnexpectedFrameError(
                     frame=frame_name(frame), expected="Feedback" if not self._has_ended else "Ended"
                 )
+
+    def unreturned_bytes(self) -> str:
+        """What is wrong, if the driver's end keeps a batch of bytes, or more."""
+        if self._collected_bytes < self._window.batch_bytes:
+            return ""
+        batch = f"from {self._window.batch_bytes} on, a quarter of the byte window, they must be returned"
+        return f"keeps {self._collected_bytes} bytes of consumed chunks: {batch}, or a sender stops"
 
     def ask_end(self) -> None:
         """End the stream behind what waits."""
@@ -486,7 +557,13 @@ class SendingPeer(Peer):
         frames: list[Any] = []
         for kind, group in groupby(leaving, key=lambda one: one.kind):
             together = list(group)
-            frames += [_chunks(together)] if kind is Kind.CHUNK else [_marker(one) for one in together]
+            if kind is Kind.CHUNK:
+                frames.append(_chunks(together))
+                sent = _Frame(sum(map(len, frames[-1].arrow)), len(together))
+                self._unconsumed += [sent] * sent.chunks
+                continue
+            frames += [_marker(one) for one in together]
+            self._unconsumed += [None] * len(together)
         if self._ending and not self._has_ended and not self.end.has_waiting:
             self._has_ended = True
             totals = self.end.totals

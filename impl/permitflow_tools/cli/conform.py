@@ -161,12 +161,13 @@ def _judge_driver(
     """Judge a driver's ends one after the other."""
     from permitflow.errors import InvalidParametersError, TraceWriteError
     from permitflow.tracing import FileTrace
+    from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
     from permitflow_testing.foreign.command import judge_command
     from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
 
     if where.dial is not None and where.accept is not None:
         unusable("--dial and --accept exclude each other: one of the two ends listens")
-    only = _rules(flow, names, is_pair=False)
+    only = _rules(flow, names, is_pair=False, beside=(BYTE_WINDOW.id,))
     reports = []
     try:
         driver = Driver(command, limit_seconds=where.limit_seconds or LIMIT_SECONDS)
@@ -202,13 +203,14 @@ def _judge_driver(
 
 def _ends_of(driver: "Driver", end: str | None, flow: str, only: list[str]) -> list[str]:
     """The ends that are asked for; by default all that the driver has, and that these rules are about."""
+    from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
     from permitflow_testing.foreign.command import ENDS, hello, rules_of_end
     from permitflow_testing.rulebooks.table import rulebook_of
 
     if end is not None:
         return chosen("--end", [end], ENDS, "end")
     book, had = rulebook_of(flow), hello(driver).ends
-    found = [one for one in had if any(rule.id in only for rule in rules_of_end(book, one))]
+    found = [one for one in had if BYTE_WINDOW.id in only or any(rule.id in only for rule in rules_of_end(book, one))]
     if not found:
         unusable(f"--rule: {', '.join(only)} is about an end that the driver has not; it has {' and '.join(had)}")
     return found
@@ -296,12 +298,12 @@ def _may_be_meant(value: object, *, is_pair: bool) -> bool:
     return callable(value) and not is_adapter if is_pair else is_adapter and value is not ChannelAdapter
 
 
-def _rules(flow: str, names: list[str], *, is_pair: bool) -> list[str]:
+def _rules(flow: str, names: list[str], *, is_pair: bool, beside: tuple[str, ...] = ()) -> list[str]:
     """The ids of the rules that are asked for, in the order of the report."""
     from permitflow_testing.rulebooks.table import flows, rulebook_of
 
     book = rulebook_of(chosen("--flow", [flow], flows(), "flow")[0])
-    known = [rule.id for rule in (book.pair_rules if is_pair else book.rules)]
+    known = [*(rule.id for rule in (book.pair_rules if is_pair else book.rules)), *beside]
     for name in names:
         if name not in known and (near := [each for each in known if name in each]):
             unusable(f"--rule: there is no rule {name!r}; did you mean {' or '.join(near)}?")

@@ -111,7 +111,7 @@ final class Driver {
 
     private static Wire.Message message(Json request, String kind) {
         boolean isChunk = kind.equals("chunk");
-        return new Wire.Message(kind, isChunk ? request.number("rows") : 0, 0, 0, isChunk ? request.bytes("batch") : null);
+        return new Wire.Message(kind, isChunk ? request.number("rows") : 0, isChunk ? request.bytes("batch") : null);
     }
 
     private Object open(Json request) throws IOException {

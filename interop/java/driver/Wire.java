@@ -25,6 +25,8 @@ final class Wire {
     private static final int MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
     private static final long VERSION = 2;
     private static final int PING_EVERY_MS = 2_000;
+    /** That this end agrees to as an acceptor. */
+    private static final long BYTE_WINDOW = 16 << 20;
     private static final byte[] NO_CHECKSUM = {14 << 3 | 1, 0, 0, 0, 0, 0, 0, 0, 0};
     /** A mistake that is made on purpose: see README.md. */
     private static final String FAULT = System.getenv().getOrDefault("PERMITFLOW_FAULT", "");
@@ -108,7 +110,22 @@ final class Wire {
     }
 
     /** A chunk, a barrier or a watermark; {@code batch} holds the chunk's rows, from {@code offset} on. */
-    record Message(String kind, long rows, long offset, long value, byte[] batch) {}
+    record Message(String kind, long rows, long offset, long value, byte[] batch, Frame frame) {
+        Message(String kind, long rows, byte[] batch) {
+            this(kind, rows, 0, 0, batch, null);
+        }
+    }
+
+    /** Chunks that came together, and count together in the byte window. */
+    static final class Frame {
+        final long size;
+        int left;
+
+        Frame(long size, int left) {
+            this.size = size;
+            this.left = left;
+        }
+    }
 
     /** What an end has agreed on. */
     record Parameters(long rowPermits, long permitBatch, long maxChunkCost, long barrierPermits, String oversize, long initialPermits) {
@@ -129,6 +146,8 @@ final class Wire {
         private final String channel;
         private final byte[] schema;
         long written, handled;
+        /** Of chunks: out and not returned; or consumed and not returned. */
+        long bytes, byteWindow, byteBatch;
         String failure;
         boolean isOpen, isOver;
         private boolean isDialler;
@@ -238,15 +257,19 @@ final class Wire {
             for (Object encoded : message.getOrDefault(1, List.of())) {
                 var frame = decode((byte[]) encoded);
                 int number = frame.keySet().iterator().next();
-                byte[] content = bytes(frame, number);
-                if (!isOpen) agree(number);
+                byte[] content = last(frame, number, null) instanceof byte[] found ? found : new byte[0];
+                if (!isOpen) agree(number, decode(content));
+                else if (number == 7 && this instanceof Sender) bytes -= number(frame, 7);
                 else process(number, content, number == 7 ? Wire.take(rest, (int) number(decode(content), 3)) : null);
             }
         }
 
-        private void agree(int number) throws IOException {
+        private void agree(int number, Map<Integer, List<Object>> frame) throws IOException {
             if (number != (isDialler ? 2 : 1)) throw new IOException("frame " + number + " before the agreement");
-            byte[] agreement = encode(1, VERSION, 30, "permits", 31, agreed.encoded(), 3, schema, 4, channel);
+            long told = Wire.number(frame, 16);
+            byteWindow = isDialler ? told : told > 0 ? Math.min(told, BYTE_WINDOW) : BYTE_WINDOW;
+            byteBatch = Math.max(1, byteWindow / 4);
+            byte[] agreement = encode(1, VERSION, 30, "permits", 31, agreed.encoded(), 3, schema, 4, channel, 16, byteWindow);
             if (!isDialler) write(encode(1, encode(2, agreement)));
             isOpen = true;
         }
@@ -303,16 +326,19 @@ final class Wire {
             permits.merge("watermark", number(returned, 3), Long::sum);
         }
 
-        /** May this message leave?  If so, its permits are taken. */
+        /** May this message leave?  If so, its permits and its bytes are taken. */
         boolean pay(Message message) {
+            long size = message.batch == null ? 0 : message.batch.length;
+            if (size > 0 && !FAULT.equals("ignores-bytes") && bytes + size > byteWindow && bytes >= byteBatch) return false;
             long cost = agreed.cost(message), kept = FAULT.equals("last-permit") && message.kind.equals("chunk") ? 1 : 0;
             if (cost + kept > permits.get(message.kind)) return false;
             permits.merge(message.kind, -cost, Long::sum);
+            bytes += size;
             return true;
         }
 
         void announce(long value) {
-            watermark = new Message("watermark", 0, 0, value, null);
+            watermark = new Message("watermark", 0, 0, value, null, null);
             behind = line.size();
         }
 
@@ -398,15 +424,17 @@ final class Wire {
             var fields = decode(content);
             switch (frame) {
                 case 7 -> {
-                    long offset = 0;
-                    for (Deque<Long> rows = packed(fields.get(1)); !rows.isEmpty(); offset += rows.remove()) {
-                        arrive(new Message("chunk", rows.peek(), offset, 0, batch));
+                    long offset = 0, uncompressed = number(fields, 4);
+                    Deque<Long> rows = packed(fields.get(1));
+                    var together = new Frame(uncompressed > 0 ? uncompressed : batch.length, rows.size());
+                    for (; !rows.isEmpty(); offset += rows.remove()) {
+                        arrive(new Message("chunk", rows.peek(), offset, 0, batch, together));
                     }
                 }
                 case 3 -> {
                     boolean isBarrier = fields.containsKey(3);
                     long value = number(decode(bytes(fields, isBarrier ? 3 : 4)), 1);
-                    arrive(new Message(isBarrier ? "barrier" : "watermark", 0, 0, value >>> 1 ^ -(value & 1), null));
+                    arrive(new Message(isBarrier ? "barrier" : "watermark", 0, 0, value >>> 1 ^ -(value & 1), null, null));
                 }
                 case 4 -> {
                     ending = Map.entry("ended", true);
@@ -442,6 +470,7 @@ final class Wire {
         void consume() {
             taken--;
             var message = inbox.remove(0);
+            if (message.frame != null && --message.frame.left == 0) bytes += message.frame.size;
             if (!FAULT.equals("early-return")) giveBack(message);
         }
 
@@ -459,10 +488,16 @@ final class Wire {
         void returnDue() throws IOException {
             boolean isIdle = inbox.isEmpty();
             if (isIdle && unreturned > 0 && !FAULT.equals("no-flush")) returnAll();
+            byte[] feedback = null, returned = null;
             if (!due.isEmpty()) {
-                write(encode(1, encode(3, encode(1, due.get("chunk"), 2, due.get("barrier"), 3, due.get("watermark")))));
+                feedback = encode(3, encode(1, due.get("chunk"), 2, due.get("barrier"), 3, due.get("watermark")));
                 due.clear();
             }
+            if (bytes > 0 && !FAULT.equals("ignores-bytes") && (feedback != null || bytes >= byteBatch)) {
+                returned = encode(7, bytes);
+                bytes = 0;
+            }
+            if (feedback != null || returned != null) write(encode(1, feedback, 1, returned));
             if (isOver || ending == null || ending.getKey().equals("ended") && !isIdle) return;
             if (until > 0) write(encode(1, encode(5, encode(1, until))));
             closeHalf();
