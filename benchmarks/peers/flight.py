@@ -7,6 +7,7 @@ and the consumer reads them joined.
 import struct
 from collections.abc import Callable, Iterator
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyarrow import flight
@@ -24,8 +25,8 @@ Exchange = Callable[[Job, "_Permits", flight.MetadataRecordBatchWriter], None]
 
 
 class _Server(flight.FlightServerBase):  # type: ignore[misc]  # pyarrow has no annotations
-    def __init__(self, exchange: Exchange) -> None:
-        super().__init__("grpc://127.0.0.1:0")
+    def __init__(self, exchange: Exchange, address: str, **tls: Any) -> None:
+        super().__init__(address, **tls)
         self._exchange = exchange
         self.job: Job
 
@@ -98,10 +99,13 @@ def _joined(train: list[pa.RecordBatch]) -> pa.RecordBatch:
 class FlightProducer(Producer):
     """A Flight server, whose threads do the work."""
 
-    def __init__(self, exchange: Exchange = exchange_chunks) -> None:
-        """``exchange`` says how chunks become messages."""
-        self._server = _Server(exchange)
-        self.address = f"grpc://127.0.0.1:{self._server.port}"
+    def __init__(
+        self, exchange: Exchange = exchange_chunks, *, address: str = "grpc://127.0.0.1:0", **tls: Any
+    ) -> None:
+        """``exchange`` says how chunks become messages; ``tls`` as Flight's server takes it."""
+        self._server = _Server(exchange, address, **tls)
+        self.port: int = self._server.port
+        self.address = f"grpc://127.0.0.1:{self.port}"
 
     def prepare(self, job: Job) -> None:
         self._server.job = job
@@ -111,8 +115,9 @@ class FlightProducer(Producer):
 
 
 class GetConsumer(Consumer):
-    def __init__(self, address: str) -> None:
-        self._client = flight.connect(address)
+    def __init__(self, address: str, **tls: Any) -> None:
+        """``tls`` as Flight's client takes it."""
+        self._client = flight.connect(address, **tls)
 
     def consume(self, job: Job, tally: Tally) -> None:
         for item in self._client.do_get(flight.Ticket(b"")):

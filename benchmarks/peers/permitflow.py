@@ -12,7 +12,7 @@ from functools import partial
 from benchmarks.jobs import Job, Tally
 from benchmarks.peers.way import Consumer, Group, Producer, Way
 from permitflow import ChannelParameters
-from permitflow.client import JoinedChunks, RemoteReceiver, SameHost, get
+from permitflow.client import JoinedChunks, RemoteReceiver, SameHost, Security, get
 from permitflow.client.blocking import open_source
 from permitflow.errors import EndOfStream
 from permitflow.exchange import Exchange, ExchangeServer
@@ -25,10 +25,12 @@ def channel_of(job: Job) -> str:
 class ExchangeProducer(Producer):
     """Hosts the exchange and feeds the channel."""
 
-    def __init__(self, address: str = "127.0.0.1:0", *, one_by_one: bool = False) -> None:
+    def __init__(
+        self, address: str = "127.0.0.1:0", *, one_by_one: bool = False, security: Security | None = None
+    ) -> None:
         """By ``send_many``, or by ``send``; the exchange listens at this address."""
         self._exchange = Exchange()
-        self._server = ExchangeServer(self._exchange, address)
+        self._server = ExchangeServer(self._exchange, address, security=security or Security())
         self._one_by_one = one_by_one
 
     async def start(self) -> None:
@@ -82,14 +84,15 @@ class ExchangeConsumer(Consumer):
         *,
         same_host: SameHost = SameHost.NEVER,
         read: Callable[[RemoteReceiver, Tally], Awaitable[None]] = read_joined,
+        security: Security | None = None,
     ) -> None:
         """With ``SameHost.REQUIRE`` the stream is refused if it cannot leave gRPC for shared memory."""
         super().__init__(address)
         self._same_host = same_host
-        self._read = read
+        self._read, self._security = read, security
 
     async def consume(self, job: Job, tally: Tally) -> None:
-        async with get(self.address, channel_of(job), same_host=self._same_host) as receiver:
+        async with get(self.address, channel_of(job), same_host=self._same_host, security=self._security) as receiver:
             await asyncio.sleep(job.stall_seconds)
             with suppress(EndOfStream):
                 await self._read(receiver, tally)

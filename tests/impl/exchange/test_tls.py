@@ -10,6 +10,7 @@ from typing import TypeAlias
 
 import pyarrow as pa
 import pytest
+from xxhash import xxh3_64
 
 from permitflow.client import Security, control, describe, get, put
 from permitflow.client.blocking import open_source
@@ -68,6 +69,21 @@ async def test_rows_of_any_size_pass(listen: str, certificates: Certificates) ->
     ):
         expected = [number for rows in sizes for number in range(rows)]
         assert await all_passed(*ends, *map(batch, sizes)) == expected
+
+
+async def test_only_first_messages_have_checksums(
+    listen: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = list[int]()
+
+    def summed(*, seed: int) -> xxh3_64:
+        numbers.append(seed)
+        return xxh3_64(seed=seed)
+
+    monkeypatch.setattr("permitflow.wire.checksum.xxh3_64", summed)
+    async with served_with(certificates.server, listen) as (_, address), both(address, certificates.trusting) as ends:
+        await all_passed(*ends, *map(batch, (1, 2, 3, 4)))
+    assert set(numbers) == {0}  # of each end that dials, before it knows what the exchange decides
 
 
 PAIRS: dict[str, Pair] = {
