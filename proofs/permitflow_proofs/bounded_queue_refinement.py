@@ -1,16 +1,17 @@
-"""A stream of numbered messages is a bounded queue, whatever its parameters, and whatever happens to what carries it.
+"""A protocol is a bounded queue, whatever its parameters, and whatever happens to what carries it.
 
 The model's own steps are taken in any state, and compared with the steps of the model's own queue in the user's view of
-that state, as sequences of any length.
+that state, as sequences of any length.  Protocols whose messages are numbers share a view.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
 from permitflow_model.bounded_queue import SYSTEM as QUEUE
 from permitflow_model.bounded_queue import Chunk, total
+from permitflow_model.bounded_queue import Parameters as QueueParameters
 from permitflow_model.bounded_queue import State as QueueState
 from permitflow_model.bounded_queue_refinement import chunks_in, queue_in, queue_move, queue_parameters
 from permitflow_model.kernel.queue import Queue
@@ -21,7 +22,76 @@ from permitflow_proofs.kernel.queue_facts import between_obligations, law_obliga
 from permitflow_proofs.kernel.symbols import integer
 from permitflow_proofs.kernel.theorem import Theorem
 
-_Mistake = Callable[[Any, Any], Any]
+Mistake = Callable[[Any, Any], Any]
+"""Of a step: the state before and after it become another one after it."""
+
+Move = tuple[str, tuple[int, ...]] | None
+"""An action of the queue and its arguments; None: the step cannot be seen."""
+
+
+@dataclass(frozen=True)
+class View:
+    """What a user sees of a protocol: a queue."""
+
+    seen: Callable[[Any], QueueState]
+    """Of a state, as sequences of chunks."""
+
+    queue: Callable[[Any], QueueParameters]
+    move: Callable[..., Move]
+    """``move(action, before, parameters, *arguments)``"""
+
+    put: str
+    """The action that needs the whole bound."""
+
+    mistakes: Mapping[str, tuple[Mistake, str]]
+    """By the action, and in words."""
+
+    other_mistake: tuple[Mistake, str]
+    """Of all other actions."""
+
+    def implements(
+        self, subject: Subject[Any, Any], action: str, mistake: Mistake | None = None, *, too_small: int = 0
+    ) -> bool:
+        """Is this action one step of the queue, or invisible?"""
+        before, parameters = subject.any_case()
+        arguments = subject.arguments_of(action, parameters)
+        after = subject.system.perform(action, before, parameters, *arguments)
+        if mistake is not None:
+            after = mistake(before, after)
+        move = self.move(action, before, parameters, *arguments)
+        queue = self.queue(parameters)
+        smaller = replace(queue, bound=queue.bound - too_small)
+        expected = take(QUEUE, smaller, self.seen(before), [move] if move else [])
+        return expected is not None and self.seen(after) == expected
+
+    def _starts_as_queue(self, subject: Subject[Any, Any], mistake: Mistake | None = None) -> bool:
+        parameters = subject.any_parameters()
+        start = subject.system.initial(parameters)
+        seen = self.seen(mistake(start, start) if mistake else start)
+        return seen == QUEUE.initial(self.queue(parameters))
+
+    def obligations(self, subject: Subject[Any, Any]) -> tuple[SymbolicObligation, ...]:
+        """It starts as an empty queue, each action is a step of it or invisible; less than the bound will not do."""
+        starts, steps = self._starts_as_queue, self.implements
+        mistake, in_words = self.other_mistake
+        names = [action.name for action in subject.system.actions]
+        twins = [(name, *self.mistakes.get(name, self.other_mistake)) for name in names]
+        return (
+            SymbolicObligation(
+                "starts as an empty queue", partial(starts, subject), partial(starts, subject, mistake), in_words
+            ),
+            *(
+                SymbolicObligation(name, partial(steps, subject, name), partial(steps, subject, name, wrong), words)
+                for name, wrong, words in twins
+            ),
+            SymbolicObligation(
+                f"the bound of the queue: {self.put}",
+                partial(steps, subject, self.put),
+                partial(steps, subject, self.put, too_small=1),
+                "the queue's bound is one less",
+            ),
+        )
+
 
 _NOTHING = no_items(Chunk(0, 0))
 
@@ -45,25 +115,6 @@ SEEN_LAWS: tuple[Law, ...] = (_no_dearer,)
 """What is known of the inbox in the user's view; for subjects."""
 
 
-def implements(subject: Subject[Any, Any], action: str, mistake: _Mistake | None = None, *, too_small: int = 0) -> bool:
-    """Is this action one step of the queue, or invisible?"""
-    before, parameters = subject.any_case()
-    arguments = subject.arguments_of(action, parameters)
-    after = subject.system.perform(action, before, parameters, *arguments)
-    if mistake is not None:
-        after = mistake(before, after)
-    move = queue_move(action, before)
-    queue = queue_parameters(parameters)
-    expected = take(QUEUE, replace(queue, bound=queue.bound - too_small), seen(before), [move] if move else [])
-    return expected is not None and seen(after) == expected
-
-
-def _starts_as_queue(subject: Subject[Any, Any], mistake: _Mistake | None = None) -> bool:
-    parameters = subject.any_parameters()
-    start = subject.system.initial(parameters)
-    return seen(mistake(start, start) if mistake else start) == QUEUE.initial(queue_parameters(parameters))
-
-
 def _one_more_sent(_before: Any, after: Any) -> Any:
     return after._replace(sent=after.sent + 1)
 
@@ -76,11 +127,21 @@ def _not_in_the_inbox(before: Any, after: Any) -> Any:
     return after._replace(inbox=before.inbox)
 
 
-_MISTAKES: Mapping[str, tuple[_Mistake, str]] = {
-    "Deliver": (_not_in_the_inbox, "the message is not in the inbox"),
-    "Consume": (_the_newest_consumed, "the newest message is consumed"),
-}
-_ANY_MISTAKE = (_one_more_sent, "one message more is sent")
+def _move(action: str, before: Any, *_: object) -> Move:
+    return queue_move(action, before)
+
+
+_VIEW = View(
+    seen=seen,
+    queue=queue_parameters,
+    move=_move,
+    put="Deliver",
+    mistakes={
+        "Deliver": (_not_in_the_inbox, "the message is not in the inbox"),
+        "Consume": (_the_newest_consumed, "the newest message is consumed"),
+    },
+    other_mistake=(_one_more_sent, "one message more is sent"),
+)
 
 
 def refinement_theorem(identifier: str, module: str, statement: str, subject: Subject[Any, Any]) -> Theorem:
@@ -92,17 +153,6 @@ def refinement_theorem(identifier: str, module: str, statement: str, subject: Su
         statement: in words.
         subject: the protocol; its inbox obeys ``SEEN_LAWS``.
     """
-    steps = []
-    for action in subject.system.actions:
-        mistake, in_words = _MISTAKES.get(action.name, _ANY_MISTAKE)
-        steps.append(
-            SymbolicObligation(
-                action.name,
-                partial(implements, subject, action.name),
-                partial(implements, subject, action.name, mistake),
-                in_words,
-            )
-        )
     laws = [
         obligation
         for law in SEEN_LAWS
@@ -114,23 +164,7 @@ def refinement_theorem(identifier: str, module: str, statement: str, subject: Su
         statement=statement,
         module=module,
         operator="IsQueue",
-        obligations=(
-            SymbolicObligation(
-                "starts as an empty queue",
-                partial(_starts_as_queue, subject),
-                partial(_starts_as_queue, subject, _one_more_sent),
-                _ANY_MISTAKE[1],
-            ),
-            *steps,
-            SymbolicObligation(
-                "the bound is the window: Deliver",
-                partial(implements, subject, "Deliver"),
-                partial(implements, subject, "Deliver", too_small=1),
-                "the queue's bound is one less",
-            ),
-            *laws,
-            *between_obligations(chunk),
-        ),
+        obligations=(*_VIEW.obligations(subject), *laws, *between_obligations(chunk)),
     )
 
 

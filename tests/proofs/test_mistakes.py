@@ -13,6 +13,7 @@ from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_proofs import (
     blocking_echo,
+    byte_window,
     conflate,
     demand,
     diamond,
@@ -37,7 +38,7 @@ from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 from permitflow_proofs.permit_channel.arbitrary import INVARIANT as CHANNEL_INVARIANT
 from permitflow_proofs.permit_channel.inductive import NUMBERED
-from permitflow_proofs.permit_channel.refinement import SEEN, implements
+from permitflow_proofs.permit_channel.refinement import SEEN, VIEW
 from tests.support.mistaken import is_kept, with_mistake
 
 REFINED = "BoundedQueue"
@@ -69,6 +70,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
         *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
+        byte_window,
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.
@@ -93,7 +95,7 @@ def test_every_table_of_mistakes_is_tried() -> None:
 def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: str, mistake: Mistake) -> None:
     if mistake.breaks == REFINED:
         wrong = with_mistake(mistake, SEEN)
-        assert decide(lambda: implements(wrong, mistake.action)).outcome == "refuted"
+        assert decide(lambda: VIEW.implements(wrong, mistake.action)).outcome == "refuted"
     elif mistake.breaks not in PROVED_OTHERWISE:
         clauses, subject = next(proof for proof in PROOFS[protocol] if mistake.breaks in proof.clauses)
         assert not is_kept(clauses[mistake.breaks], with_mistake(mistake, subject), mistake.action)
@@ -108,7 +110,7 @@ def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: st
 
 @pytest.mark.parametrize("action", ["Deliver", "SendChunk"])
 def test_without_a_mistake_a_channel_refines_its_queue(action: str) -> None:
-    assert decide(lambda: implements(SEEN, action)).outcome == "proved"
+    assert decide(lambda: VIEW.implements(SEEN, action)).outcome == "proved"
 
 
 def test_no_shorter_run_loses_the_newest_watermark() -> None:

@@ -4,8 +4,7 @@ The model's own steps are taken in any state, and compared with the steps of the
 that state: chunks one after another, as sequences of any length.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
 from functools import partial
 from typing import cast
 
@@ -15,14 +14,13 @@ from permitflow_model.bounded_queue import State as QueueState
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State
 from permitflow_model.permit_channel_refinement import chunks_in, queue_in, queue_move, queue_parameters
+from permitflow_proofs.bounded_queue_refinement import View
 from permitflow_proofs.kernel.induction import Subject
-from permitflow_proofs.kernel.obligation import SymbolicObligation, take
+from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, no_items
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import any_message, any_parameters, any_rows, any_state, permits_in
-
-_Mistake = Callable[[State, State], State]
 
 _NOTHING = no_items(Chunk(0, 0))
 
@@ -50,27 +48,6 @@ SEEN = Subject(
     {"OfferChunk": any_rows},
 )
 """The channel, with what a user sees of it."""
-
-
-def implements(
-    subject: Subject[State, Parameters], action: str, mistake: _Mistake | None = None, *, too_small: int = 0
-) -> bool:
-    """Is this action one step of the queue, or invisible?"""
-    before, parameters = subject.any_case()
-    arguments = subject.arguments_of(action, parameters)
-    after = subject.system.perform(action, before, parameters, *arguments)
-    if mistake is not None:
-        after = mistake(before, after)
-    move = queue_move(action, before, parameters, *arguments)
-    queue = queue_parameters(parameters)
-    expected = take(QUEUE, replace(queue, bound=queue.bound - too_small), seen(before), [move] if move else [])
-    return expected is not None and seen(after) == expected
-
-
-def _starts_as_queue(mistake: _Mistake | None = None) -> bool:
-    parameters = any_parameters()
-    start = SYSTEM.initial(parameters)
-    return seen(mistake(start, start) if mistake else start) == QUEUE.initial(queue_parameters(parameters))
 
 
 def _within_bound(state: State, parameters: Parameters) -> bool:
@@ -105,29 +82,21 @@ def _the_newest_consumed(before: State, after: State) -> State:
     return after._replace(inbox=before.inbox.without_last())
 
 
-_MISTAKES: Mapping[str, tuple[_Mistake, str]] = {
-    "OfferChunk": (_offered_and_lost, "the chunk is lost"),
-    "WithdrawChunk": (_the_oldest_withdrawn, "the oldest chunk is withdrawn"),
-    "SendChunk": (_sent_twice, "the chunk is sent twice"),
-    "Deliver": (_overtaking, "the newest message arrives first"),
-    "Consume": (_the_newest_consumed, "the newest message is consumed"),
-}
-_ANY_MISTAKE = (_a_chunk_from_nowhere, "a chunk appears on the wire")
-
-
-def _steps() -> tuple[SymbolicObligation, ...]:
-    obligations = []
-    for action in SYSTEM.actions:
-        mistake, in_words = _MISTAKES.get(action.name, _ANY_MISTAKE)
-        obligations.append(
-            SymbolicObligation(
-                action.name,
-                partial(implements, SEEN, action.name),
-                partial(implements, SEEN, action.name, mistake),
-                in_words,
-            )
-        )
-    return tuple(obligations)
+VIEW = View(
+    seen=seen,
+    queue=queue_parameters,
+    move=queue_move,
+    put="SendChunk",
+    mistakes={
+        "OfferChunk": (_offered_and_lost, "the chunk is lost"),
+        "WithdrawChunk": (_the_oldest_withdrawn, "the oldest chunk is withdrawn"),
+        "SendChunk": (_sent_twice, "the chunk is sent twice"),
+        "Deliver": (_overtaking, "the newest message arrives first"),
+        "Consume": (_the_newest_consumed, "the newest message is consumed"),
+    },
+    other_mistake=(_a_chunk_from_nowhere, "a chunk appears on the wire"),
+)
+"""The user's view of the channel."""
 
 
 def _laws() -> tuple[SymbolicObligation, ...]:
@@ -155,19 +124,7 @@ def theorems() -> tuple[Theorem, ...]:
             module="PermitChannelRefinement",
             operator="IsQueue",
             obligations=(
-                SymbolicObligation(
-                    "starts as an empty queue",
-                    _starts_as_queue,
-                    partial(_starts_as_queue, _a_chunk_from_nowhere),
-                    _ANY_MISTAKE[1],
-                ),
-                *_steps(),
-                SymbolicObligation(
-                    "the bound is row_permits: SendChunk",
-                    partial(implements, SEEN, "SendChunk"),
-                    partial(implements, SEEN, "SendChunk", too_small=1),
-                    "the queue's bound is one less",
-                ),
+                *VIEW.obligations(SEEN),
                 SEEN.holds_whenever_invariant(
                     "the queue is never above its bound", _within_bound, _below_bound, "below"
                 ),
