@@ -31,6 +31,7 @@ TABLES = {
     "loops.md": ("echo-one-more",),
     "lossy-channel.md": ("lossy-added-doubled", "lossy-added-lost", "lossy-old-limit"),
     "resume.md": ("resume-doubled", "resume-lost", "resume-stale-heard"),
+    "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }

@@ -344,6 +344,9 @@ SYSTEM: System[State, Parameters] = System(
         "AloneProbe": lambda state, parameters: (
             state.outstanding <= parameters.window_bytes or state.outstanding <= max(parameters.byte_costs)
         ),
+        "NothingWithheldProbe": lambda state, _: (
+            state.outstanding == 0 or state.wire.size() + state.inbox.size() + state.returned_bytes > 0
+        ),
         "BoundNotReachedProbe": lambda state, parameters: state.outstanding < most_bytes(parameters),
         "ChannelNeverIdleProbe": lambda state, parameters: state.waiting.is_empty() or _sender_moves(state, parameters),
     },

@@ -232,8 +232,8 @@ def _exchange_holds(fewer: int) -> bool:
     return bytes_in(first) + between + second.outstanding <= most_bytes(into) + largest + most_bytes(out_of) - fewer
 
 
-# Arithmetic of a chunk on its way.  All that was sent before it has arrived when it does, in order; what was back at the
-# sender when it left had been returned by the receiver, which may have returned more when it arrives.
+# Arithmetic of a chunk on its way.  All that was sent before it has arrived when it does, in order; what was back at
+# the sender when it left had been returned by the receiver, which may have returned more when it arrives.
 
 
 def _refuses_none(late: int) -> bool:
@@ -293,11 +293,17 @@ def _counts_both(before: State, after: State, _parameters: Parameters) -> bool:
     return after.permits == before.permits - chunk.rows and after.outstanding == before.outstanding + chunk.bytes
 
 
-def _collects_both(before: State, after: State, _parameters: Parameters) -> bool:
+def _collects_both(before: State, after: State, parameters: Parameters) -> bool:
     chunk = before.inbox.head()
-    rows = after.unreturned_rows + after.returned_rows - before.unreturned_rows - before.returned_rows
-    size_bytes = after.unreturned_bytes + after.returned_bytes - before.unreturned_bytes - before.returned_bytes
-    return rows == chunk.rows and size_bytes == chunk.bytes
+    rows, size_bytes = before.unreturned_rows + chunk.rows, before.unreturned_bytes + chunk.bytes
+    rows_return = rows >= parameters.permit_batch
+    bytes_return = (rows_return and parameters.together) or size_bytes >= parameters.batch_bytes
+    return (
+        after.unreturned_rows == (0 if rows_return else rows)
+        and after.unreturned_bytes == (0 if bytes_return else size_bytes)
+        and after.unreturned_rows + after.returned_rows == rows + before.returned_rows
+        and after.unreturned_bytes + after.returned_bytes == size_bytes + before.returned_bytes
+    )
 
 
 def _rows_arrive(before: State, after: State, _parameters: Parameters) -> bool:
@@ -327,7 +333,8 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
             **dict.fromkeys(("unreturned_rows", "returned_rows", "unreturned_bytes", "returned_bytes")),
         },
         _collects_both,
-        "unreturned and returned together by the rows and the bytes of the chunk",
+        "the rows and the bytes of the chunk are collected; a batch that is complete returns whole, and with rows also "
+        "the bytes if Together",
         when=lambda state, _: state.inbox.size() > 0,
         possible="where there is one",
     ),

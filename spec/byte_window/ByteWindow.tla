@@ -230,6 +230,9 @@ WithinWindowProbe == outstanding <= WindowBytes
 \* False: such a chunk need not be alone; less than a batch may be outstanding besides.
 AloneProbe == outstanding > WindowBytes => outstanding <= Most(ByteCosts)
 
+\* False: the receiver withholds less than a batch, and so not always nothing.
+NothingWithheldProbe == outstanding > 0 => Len(wire) + Len(inbox) + returnedBytes > 0
+
 \* False: the bound is reached.
 BoundNotReachedProbe == outstanding < MostBytes
 

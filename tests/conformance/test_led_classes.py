@@ -196,6 +196,7 @@ NOT_LED: Mapping[str, str] = {
 _SHAPE = "what several stages do together, counted in elements; stage_graph has them one by one"
 MODELS_ALONE: Mapping[str, str] = {
     "blocking_echo": _SHAPE,
+    "byte_window": "a window beside each flow; nothing leads it yet",
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,
     "feedback_loop": _SHAPE,
