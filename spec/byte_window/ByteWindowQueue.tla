@@ -18,4 +18,11 @@ Queue == INSTANCE BoundedQueue WITH
 
 \* Whatever the window.
 IsQueue == Queue!SafeQueue
+
+\* Every item of the queue comes out, because Deliver and Consume are fair.
+GetsFairly == Queue!GetFairly
+
+\* A chunk that fits by its rows goes in, however large it is.  Not at once: permits and bytes have to come home.  Needs
+\* costs of at most RowPermits - PermitBatch + 1.
+PutsFairly == Queue!PutFairly
 =============================================================================
