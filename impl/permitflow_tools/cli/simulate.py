@@ -26,18 +26,19 @@ from permitflow_tools.cli.options import (
     rows,
     rows_per_second,
     share,
+    size_in_bytes,
     whole_number,
 )
 from permitflow_tools.cli.outcomes import Json, print_json, stop, unusable
 from permitflow_tools.cli.sweeps import Column, Outcome, report_sweep, require_sweep
 from permitflow_tools.explain.plots import Series, SweepPicture
-from permitflow_tools.parameters.quantities import duration_text
+from permitflow_tools.parameters.quantities import duration_text, size_text
 from permitflow_tools.parameters.read import Description, read_description, refusal_in_words
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes
 from permitflow_tools.simulation.run import LEAST_CHUNKS, Figures, Progress, SimulatedRun, run_length
 from permitflow_tools.simulation.run import simulate as simulated
 from permitflow_tools.simulation.setting import Setting, combinations, varied
-from permitflow_tools.simulation.window import Window, smallest_window
+from permitflow_tools.simulation.window import Window, enough_bytes, smallest_window
 
 _MOST_POINTS = 10_000
 _LABELS = {
@@ -49,6 +50,8 @@ _LABELS = {
     "producer_rate": "rate of the producer, rows/s",
     "consumer_rate": "rate of the consumer, rows/s",
     "link_rate": "rate of the link, rows/s",
+    "row_bytes": "bytes of a row",
+    "byte_window": "byte window, bytes",
 }
 _MILLISECONDS = 1_000
 _PLACES = {
@@ -80,6 +83,12 @@ def simulate(
     consumer_rate: Annotated[float | None, option(rows_per_second, "N", "Rows a second, or unlimited.")] = None,
     link_rate: Annotated[
         float | None, option(rows_per_second, "N", "Rows a second that fit onto the wire, or unlimited.")
+    ] = None,
+    row_bytes: Annotated[
+        int | None, option(whole_number(least=1), "N", "Bytes of a row, for the byte window. Default: not counted.")
+    ] = None,
+    byte_window: Annotated[
+        int | None, option(size_in_bytes, "SIZE", "Bytes that may be out at once, with --row-bytes. Default: 16MiB.")
     ] = None,
     flush_idle: Annotated[
         bool | None,
@@ -116,7 +125,8 @@ def simulate(
       permitflow simulate orders.toml --sweep row_permits=4096..65536:x2 --sweep permit_batch=256,4096
       permitflow simulate orders.toml --sweep row_permits=4096..65536:+2048 --plot sweep.html
 
-    Names to vary: row_permits, permit_batch, max_chunk_cost, chunk_rows, rtt, producer_rate, consumer_rate, link_rate.
+    Names to vary: row_permits, permit_batch, max_chunk_cost, chunk_rows, rtt, producer_rate, consumer_rate, link_rate,
+    row_bytes, byte_window.
 
     Exit code 0: it flows. 1: a deadlock, or the receiver refuses what the sender sends; of a sweep, anywhere.
     2: unusable input.
@@ -130,6 +140,8 @@ def simulate(
         "consumer_rate": consumer_rate,
         "link_rate": link_rate,
         "flush_idle": flush_idle,
+        "row_bytes": row_bytes,
+        "byte_window": byte_window,
     }
     try:
         description = _description(file, _given(numbers), _given(others))
@@ -254,13 +266,17 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
         table.add_row("utilisation", f"{figures.utilisation:.1%}", f"of the slowest, {_slowest(setting)}")
     if figures.link_utilisation is not None:
         table.add_row("utilisation of the link", f"{figures.link_utilisation:.1%}", "of what fits onto the wire")
-    table.add_row("back-pressure", f"{figures.blocked_share:.1%}", "of the time, the producer waits for permits")
+    table.add_row(
+        "back-pressure", f"{figures.blocked_share:.1%}", "of the time, the producer waits for permits or bytes"
+    )
     table.add_row(
         "latency, half of the chunks", duration_text(figures.latency_p50_seconds), "from offer to consumption"
     )
     table.add_row("latency, 99 % of the chunks", duration_text(figures.latency_p99_seconds), "")
     table.add_row("messages with permits, per row", f"{figures.grants_per_row:.2g}", _rows_of_a_message(figures))
     table.add_row("most rows in the channel", f"{run.peak_rows:,}", f"of {setting.sender.row_permits:,}")
+    if setting.row_bytes:
+        table.add_row("most bytes out", size_text(run.peak_bytes), f"of a window of {size_text(setting.byte_window)}")
     for place, name in _PLACES.items():
         permits = getattr(figures.whereabouts, place)
         share = f"{permits / setting.sender.row_permits:.1%} of all, on average"
@@ -312,6 +328,10 @@ def _print_window(console: Console, setting: Setting, window: Window | None) -> 
         reason = "rate * round trip + batch + two of the largest chunk (three, if there is a link rate)"
         table.add_row("always enough", f"{window.enough:,}", reason)
     print_table(console, table)
+    if (size_bytes := enough_bytes(setting)) is not None:
+        print_lines(
+            console, f"a byte window that is always enough: {size_text(size_bytes)}, a quarter of which is the batch"
+        )
 
 
 def _run_as_json(run: SimulatedRun) -> dict[str, object]:
@@ -329,6 +349,7 @@ def _run_as_json(run: SimulatedRun) -> dict[str, object]:
         "seed": run.seed,
         "warm_up_rows": run.length.warm_up_rows,
         "peak_rows": run.peak_rows,
+        "peak_bytes": run.peak_bytes,
         "figures": None
         if figures is None
         else {name: _finite(value) for name, value in asdict(figures).items() if name != "whereabouts"}
@@ -351,6 +372,7 @@ _FIGURES: Mapping[str, Column] = {
     "latency_p50_seconds": Column("latency p50", duration_text),
     "latency_p99_seconds": Column("latency p99", duration_text),
     "grants_per_row": Column("permit messages/row", "{:.2g}".format),
+    "peak_bytes": Column("most bytes", "{:,.0f}".format),
 }
 
 
@@ -393,7 +415,7 @@ def _row(description: Description, values: dict[str, float], report: Progress) -
         reason, verdict = refusal_in_words(error), "impossible"
         document = {"varied": values, "verdict": verdict, "holds": False, "reason": reason}
         return _Row(Outcome(values, verdict, False, reason, dict.fromkeys(_FIGURES), document), None)
-    figures = {name: getattr(run.figures, name, None) for name in _FIGURES}
+    figures = {name: getattr(run.figures, name, None) for name in _FIGURES} | {"peak_bytes": run.peak_bytes or None}
     document = {"varied": values, **_run_as_json(run)}
     return _Row(Outcome(values, run.verdict, run.verdict == "flows", "", figures, document), run)
 

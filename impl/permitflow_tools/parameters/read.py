@@ -11,7 +11,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
 from permitflow_tools.parameters.graph import is_graph
-from permitflow_tools.parameters.quantities import duration, rate, shown, values, whole
+from permitflow_tools.parameters.quantities import duration, rate, shown, size, values, whole
 from permitflow_tools.parameters.sections import OLD_NAMES, Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import AXES, Axis, Setting
@@ -20,12 +20,14 @@ KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_pe
 """The parameters of an end, by which a file and the command line name them."""
 
 # How one value of an axis is understood.
+_READERS: Mapping[str, Callable[[object], float]] = {"rtt": duration, "byte_window": size}
 _AXIS_READERS: Mapping[str, Callable[[object], float]] = {
-    name: duration if name == "rtt" else rate if name.endswith("_rate") else whole for name in AXES
+    name: rate if name.endswith("_rate") else _READERS.get(name, whole) for name in AXES
 }
 _SECTIONS = {
     "upstream": KEYS,
     "downstream": (*KEYS, "flush_idle"),
+    "bytes": ("row", "window"),
     "chunks": ("rows", "weights", "distribution", "least", "most", "mean", "csv", "column"),
     "network": ("rtt", "one_way", "forward", "back", "rate"),
     "producer": ("rate",),
@@ -79,7 +81,11 @@ def description_of(file: TomlFile) -> Description:
     upstream.required("row_permits", _whole, example="row_permits = 32_768")
     forward, back = _delays(network)
     rated = {"producer_rate": sections["producer"], "consumer_rate": sections["consumer"], "link_rate": network}
-    rates = {name: section.read("rate", _rate) for name, section in rated.items()}
+    others: dict[str, Any] = {name: section.read("rate", _rate) for name, section in rated.items()}
+    others |= {
+        "row_bytes": sections["bytes"].read("row", _whole),
+        "byte_window": sections["bytes"].read("window", size),
+    }
     try:
         setting = Setting(
             upstream=_stated(upstream),
@@ -88,7 +94,7 @@ def description_of(file: TomlFile) -> Description:
             chunks=_chunks(sections["chunks"]),
             forward_seconds=forward,
             return_seconds=back,
-            **{name: found for name, found in rates.items() if found is not None},
+            **{name: found for name, found in others.items() if found is not None},
         )
     except InvalidParametersError as error:
         # The remaining fault: a batch that leaves no room for any chunk, at one of the ends.

@@ -13,6 +13,7 @@ from random import Random
 from typing import Literal, NamedTuple, TypeVar
 
 from permitflow.errors import InvalidParametersError, OverspendError
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.parameters import Permits
@@ -52,9 +53,9 @@ class Totals(NamedTuple):
     chunks: int
     """Consumed; slices of one chunk count once."""
     grants: int
-    """Messages that returned permits."""
+    """Messages that returned permits, or bytes."""
     blocked_seconds: float
-    """Seconds in which the producer waited for permits."""
+    """Seconds in which the producer waited for permits, or for bytes."""
     permit_seconds: Whereabouts
 
 
@@ -70,6 +71,8 @@ class Channel:
         sender, receiver = setting.sender, setting.receiver
         receiver = replace(receiver, max_chunk_cost=sender.max_chunk_cost, oversize=sender.oversize)
         self.receiver: PermitReceiver[_Slice] = PermitReceiver(receiver)
+        window = ByteWindow(setting.byte_window)
+        self.bytes_out, self.bytes_here = self.sender.limit_bytes(window), self.receiver.limit_bytes(window)
         self.latencies: list[float] = []
         """Seconds from the offer of a chunk until it was consumed, in the order of consumption."""
         self.peak_rows = 0
@@ -134,7 +137,7 @@ class Channel:
     def _offer(self, rows: int) -> None:
         pieces = list(pieces_of(rows, self.sender.parameters))
         for number, piece in enumerate(pieces, start=1):
-            self.sender.offer(Kind.CHUNK, _Slice(self.now, number == len(pieces)), piece)
+            self.sender.offer(Kind.CHUNK, _Slice(self.now, number == len(pieces)), piece, self._size_of(piece))
         self._blocked_since = self.now
         self._send()
 
@@ -151,16 +154,23 @@ class Channel:
             self._blocked_since = None
             self._produce()
 
-    def _add_permits(self, returned: Permits) -> None:
-        self._granted -= returned.rows
-        self.sender.on_feedback(returned)
+    def _size_of(self, rows: int) -> int | None:
+        return rows * self.setting.row_bytes or None
+
+    def _add(self, returned: tuple[Permits | None, int]) -> None:
+        permits, size_bytes = returned
+        if permits is not None:
+            self._granted -= permits.rows
+            self.sender.on_feedback(permits)
+        if size_bytes:
+            self.bytes_out.on_return(size_bytes)
         self._send()
 
     # The receiver and the consumer.
 
     def _deliver(self, message: Message[_Slice]) -> None:
         is_idle = not self.receiver.unconsumed
-        self.receiver.deliver(message)
+        self.receiver.deliver(message, self._size_of(message.rows))
         cost = self.receiver.parameters.cost_of(message.rows)
         self._wire -= cost
         self._inbox += cost
@@ -184,11 +194,12 @@ class Channel:
             self._begin_to_consume()
 
     def _give_back(self, returned: Permits | None) -> None:
-        if returned is None:
+        if returned is None and not self.bytes_here.is_due:
             return
         self._grants += 1
-        self._granted += returned.rows
-        self._schedule(self.now + self.setting.return_seconds, self._add_permits, returned)
+        if returned is not None:
+            self._granted += returned.rows
+        self._schedule(self.now + self.setting.return_seconds, self._add, (returned, self.bytes_here.take()))
 
 
 Progress = Callable[[float], None]
@@ -255,6 +266,8 @@ class SimulatedRun:
     length: RunLength
     peak_rows: int
     """The most rows that were ever in the channel at once."""
+    peak_bytes: int
+    """The most bytes that were ever sent and not returned; 0 if they are not counted."""
     figures: Figures | None = None
     stuck: Stuck | None = None
     refusal: OverspendError | None = None
@@ -342,6 +355,7 @@ def simulate(
         seed=seed,
         length=length,
         peak_rows=channel.peak_rows,
+        peak_bytes=channel.bytes_out.peak_bytes,
         figures=figures,
         stuck=stuck,
         refusal=refusal,

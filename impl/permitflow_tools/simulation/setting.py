@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, require_byte_window
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
@@ -69,6 +70,10 @@ class Setting:
     """Rows a second that the consumer consumes while there are any."""
     link_rate: float = math.inf
     """Rows a second that fit onto the wire."""
+    row_bytes: int = 0
+    """Bytes of a row; 0: bytes are not counted."""
+    byte_window: int = DEFAULT_BYTE_WINDOW
+    """Bytes that may be out at once."""
 
     def __post_init__(self) -> None:
         """Refuse impossible numbers, but not those that get stuck."""
@@ -79,6 +84,9 @@ class Setting:
             if not 0 <= getattr(self, name) < math.inf:
                 rule = "must be at least 0 and finite"
                 raise InvalidParametersError(name=name, value=getattr(self, name), rule=rule)
+        if self.row_bytes < 0:
+            raise InvalidParametersError(name="row_bytes", value=self.row_bytes, rule="must not be negative")
+        require_byte_window(self.byte_window)
         if self.upstream.row_permits is None:
             raise InvalidParametersError(name="row_permits", value=None, rule="must be stated for the upstream")
         _ = self.sender, self.receiver
@@ -223,7 +231,8 @@ class Axis(NamedTuple):
 
 _NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
 _RATES = ("producer_rate", "consumer_rate", "link_rate")
-AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES)
+_BYTES = ("row_bytes", "byte_window")
+AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES, *_BYTES)
 """The names of the axes; the first three vary at both ends alike."""
 
 
@@ -239,6 +248,7 @@ def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
     downstream = setting.downstream._replace(**dict.fromkeys(numbers))
     window = upstream.row_permits
     changes: dict[str, Any] = {name: values[name] for name in _RATES if name in values}
+    changes |= {name: int(values[name]) for name in _BYTES if name in values}
     if "chunk_rows" in values:
         changes["chunks"] = WeightedSizes([int(values["chunk_rows"])])
     if "rtt" in values:

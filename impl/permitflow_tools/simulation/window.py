@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from permitflow.errors import InvalidParametersError
@@ -85,10 +85,22 @@ def enough_rows(setting: Setting) -> int | None:
     return math.ceil(setting.bandwidth_delay_product) + setting.receiver.permit_batch + chunks * largest
 
 
+def enough_bytes(setting: Setting) -> int | None:
+    """A byte window that keeps the pipe full, by the same reasoning; a quarter of it is the batch.
+
+    None where bytes are not counted, or nothing is slow.
+    """
+    if not setting.row_bytes or setting.bottleneck_rate == math.inf:
+        return None
+    chunks = 2 if math.isinf(setting.link_rate) else 3
+    rows = math.ceil(setting.bandwidth_delay_product) + chunks * setting.chunks.possible[-1]
+    return math.ceil(rows * setting.row_bytes * 4 / 3)
+
+
 def smallest_window(
     setting: Setting, *, seed: int = 0, full_share: float = 1.0, on_progress: Progress | None = None
 ) -> Window | None:
-    """Bisect for the smallest ``row_permits``, the same at both ends, that keep the pipe full.
+    """Bisect for the smallest ``row_permits``, the same at both ends, that keep the pipe full; bytes do not count.
 
     None if nothing limits the flow but the window: then no pipe is ever full.
 
@@ -97,6 +109,7 @@ def smallest_window(
     """
     if setting.bottleneck_rate == math.inf:
         return None
+    setting = replace(setting, row_bytes=0)
     # No permit is back before a round trip is over: a window below this cannot carry the requested rate.
     too_small = max(0, math.ceil(full_share * setting.bandwidth_delay_product * (1 - _ROUNDING)) - 1)
     large_enough = _generous(setting)

@@ -1,6 +1,7 @@
 """Simulated runs: laws that no setting escapes, figures worked out by hand, deadlocks where the proofs allow them."""
 
 import math
+from dataclasses import replace
 from functools import cache
 from random import Random
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from permitflow import Oversize
 from permitflow.errors import InvalidParametersError
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_proofs import decide
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
@@ -202,3 +204,29 @@ def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting,
     assume(not may_get_stuck(slow))
     run = simulate(slow, length=RunLength(0, 500))
     assert (run.verdict == "overspend") == (most_outstanding(slow) > window)
+
+
+# Bytes.
+
+
+@given(
+    channel=flowing(),
+    row_bytes=st.integers(1, 50),
+    byte_window=st.integers(1, 3_000),
+)
+@settings(max_examples=40, deadline=None)
+def test_no_byte_window_stops_a_channel_and_its_bound_holds(channel: Setting, row_bytes: int, byte_window: int) -> None:
+    assume(channel.takes_time)
+    counted = replace(channel, row_bytes=row_bytes, byte_window=byte_window)
+    run = simulate(counted, length=SHORT)
+    assert run.verdict == "flows"
+    largest = largest_cost(counted) * row_bytes
+    assert 0 < run.peak_bytes <= ByteWindow(byte_window).most_bytes(largest)
+
+
+def test_a_window_in_bytes_carries_wide_rows_more_slowly_and_one_in_rows_does_not() -> None:
+    """Why the exchange that this protocol is from went from rows to bytes, and back."""
+    by_rows = setting(1_000, 100, WeightedSizes([10]), rtt=0.1)
+    narrow, wide = (replace(by_rows, row_bytes=size, byte_window=10_000) for size in (10, 1_000))
+    rates = [figures(each, SHORT).throughput for each in (by_rows, narrow, wide)]
+    assert rates[0] == rates[1] > 20 * rates[2]

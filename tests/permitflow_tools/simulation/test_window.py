@@ -1,15 +1,23 @@
 """How many row permits keep a pipe full: the formula against bisection over simulated runs, on a grid."""
 
 import math
+from dataclasses import replace
 from itertools import product
 
 import pytest
 
 from permitflow.flows.permits.parameters import StatedParameters
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
-from permitflow_tools.simulation.run import run_length, simulate
+from permitflow_tools.simulation.run import RunLength, run_length, simulate
 from permitflow_tools.simulation.setting import Setting
-from permitflow_tools.simulation.window import Window, enough_rows, exact_terms, smallest_window, with_row_permits
+from permitflow_tools.simulation.window import (
+    Window,
+    enough_bytes,
+    enough_rows,
+    exact_terms,
+    smallest_window,
+    with_row_permits,
+)
 
 UNLIMITED = math.inf
 # Producer, consumer, link; each of them is the slowest somewhere, and two of them together.
@@ -92,3 +100,19 @@ def test_the_safe_window_is_enough_for_chunks_of_any_sizes(
 
 def test_where_nothing_is_slow_no_window_is_enough() -> None:
     assert smallest_window(setting(WeightedSizes([1]), 5, 0.1, (UNLIMITED,) * 3, flush=False)) is None
+
+
+def throughput(channel: Setting) -> float:
+    figures = simulate(channel, length=RunLength(warm_up_rows=1_600, measured_rows=3_200)).figures
+    assert figures is not None
+    return figures.throughput
+
+
+@pytest.mark.parametrize("rates", RATES, ids=str)
+def test_a_byte_window_by_the_rule_of_thumb_is_enough(rates: tuple[float, float, float]) -> None:
+    without = setting(WeightedSizes([16]), 16, 0.1, rates, flush=False)
+    counted = replace(without, row_bytes=100)
+    enough = enough_bytes(counted)
+    assert enough is not None
+    assert math.isclose(throughput(replace(counted, byte_window=enough)), throughput(without), rel_tol=1e-6)
+    assert throughput(replace(counted, byte_window=enough // 2)) < 0.9 * throughput(without)
