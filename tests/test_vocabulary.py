@@ -54,7 +54,7 @@ SPECIFICATIONS = {
     f"permitflow.flows.{registered.flow.replace('-', '_')}.core": name
     for name, registered in systems().items()
     if registered.flow
-}
+} | {"permitflow.flows.byte_window": "ByteWindow"}
 """What the ``Spec:`` lines of a flow mean; those of other modules mean ``PermitChannel``."""
 NOT_IN_AN_IMPLEMENTATION = {"Sizes", "Watermarks", "FlushIdle", "Withdrawals", "Waiters", "Tags", "Fair"}
 LOOKS_LIKE_AN_ACTION = re.compile(r"(?:Offer|Withdraw|Send)[A-Z]\w*|Deliver\w*|Consume\w*|Flush\w*|AddPermits\w*")

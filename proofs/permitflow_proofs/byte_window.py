@@ -249,6 +249,17 @@ def _refuses_none(late: int) -> bool:
     return admits(sent_before - returned_by_now, size_bytes, parameters)
 
 
+def _refuses_no_message(late: int) -> bool:
+    """Chunks that left one after the other, and travel as one message: the last of them by the rule."""
+    parameters = _any_parameters()
+    outstanding, before_the_last, last = natural("outstanding"), natural("before the last"), natural("last")
+    held = natural("held")
+    assume(held + before_the_last <= outstanding + late)
+    with assuming():
+        assume(admits(outstanding, last, parameters))
+    return admits(held, before_the_last + last, parameters)
+
+
 # Wrong designs: statements that would be true if the exception could be simpler.
 
 _SMALL = Parameters(row_permits=3, permit_batch=2, window_bytes=3, batch_bytes=2, row_costs=(1,), byte_costs=(1, 5))
@@ -467,10 +478,11 @@ def theorems() -> tuple[Theorem, ...]:
         _WINDOW.theorem(
             "receiver-admits",
             "ReceiverAdmits",
-            "Arithmetic of one chunk, not a statement about states: a receiver that applies the rule to what it holds "
-            "refuses no chunk that was sent by the rule, because it never holds more than was outstanding when the "
-            "chunk left. So it may take a refusal for a fault of the sender.",
-            claim("when it arrives", _refuses_none, "a byte is back at the sender before the receiver returned it"),
+            "Arithmetic of one message, not a statement about states: a receiver that applies the rule to what it "
+            "holds refuses no chunk that was sent by the rule, and no message of several, because it never holds more "
+            "than was outstanding when the last chunk left. So it may take a refusal for a fault of the sender.",
+            claim("a chunk", _refuses_none, "a byte is back at the sender before the receiver returned it"),
+            claim("several chunks in one message", _refuses_no_message, "likewise"),
         ),
         _CHAPTER.theorem(
             "live",

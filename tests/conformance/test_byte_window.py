@@ -1,7 +1,7 @@
 """A permit channel with a byte window takes every step of the model, and refuses every other one.
 
-Both ends are the real ones.  What a session does with them is done here by hand: it hands the bytes of a chunk over with
-it, and returns a batch of bytes that is complete, or what is collected when permits return anyway.
+Both ends are the real ones.  What a session does with them is done here by hand: it hands the bytes of a chunk over
+with it, and returns a batch of bytes that is complete, or what is collected when permits return anyway.
 """
 
 from collections import deque

@@ -15,11 +15,12 @@ from types import CodeType, FrameType
 import pytest
 
 from permitflow import GateParameters
-from permitflow_model import conflate, grpc_call, lossy_channel, mute, mute_scheduler, port_machine
+from permitflow_model import byte_window, conflate, grpc_call, lossy_channel, mute, mute_scheduler, port_machine
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
 from tests.conformance import (
+    test_byte_window,
     test_conflate,
     test_drop_queue,
     test_flows_follow_models,
@@ -94,6 +95,11 @@ def led_receiver() -> object:
     return walk(grpc_call.SYSTEM, test_grpc_call.Receiver(reading), reading, never=test_grpc_call.NOT_LED)
 
 
+def led_window() -> object:
+    few = test_byte_window.PARAMETERS["expected to be larger"]
+    return walk(byte_window.SYSTEM, test_byte_window.DrivenChannel(few), few)
+
+
 def led_link() -> object:
     few = test_lossy_channel.ONE_COPY
     return walk(lossy_channel.SYSTEM, test_lossy_channel.DrivenLink(few), few)
@@ -151,6 +157,11 @@ LED = [
         *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
     ),
     led(
+        "byte_window",
+        led_window,
+        *("flows/byte_window.py OutstandingBytes", "flows/byte_window.py UnreturnedBytes"),
+    ),
+    led(
         "drop_queue",
         lambda: test_drop_queue.test_the_same_jobs_are_served_after_the_same_time("oldest", 2),
         "stages/core/drop_queue.py DropQueue",
@@ -177,7 +188,9 @@ NOT_LED: Mapping[str, str] = {
     "flows/seam.py Urgency": "when feedback leaves, of which the models leave the choice",
     "stream/frames.py": _MESSAGE,
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
+    "flows/byte_window.py SharedSums": "sums of sizes: made and read, and they change nothing",
     "flows/messages.py PlainChunk": _MESSAGE,
+    "stream/control.py Request": _MESSAGE,
     "stream/session.py": "handshake and end of a stream, before and after what the models are about",
     "stages/core/asynchronous.py": _TIME,
     "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",
@@ -196,7 +209,6 @@ NOT_LED: Mapping[str, str] = {
 _SHAPE = "what several stages do together, counted in elements; stage_graph has them one by one"
 MODELS_ALONE: Mapping[str, str] = {
     "blocking_echo": _SHAPE,
-    "byte_window": "a window beside each flow; nothing leads it yet",
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,
     "feedback_loop": _SHAPE,

@@ -12,6 +12,8 @@ collects, because the receiver returns them as soon as a batch is complete.  Wit
 most ``max(window_bytes, batch_bytes - 1 + C)`` bytes are outstanding.
 
 Barriers and watermarks are not counted: permits of their own bound them.
+
+Specified in spec/byte_window/ByteWindow.tla; its model leads both ends.
 """
 
 from bisect import bisect_left
@@ -73,7 +75,10 @@ class SharedSums:
 
 @dataclass(frozen=True, slots=True)
 class ByteWindow:
-    """The numbers by which both ends count bytes."""
+    """The numbers by which both ends count bytes.
+
+    Spec: WindowBytes, BatchBytes.
+    """
 
     window_bytes: int = DEFAULT_BYTE_WINDOW
     """The most bytes that are outstanding at once, unless a chunk is larger."""
@@ -99,7 +104,10 @@ class ByteWindow:
         return max(self.window_bytes, self.batch_bytes - 1 + largest_chunk_bytes)
 
     def admits(self, outstanding_bytes: int, size_bytes: int) -> bool:
-        """The rule: may a chunk of this size leave while so much is outstanding?"""
+        """The rule: may a chunk of this size leave while so much is outstanding?
+
+        Spec: Admits.
+        """
         return outstanding_bytes + size_bytes <= self.window_bytes or outstanding_bytes < self.batch_bytes
 
 
@@ -123,6 +131,8 @@ class OutstandingBytes:
 
     Over a carrier, a chunk leaves with an upper bound of its bytes, because it is encoded later: ``shorten`` corrects
     that before it is written.  What counts at both ends are the bytes of the encoded chunk.
+
+    Spec: the variable outstanding.
     """
 
     __slots__ = ("_is_written_later", "outstanding_bytes", "peak_bytes", "unwritten_bytes", "window")
@@ -157,7 +167,10 @@ class OutstandingBytes:
         return bisect_left(range(count), True, key=is_refused)
 
     def send(self, size_bytes: int) -> None:
-        """The update: chunks of this size have left."""
+        """The update: chunks of this size have left.
+
+        Spec: Send.
+        """
         self.outstanding_bytes = outstanding = self.outstanding_bytes + size_bytes
         if outstanding > self.peak_bytes:
             self.peak_bytes = outstanding
@@ -178,6 +191,8 @@ class OutstandingBytes:
 
         Raises:
             ByteOverrunError: the peer has returned more than it holds, or nothing; nothing was changed.
+
+        Spec: ReturnBytes.
         """
         most = self.outstanding_bytes - self.unwritten_bytes
         if not 0 < size_bytes <= most:
@@ -193,7 +208,10 @@ class OutstandingBytes:
 
 
 class UnreturnedBytes:
-    """The receiver's end: bytes that have arrived and were not returned, and which of them are collected."""
+    """The receiver's end: bytes that have arrived and were not returned, and which of them are collected.
+
+    Spec: the variables inbox and unreturnedBytes.
+    """
 
     __slots__ = ("held_bytes", "peak_bytes", "unreturned_bytes", "window")
 
@@ -232,6 +250,8 @@ class UnreturnedBytes:
 
         Raises:
             ByteOverspendError: as ``require_room``.
+
+        Spec: Deliver.
         """
         self.require_room(size_bytes)
         self.held_bytes += size_bytes
@@ -240,7 +260,10 @@ class UnreturnedBytes:
             self.peak_bytes = here
 
     def consume(self, size_bytes: int) -> None:
-        """Chunks of this size are consumed: their bytes are collected."""
+        """Chunks of this size are consumed: their bytes are collected.
+
+        Spec: Consume.
+        """
         self.unreturned_bytes += size_bytes
 
     def drop(self) -> None:

@@ -224,7 +224,7 @@ def test_no_byte_window_stops_a_channel_and_its_bound_holds(channel: Setting, ro
     assert 0 < run.peak_bytes <= ByteWindow(byte_window).most_bytes(largest)
 
 
-def test_a_window_in_bytes_carries_wide_rows_more_slowly_and_one_in_rows_does_not() -> None:
+def test_a_window_in_bytes_slows_wide_rows_and_one_in_rows_does_not() -> None:
     """Why the exchange that this protocol is from went from rows to bytes, and back."""
     by_rows = setting(1_000, 100, WeightedSizes([10]), rtt=0.1)
     narrow, wide = (replace(by_rows, row_bytes=size, byte_window=10_000) for size in (10, 1_000))
