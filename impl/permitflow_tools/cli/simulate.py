@@ -266,9 +266,8 @@ def _figures_table(run: SimulatedRun, figures: Figures) -> Table:
         table.add_row("utilisation", f"{figures.utilisation:.1%}", f"of the slowest, {_slowest(setting)}")
     if figures.link_utilisation is not None:
         table.add_row("utilisation of the link", f"{figures.link_utilisation:.1%}", "of what fits onto the wire")
-    table.add_row(
-        "back-pressure", f"{figures.blocked_share:.1%}", "of the time, the producer waits for permits or bytes"
-    )
+    lacks = "permits or bytes" if setting.row_bytes else "permits"
+    table.add_row("back-pressure", f"{figures.blocked_share:.1%}", f"of the time, the producer waits for {lacks}")
     table.add_row(
         "latency, half of the chunks", duration_text(figures.latency_p50_seconds), "from offer to consumption"
     )
@@ -372,8 +371,16 @@ _FIGURES: Mapping[str, Column] = {
     "latency_p50_seconds": Column("latency p50", duration_text),
     "latency_p99_seconds": Column("latency p99", duration_text),
     "grants_per_row": Column("permit messages/row", "{:.2g}".format),
-    "peak_bytes": Column("most bytes", "{:,.0f}".format),
 }
+
+
+_FIGURES_OF_BYTES: Mapping[str, Column] = {**_FIGURES, "peak_bytes": Column("most bytes", "{:,.0f}".format)}
+
+
+def _figures_of(description: Description) -> Mapping[str, Column]:
+    """The figures of its sweep: of bytes only where they are counted."""
+    counts = description.setting.row_bytes or any(axis.name == "row_bytes" for axis in description.axes)
+    return _FIGURES_OF_BYTES if counts else _FIGURES
 
 
 class _Row(NamedTuple):
@@ -396,7 +403,7 @@ def _simulate_sweep(
         ]
     report_sweep(
         [row.outcome for row in rows],
-        _FIGURES,
+        _figures_of(description),
         title=f"varied from: {_in_words(description.setting)}",
         explained=("impossible",),
         csv=csv,
@@ -414,8 +421,10 @@ def _row(description: Description, values: dict[str, float], report: Progress) -
     except InvalidParametersError as error:
         reason, verdict = refusal_in_words(error), "impossible"
         document = {"varied": values, "verdict": verdict, "holds": False, "reason": reason}
-        return _Row(Outcome(values, verdict, False, reason, dict.fromkeys(_FIGURES), document), None)
-    figures = {name: getattr(run.figures, name, None) for name in _FIGURES} | {"peak_bytes": run.peak_bytes or None}
+        return _Row(Outcome(values, verdict, False, reason, dict.fromkeys(_figures_of(description)), document), None)
+    figures = {name: getattr(run.figures, name, None) for name in _figures_of(description)}
+    if "peak_bytes" in figures:
+        figures["peak_bytes"] = run.peak_bytes
     document = {"varied": values, **_run_as_json(run)}
     return _Row(Outcome(values, run.verdict, run.verdict == "flows", "", figures, document), run)
 
@@ -430,14 +439,15 @@ def _picture(description: Description, rows: Sequence[_Row], suffix: str) -> byt
     groups: dict[tuple[float, ...], list[_Row]] = {}
     for row in rows:
         groups.setdefault(tuple(row.outcome.values[name] for name in others), []).append(row)
+    columns = _figures_of(description)
     picture = SweepPicture(
         title="Throughput and back-pressure of a permit channel",
         sentence=f"Varied from {_in_words(description.setting)}; {_limits_in_words(description.setting)}.",
         x_label=_LABELS[x_name],
         series=[_series(group, x_name, others) for group in groups.values()],
         most=most if most < math.inf else None,
-        head=[*names, "verdict", *(column.heading for column in _FIGURES.values())],
-        rows=[(row.outcome.holds, row.outcome.row(_FIGURES)) for row in rows],
+        head=[*names, "verdict", *(column.heading for column in columns.values())],
+        rows=[(row.outcome.holds, row.outcome.row(columns)) for row in rows],
     )
     return picture.as_file(suffix)
 
