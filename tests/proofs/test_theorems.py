@@ -18,7 +18,10 @@ from permitflow_proofs.kernel.theorem import Solvers
 NAMES = [theorem.id for theorem in catalogue()]
 PROVED = [registered for registered in systems().values() if registered.theorems]
 REFUTED_OF_2014 = {"2014-sign", "2014-stored"}
-REFUTED = REFUTED_OF_2014 | {"drop-wrong-end", "squelch-one-way", "token-bucket-unsafe"}
+REFUTED = REFUTED_OF_2014 | {
+    *("drop-wrong-end", "squelch-one-way", "token-bucket-unsafe"),
+    *("byte-window-alone-at-its-word", "byte-window-a-chunk-alone"),
+}
 
 
 class VerdictOn(Protocol):
