@@ -236,6 +236,7 @@ class AioControl:
         consumers: Sequence[str] = (),
         kept_rows: int | None = None,
         staging_rows: int | None = None,
+        byte_window: int | None = None,
     ) -> Listed:
         """Add the channels ``stream/0``, ``stream/1`` and so on, all or none.
 
@@ -248,6 +249,7 @@ class AioControl:
             consumers: for whom rows are kept; none: for one, ``default``.
             kept_rows: the most rows of a channel that are kept before producers wait; None: its window.
             staging_rows: the most rows of a channel that may be staged; None: four times ``kept_rows``.
+            byte_window: the most bytes in a channel at once; None: that of the exchange.
 
         Raises:
             InvalidParametersError: a name is taken, or an option does not fit the others; nothing was added.
@@ -262,6 +264,7 @@ class AioControl:
             _names(consumers),
             kept_rows=kept_rows,
             staging_rows=staging_rows,
+            byte_window=byte_window,
             schema=schema,
         )
         return (await self._ask(request, Channels)).channels

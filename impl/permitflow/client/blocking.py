@@ -687,6 +687,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         consumers: Sequence[str] = (),
         kept_rows: int | None = None,
         staging_rows: int | None = None,
+        byte_window: int | None = None,
     ) -> Listed:
         """Add the channels ``stream/0``, ``stream/1`` and so on, all or none."""
         return self._ask(
@@ -699,6 +700,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
                 consumers=consumers,
                 kept_rows=kept_rows,
                 staging_rows=staging_rows,
+                byte_window=byte_window,
             )
         )
 

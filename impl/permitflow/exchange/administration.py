@@ -109,7 +109,14 @@ async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Chann
                 rule = "is for channels with retention 'replay' only"
                 raise InvalidParametersError(name=name, value=value, rule=rule)
     names = stream_channels(request.stream, request.channels)
-    exchange.add_channels(names, request.parameters, request.schema, retention=request.retention, **keeping)
+    exchange.add_channels(
+        names,
+        request.parameters,
+        request.schema,
+        retention=request.retention,
+        byte_window=request.byte_window,
+        **keeping,
+    )
     return await list_channels(exchange, AskChannels(names))
 
 

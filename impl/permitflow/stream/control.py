@@ -255,6 +255,8 @@ class AddStream(Request, Generic[S]):
     """With ``REPLAY``: the most rows to keep before producers wait; None: the exchange's own rule."""
     staging_rows: int | None = None
     """With ``REPLAY``: the most rows to stage; None: likewise."""
+    byte_window: int | None = None
+    """The most bytes in a channel at once; None: the exchange's own."""
     schema: S | None = None
     """Of the chunks; None: the first producer's."""
 

@@ -10,10 +10,12 @@ from permitflow.errors import (
     printable,
 )
 from permitflow.exchange.books.replay import Retention
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import Oversize
 from permitflow_tools.cli.channel_options import (
     BarrierPermits,
+    ChannelByteWindow,
     ChannelMaxChunkCost,
     ChannelPermitBatch,
     ChannelRowPermits,
@@ -29,7 +31,7 @@ from permitflow_tools.cli.channel_options import (
 )
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.dialling import Place, dials
-from permitflow_tools.cli.options import StreamName, option, stream_name, whole_number
+from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json
 from permitflow_tools.cli.traffic_table import lag_in_words
 
@@ -79,9 +81,9 @@ def list_(
       permitflow channel list orders                       those of one stream
       permitflow channel list orders/0 --json              one, with schema, parameters and connections
 
-    Columns: producers and consumers that are connected; rows that wait in the channel, or are kept; the room that is
-    left; of channels that keep their rows, what each consumer has still to acknowledge. A channel that is spent or
-    broken says why: permitflow channel reset makes it usable again.
+    Columns: producers and consumers that are connected; rows that wait in the channel, or are kept; bytes that take
+    room there; the room that is left for rows; of channels that keep their rows, what each consumer has still to
+    acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable again.
 
     Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel.
     """
@@ -92,8 +94,8 @@ def list_(
         return
     console = open_console()
     kept = any(each.traffic.kept is not None for each in listed)
-    columns = ("channel", "state", "put/get", "rows", "room", *(["lag"] if kept else []), "flow", "why")
-    table = open_table(*columns, right=("rows", "room"), wrap=("lag", "why"))
+    columns = ("channel", "state", "put/get", "rows", "bytes", "room", *(["lag"] if kept else []), "flow", "why")
+    table = open_table(*columns, right=("rows", "bytes", "room"), wrap=("lag", "why"))
     for each in listed:
         traffic = each.traffic
         table.add_row(
@@ -101,6 +103,7 @@ def list_(
             printable(traffic.state),
             f"{traffic.producers}/{traffic.consumers}",
             f"{_waiting(each):,}",
+            f"{traffic.bytes_held:,}",
             "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
             *([lag_in_words(traffic.kept)] if kept else []),
             each.parameters.flow.name,
@@ -126,6 +129,7 @@ def add(
         typer.Argument(parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1."),
     ],
     flow: FlowName = PERMITS.name,
+    byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
     row_permits: ChannelRowPermits = None,
     permit_batch: ChannelPermitBatch = None,
     max_chunk_cost: ChannelMaxChunkCost = None,
@@ -169,6 +173,7 @@ def add(
             consumers=consumers if retention is Retention.REPLAY else (),
             kept_rows=kept_rows,
             staging_rows=staging_rows,
+            byte_window=byte_window if "--byte-window" in given_options(context) else None,
         )
     if as_json:
         print_json({"address": exchange.address, "channels": [_as_json(each) for each in added]})

@@ -9,12 +9,14 @@ import typer
 from permitflow.chunks import DEFAULT_KEPT_ROWS, KEPT_CHUNK_ROWS
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
-from permitflow_tools.cli.options import MOST, given_options, one_of, option, rows, whole_number
+from permitflow_tools.cli.options import MOST, given_options, one_of, option, rows, size_in_bytes, whole_number
 from permitflow_tools.cli.outcomes import unusable
+from permitflow_tools.parameters.quantities import size_text
 
 _ROWS = whole_number(least=1, most=MOST)
 # Parameters of flows that have an option of their own.
@@ -49,6 +51,16 @@ ChannelMaxChunkCost: TypeAlias = Annotated[
         "The most permits a chunk takes. Default: row permits less batch; "
         f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
         most=MOST,
+    ),
+]
+
+ChannelByteWindow: TypeAlias = Annotated[
+    int,
+    option(
+        size_in_bytes,
+        "SIZE",
+        "The most bytes in a channel at once, and in each of its streams, as in 16MiB. A larger chunk passes while "
+        f"less than a quarter of this is there. Default: {size_text(DEFAULT_BYTE_WINDOW)}.",
     ),
 ]
 

@@ -23,6 +23,7 @@ from permitflow.flows.permits.parameters import Oversize
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.channel_options import (
     BarrierPermits,
+    ChannelByteWindow,
     ChannelMaxChunkCost,
     ChannelPermitBatch,
     ChannelRowPermits,
@@ -47,12 +48,10 @@ from permitflow_tools.cli.options import (
     one_of,
     option,
     seconds,
-    size_in_bytes,
     stream_name,
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusable
-from permitflow_tools.parameters.quantities import size_text
 
 if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
@@ -84,15 +83,7 @@ def serve(
     barrier_permits: BarrierPermits = None,
     oversize: OversizeRule = Oversize.SPLIT,
     parameter: FlowParameter = None,
-    byte_window: Annotated[
-        int,
-        option(
-            size_in_bytes,
-            "SIZE",
-            "The most bytes in a channel at once, and in each of its streams, as in 16MiB. A larger chunk passes while "
-            f"less than a quarter of this is there. Default: {size_text(DEFAULT_BYTE_WINDOW)}.",
-        ),
-    ] = DEFAULT_BYTE_WINDOW,
+    byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
     retention: RetentionRule = Retention.ONCE,
     consumer: ConsumerNames = None,
     store: Annotated[

@@ -98,7 +98,7 @@ async def test_a_list_tells_settings_counts_and_who_is_connected() -> None:
     async with administered(schema=SCHEMA) as (exchange, _), put(ADDRESS, NAME, SCHEMA) as sender:
         await sender.send(batch(1, 2, 3))
         await until(lambda: exchange.statistics()[0].numbers.sent_rows == 3)
-        await order(lambda orders: orders.add_stream("late", 2, Demand(size=4)))
+        await order(lambda orders: orders.add_stream("late", 2, Demand(size=4), byte_window=1 << 20))
         await order(lambda orders: orders.add_stream("kept", 1, schema=SCHEMA, **KEPT))
         once, *late, kept = await order(lambda orders: orders.channels())
     assert (once.traffic.channel, once.traffic.state, once.traffic.rows_held) == (NAME, "open", 3)
@@ -107,7 +107,7 @@ async def test_a_list_tells_settings_counts_and_who_is_connected() -> None:
     assert (connection.direction, connection.peer, connection.stream) == ("put", "memory", f"{NAME}#put1")
     assert [each.traffic.channel for each in late] == ["late/0", "late/1"]
     assert [each.parameters for each in late] == [Demand(size=4)] * 2
-    assert (late[0].schema, late[0].traffic.state) == (None, "waiting")
+    assert (late[0].schema, late[0].traffic.state, late[0].traffic.byte_window) == (None, "waiting", 1 << 20)
     assert (kept.retention, kept.limit_rows) == (Retention.REPLAY, 16)
     assert [*kept.traffic.kept.acknowledged] == ["audit", "etl"]
     assert not kept.is_durable

@@ -67,6 +67,7 @@ requests = st.one_of(
         *(names, counts, st.none() | parameters, st.sampled_from(Retention), channel_names),
         kept_rows=st.none() | counts,
         staging_rows=st.none() | counts,
+        byte_window=st.none() | counts,
         schema=schemas,
     ),
     st.builds(RemoveChannels, channel_names, st.booleans()),

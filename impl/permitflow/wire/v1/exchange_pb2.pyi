@@ -693,7 +693,7 @@ class ChannelsRequest(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ...) -> None: ...
 
 class AddStreamRequest(_message.Message):
-    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters")
+    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters", "byte_window")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
@@ -703,6 +703,7 @@ class AddStreamRequest(_message.Message):
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     stream: str
     channels: int
     retention: Retention
@@ -712,7 +713,8 @@ class AddStreamRequest(_message.Message):
     schema: bytes
     flow: str
     parameters: bytes
-    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ...) -> None: ...
+    byte_window: int
+    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ...) -> None: ...
 
 class RemoveRequest(_message.Message):
     __slots__ = ("channels", "force")
