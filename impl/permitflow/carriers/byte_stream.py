@@ -92,8 +92,8 @@ def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES)
 
 _CONTENT_BYTES: dict[int, int] = {Kind.STATUS: 64 << 10, Kind.TOKEN: MOST_TOKEN}
 # What the dialler of each method may send.  A Put is as short as a Get; chunks come after the agreement.
-_FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
-_MOST_BYTES = {Kind.GET: _FRAMES_BYTES, Kind.PUT: _FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
+FRAMES_BYTES = MAX_SCHEMA_BYTES + (128 << 10)  # a schema and all that is beside it
+_MOST_BYTES = {Kind.GET: FRAMES_BYTES, Kind.PUT: FRAMES_BYTES, Kind.CONTROL: MOST_REQUEST_BYTES + (1 << 10)}
 _MOST_AHEAD = 64  # of undelivered messages; the kernel keeps the rest, and then the peer waits
 _MESSAGE = Kind.MESSAGE  # reading an enumeration's attribute costs more than comparing it
 _VERDICT_SECONDS = 1.0  # to read a peer's last messages after it hung up

@@ -7,11 +7,13 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Self
 from urllib.parse import unquote
 
-from permitflow.errors import LimitReachedError, PermitflowError, ResumeRefusedError
+from permitflow.carriers.byte_stream import FRAMES_BYTES
+from permitflow.errors import InvalidParametersError, LimitReachedError, PermitflowError, ResumeRefusedError
 from permitflow.exchange.limits import OPTIONS, Limits
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 
 GiveUp = Callable[[PermitflowError], None]
 _LIMITS: Final = {limit.name: limit for limit in OPTIONS}
@@ -58,8 +60,9 @@ class Place:
         if leave is not None:
             leave()
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> Self:
         """It is held already."""
+        return self
 
     def __exit__(self, *_: object) -> None:
         self.leave()
@@ -196,6 +199,51 @@ class Suspended:
         waiting.give_up(ResumeRefusedError(who="the exchange", reason=reason))
 
 
+class Memory:
+    """What messages may take at most, if all windows are full."""
+
+    def __init__(self, limits: Limits) -> None:
+        """Reserve what peers may take before they have a stream.
+
+        Raises:
+            InvalidParametersError: the limit is below that.
+        """
+        self._most = limits.max_memory
+        self.before_streams_bytes = limits.max_handshakes * FRAMES_BYTES + limits.max_suspended_bytes
+        """That handshakes and suspended streams hold at most."""
+        self.reserved_bytes = self.before_streams_bytes
+        """By handshakes, suspended streams, channels, and streams that are open."""
+        if self._most is not None and self._most < self.reserved_bytes:
+            rule = (
+                f"must be at least {self.reserved_bytes} bytes, for {limits.max_handshakes} handshakes and "
+                f"{limits.max_suspended_bytes} bytes of suspended streams; lower these limits, or raise this one"
+            )
+            raise InvalidParametersError(name="max_memory", value=self._most, rule=rule)
+
+    def take(self, size_bytes: int) -> Place:
+        """Reserve so much.
+
+        Raises:
+            LimitReachedError: it would be more than there is.
+        """
+        if self._most is not None and self.reserved_bytes + size_bytes > self._most:
+            raise limit_reached("max_memory", self._most)
+        self.reserved_bytes += size_bytes
+
+        def leave() -> None:
+            self.reserved_bytes -= size_bytes
+
+        return Place(leave)
+
+    def take_stream(self, window_bytes: int) -> Place:
+        """Reserve what a stream may hold: its window, and a message under way.
+
+        Raises:
+            LimitReachedError: it would be more than there is.
+        """
+        return self.take(window_bytes + MAX_MESSAGE_BYTES)
+
+
 class Admission:
     """What is open at an exchange, whichever of its servers it came through.  For one event loop."""
 
@@ -207,6 +255,7 @@ class Admission:
         self._handshakes = _Handshakes(limits)
         self._refused = 0
         self.suspended = Suspended(limits)
+        self.memory = Memory(limits)
 
     @property
     def streams(self) -> int:
@@ -223,13 +272,13 @@ class Admission:
         """How many peers have not said yet what they want."""
         return self._handshakes.taken
 
-    def stream(self, peer: str) -> Place:
-        """Let a peer have a stream.
+    def stream(self, peer: str, identity: str = "") -> Place:
+        """Let a peer have a stream; who has shown an identity is counted by it, wherever it is.
 
         Raises:
             LimitReachedError: it has the most, or all peers together have.
         """
-        return self._streams.take(peer_key(peer))
+        return self._streams.take(f"identity {identity}" if identity else peer_key(peer))
 
     def connection(self, peer: str) -> Place:
         """Let a peer have a connection.

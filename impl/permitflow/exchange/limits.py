@@ -84,6 +84,15 @@ class Limits:
         256 << 20, "messages that suspended streams keep", "likewise", unit="bytes", beyond=ResumeRefusedError
     )
 
+    max_memory: int | None = _most(
+        None,
+        "memory",
+        "of messages: the byte windows of channels and of open streams, a message under way for each stream, "
+        "handshakes, and what suspended streams keep; further channels and streams are refused. Kept rows, which are "
+        "bounded by their number, are not counted, nor is the memory of Python and of libraries",
+        unit="bytes",
+    )
+
     def __post_init__(self) -> None:
         for limit in OPTIONS:
             value = getattr(self, limit.name)

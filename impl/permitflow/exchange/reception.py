@@ -93,7 +93,7 @@ class Reception:
             ConnectionGivenUp: the stream goes on without this connection, which is to be closed without a word.
         """
         if method == CONTROL:
-            with self._admission.stream(peer):
+            with self._admission.stream(peer, access.identity):
                 await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             return
         first = FirstMessage(carrier)
@@ -147,7 +147,7 @@ class Reception:
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
-            with self._admission.stream(peer):
+            with self._admission.stream(peer, access.identity):
                 await METHODS[method](
                     self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first, access=access
                 )
@@ -183,7 +183,7 @@ class Reception:
         def on_suspended() -> None:
             self._note_suspended(token, peer)
 
-        place = self._admission.stream(peer)
+        place = self._admission.stream(peer, access.identity)
         carrier = AcceptedCarrier(
             first, who=f"the client at {peer}", seconds=seconds, number=number, on_suspended=on_suspended
         )

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from typing import Literal, TypedDict, Unpack, overload
@@ -18,7 +19,7 @@ from permitflow.errors import (
     RetentionError,
     UnknownChannelError,
 )
-from permitflow.exchange.admission import Admission, limit_reached
+from permitflow.exchange.admission import Admission, Place, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
@@ -36,6 +37,7 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
 from permitflow.stream.compression import Compression, checked
+from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.schemas import read_schema
 from permitflow.wire.texts import require_text
@@ -111,6 +113,7 @@ class Exchange:
         self.readiness = Readiness()
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
+        self._memory: dict[str, Place] = {}  # of channels
         self._past_lives = Counter[str]()
         """By name: how many channels have had it, and were removed or reset."""
 
@@ -206,7 +209,7 @@ class Exchange:
         Raises:
             InvalidParametersError: the name is empty, taken, or not valid UTF-8; the consumers are invalid; or there
                 is no room for a row.
-            LimitReachedError: there are as many channels as there may be.
+            LimitReachedError: there are as many channels as there may be, or not enough memory for them.
             SchemaMismatchError: the store has the channel with another schema.
             StoreError: the store has the channel with other settings, or cannot be read.
         """
@@ -240,7 +243,12 @@ class Exchange:
                 rule = "are named for channels with retention 'replay' only"
                 raise InvalidParametersError(name="consumers", value=tuple(consumers), rule=rule)
             chosen = chosen or ChannelParameters()
-            bridges = [self._bridge(name, chosen, schema, window) for name in names]
+            with ExitStack() as taken:
+                size_bytes = window.most_bytes(MAX_CHUNK_BYTES)
+                memory = [taken.enter_context(self.admission.memory.take(size_bytes)) for _ in names]
+                bridges = [self._bridge(name, chosen, schema, window) for name in names]
+                taken.pop_all()
+            self._memory.update(zip(names, memory, strict=True))
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
         chosen = chosen or kept_parameters()
@@ -298,6 +306,8 @@ class Exchange:
             ended = channel.retire(ChannelRemovedError)
         self._past_lives[name] += 1
         del self._channels[name]
+        if (place := self._memory.pop(name, None)) is not None:
+            place.leave()
         return ended
 
     async def reset_channel(self, name: str) -> int:

@@ -21,6 +21,7 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import ChannelCancelledError, InvalidParametersError, PeerGoneError, SecurityError
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
+from permitflow.exchange.admission import Place
 from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
@@ -96,6 +97,7 @@ class _Producer:
         self._exchange = exchange
         self._peer = peer
         self._stream: ProducerStream[Any] | None = None
+        self._memory: Place | None = None
         self._may_come_again = False
 
     async def serve(self) -> None:
@@ -116,9 +118,11 @@ class _Producer:
         if put.staging is None:
             served = exchange.served(name)
             agree(served.parameters, put)
+            self._memory = exchange.admission.memory.take_stream(served.stream_most_bytes)
             return served.producing(self.end, self._peer, exchange.same_host)
         channel = exchange.replay_channel(name)
         agree(channel.parameters, put)
+        self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes)
         return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
@@ -147,6 +151,8 @@ class _Producer:
         if self._stream is not None:
             self._stream.leave()
         self.end.close()
+        if self._memory is not None:
+            self._memory.leave()
 
 
 async def _serve_get(
@@ -161,6 +167,7 @@ async def _serve_get(
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
     end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
     stream: ConsumerStream[Any] | None = None
+    memory: Place | None = None
     hold = access.hold()
     try:
         async with carrying(end, stopping, _until_revoked(end, hold)):
@@ -176,6 +183,7 @@ async def _serve_get(
             # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
             wanted = None if get.schema is None else await exchange.read_schema(get.schema)
+            memory = exchange.admission.memory.take_stream(channel.stream_most_bytes)
             stream = channel.consuming(end, peer, exchange.same_host)
             with breaking_first(stream, end):
                 if (cancel := await _served_until_cancel(stream.serve(get, wanted), end)) is not None:
@@ -184,6 +192,8 @@ async def _serve_get(
         hold.leave()
         if stream is not None:
             stream.leave()
+        if memory is not None:
+            memory.leave()
 
 
 async def _served_until_cancel(serve: Coroutine[Any, Any, None], end: RemoteSender) -> Cancel | None:

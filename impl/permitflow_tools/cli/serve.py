@@ -136,6 +136,7 @@ def serve(
     max_handshakes_per_peer: Annotated[int, limit("max_handshakes_per_peer")] = _LIMITS.max_handshakes_per_peer,
     max_suspended: Annotated[int, limit("max_suspended")] = _LIMITS.max_suspended,
     max_suspended_bytes: Annotated[int, limit("max_suspended_bytes")] = _LIMITS.max_suspended_bytes,
+    max_memory: Annotated[int | None, limit("max_memory")] = _LIMITS.max_memory,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -294,6 +295,7 @@ def serve(
                     max_handshakes_per_peer=max_handshakes_per_peer,
                     max_suspended=max_suspended,
                     max_suspended_bytes=max_suspended_bytes,
+                    max_memory=max_memory,
                 ).within(all_descriptors()),
             )
             keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
@@ -314,6 +316,8 @@ def serve(
                 )
             )
     except InvalidParametersError as error:
+        if error.name == "max_memory":
+            unusable(f"--max-memory: {error}")
         if error.name not in _OF_TLS:
             raise
         unusable(f"{_OF_TLS[error.name]}: {error.rule}, not {error.value!r}")

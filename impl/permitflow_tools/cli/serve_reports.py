@@ -53,19 +53,39 @@ class Report:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def listening(self, addresses: Sequence[str], channels: Sequence[str], most_bytes: int | None) -> None:
-        """The exchange can be dialled; its channels hold at most so many bytes, as in ``Exchange.most_bytes``."""
+    def listening(
+        self,
+        addresses: Sequence[str],
+        channels: Sequence[str],
+        most_bytes: int | None,
+        *,
+        before_streams_bytes: int,
+        limit_bytes: int | None,
+    ) -> None:
+        """The exchange can be dialled.
+
+        Args:
+            addresses: where.
+            channels: their names.
+            most_bytes: that these hold at most, as in ``Exchange.most_bytes``.
+            before_streams_bytes: what handshakes and suspended streams hold at most.
+            limit_bytes: what everything may hold; None: no limit.
+        """
         facts = {
             "address": addresses[0],
             "addresses": [*addresses],
             "channels": [*channels],
             "most_bytes": most_bytes,
+            "before_streams_bytes": before_streams_bytes,
+            "max_memory": limit_bytes,
         }
         bound = (
             "memory: kept rows are bounded by their number, and all else by the byte window"
             if most_bytes is None
             else f"memory: at most {size_text(most_bytes)} of chunks, with a producer and a consumer of each channel"
         )
+        limit = "no limit in all: --max-memory" if limit_bytes is None else f"at most {size_text(limit_bytes)} in all"
+        bound += f"; {size_text(before_streams_bytes)} of handshakes and suspended streams; {limit}"
         log, table = [f"channels: {', '.join(channels)}", bound], [bound, *_LEGEND]
         more = {Style.LOG: log, Style.TABLE: table}.get(self.style, ())
         self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)

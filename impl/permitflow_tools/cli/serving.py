@@ -123,7 +123,13 @@ async def serve_until_signal(
             )
             servers.append(await stack.enter_async_context(server))
             begin()
-        report.listening([server.address for server in servers], [*exchange.names], exchange.most_bytes)
+        report.listening(
+            [server.address for server in servers],
+            [*exchange.names],
+            exchange.most_bytes,
+            before_streams_bytes=exchange.admission.memory.before_streams_bytes,
+            limit_bytes=exchange.admission.limits.max_memory,
+        )
         if metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(metrics_address, exchange)))
         begun = await _watch(exchange, report, stopped)

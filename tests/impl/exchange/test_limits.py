@@ -20,6 +20,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.admission import Admission, Suspended, peer_key
 from permitflow.exchange.limits import OPTIONS
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from tests.impl.exchange.test_deadlines import connected_to, hears, status_in
 from tests.support.number_streams import SCHEMA, batch
 from tests.support.peers_by_hand import dialling
@@ -135,6 +136,38 @@ def test_a_channel_too_many_is_refused_and_all_that_came_with_it() -> None:
         exchange.add_channels(["b", "c"])
     assert [*exchange.names] == ["a"]
     exchange.add_channel("b")
+
+
+async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over() -> None:
+    least = Admission(Limits()).memory.reserved_bytes
+    one = Exchange()
+    channel = one.add_channel("c", retention=Retention.REPLAY)
+    streams = 3 * (channel.stream_most_bytes + MAX_MESSAGE_BYTES)
+    async with limited(LISTEN["TCP"], max_memory=least + streams) as (exchange, address):
+        async with another(address):
+            error = await refusal(address)
+            assert error.facts == {"what": "memory", "most": least + streams, "option": "--max-memory"}
+        await until(lambda: exchange.admission.streams == 2)
+        async with another(address):
+            pass
+
+
+def test_channels_beyond_the_memory_are_refused_together() -> None:
+    least = Admission(Limits()).memory.reserved_bytes
+    window = Exchange().add_channel("c").most_bytes
+    exchange = Exchange(limits=Limits(max_memory=least + 2 * window))
+    exchange.add_channel("a")
+    with pytest.raises(LimitReachedError, match="memory"):
+        exchange.add_channels(["b", "c"])
+    exchange.add_channel("b")
+    exchange.remove_channel("a")
+    exchange.add_channel("c")
+
+
+def test_less_memory_than_handshakes_may_take_is_refused() -> None:
+    with pytest.raises(InvalidParametersError, match="for 512 handshakes"):
+        Exchange(limits=Limits(max_memory=1 << 20))
+    Exchange(limits=Limits(max_memory=4 << 20, max_handshakes=2, max_suspended_bytes=1 << 20))
 
 
 class GivenUp:
