@@ -86,7 +86,12 @@ class GateRun(StreamsRun):
     # The parties.
 
     def _new_exchange(self) -> Exchange:
-        exchange = Exchange(parameters=self.parameters, record=self._recorder, same_host=SameHost.NEVER)
+        exchange = Exchange(
+            parameters=self.parameters,
+            record=self._recorder,
+            same_host=SameHost.NEVER,
+            byte_window=self.schedule.byte_window,
+        )
         for number in range(self.parameters.inputs):
             exchange.add_channel(_channel(number), schema=SCHEMA)
         return exchange
@@ -118,6 +123,7 @@ class GateRun(StreamsRun):
             await Sender(sender, client.log, 0, pause).send_all(schedule.chunks[number], schedule.sending[number])
             client.outcome = await sender.end()
             client.is_ended = True
+            self._require_bytes(client, sender.statistics())
             if client.outcome is EndOutcome.CONSUMED:
                 there = {*self.got[number], *self.swept[number].messages}
                 if missing := [row for row in _rows(client.log) if row not in there]:

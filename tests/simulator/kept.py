@@ -37,6 +37,7 @@ from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.disk import NEVER, Crashed, SimulatedDisk
 from tests.simulator.outcome import Outcome
+from tests.simulator.schedule import byte_window_of
 from tests.simulator.sockets import Conditions, Network
 from tests.simulator.stores import SimulatedSystem, new_store
 from tests.simulator.surroundings import INSECURE, simulated
@@ -255,7 +256,12 @@ class KeptRun:
         plan = self.plan
         try:
             with SqliteStore(self.system.folder, self.system) as store:
-                exchange = Exchange(parameters=plan.parameters, same_host=SameHost.NEVER, store=store)
+                exchange = Exchange(
+                    parameters=plan.parameters,
+                    same_host=SameHost.NEVER,
+                    store=store,
+                    byte_window=byte_window_of(self.seed),
+                )
                 channel = exchange.add_channel(
                     CHANNEL,
                     schema=SCHEMA,

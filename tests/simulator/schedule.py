@@ -8,6 +8,7 @@ from enum import StrEnum
 from random import Random
 
 from permitflow import ChannelParameters
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.seam import Parameters
 from tests.simulator.applications import BARRIER, WATERMARK, Receiving, Sending
 from tests.simulator.coverage import COVERED
@@ -75,6 +76,7 @@ class Schedule:
     sending: tuple[Sending, ...]
     """Of each producer."""
     receiving: Receiving
+    byte_window: int
 
     @property
     def is_bridgeable(self) -> bool:
@@ -142,7 +144,13 @@ def draw(seed: int) -> Schedule:
         resume_seconds=random.choice(_RESUME_SECONDS),
         sending=tuple(random.choice([*Sending]) for _ in range(producers)),
         receiving=random.choice([*Receiving]),
+        byte_window=byte_window_of(seed),
     )
+
+
+def byte_window_of(seed: int) -> int:
+    """For half of the seeds a small one, in which a chunk or a few have room; for the others none that is felt."""
+    return Random(f"bytes {seed}").choice((1, 500, 1_000, 2_000, *4 * (DEFAULT_BYTE_WINDOW,)))
 
 
 def _chunks(random: Random, most_rows: int) -> tuple[int, ...]:

@@ -9,9 +9,11 @@ from functools import partial
 from typing import Any
 
 from permitflow.carriers.same_host import SameHost
+from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client import RemoteSender, get, put
 from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.recording import RecorderFactory
 from permitflow.stream.frames import EndOutcome
 from tests.simulator.applications import SCHEMA, Log, Receiving, Sender, receive_all
@@ -27,6 +29,8 @@ CHANNEL = "c"
 ADDRESS = "tcp://exchange:5600"
 PATIENCE_SECONDS = 400.0
 """After the last trouble, everybody must have come to an end in so long: silence, handshakes, and connecting."""
+_LARGEST_CHUNK_BYTES = 600
+"""Of a dozen numbers: 8 each, and what Arrow adds."""
 OPERATOR_SECONDS, _RESTART_SECONDS = 1.0, 3.0
 PRODUCER_SHIFT = 1 << 20
 """A row says whose it is: its number plus this for each producer before."""
@@ -145,7 +149,12 @@ class StreamsRun:
         self.world.stop()
 
     def _new_exchange(self) -> Exchange:
-        exchange = Exchange(parameters=self.schedule.parameters, record=self._recorder, same_host=SameHost.NEVER)
+        exchange = Exchange(
+            parameters=self.schedule.parameters,
+            record=self._recorder,
+            same_host=SameHost.NEVER,
+            byte_window=self.schedule.byte_window,
+        )
         exchange.add_channel(CHANNEL, schema=SCHEMA)
         return exchange
 
@@ -224,9 +233,16 @@ class StreamsRun:
                 seconds *= 1.5
             client.outcome = await sender.end(closes_channel=is_last)
             client.is_ended = True
+            self._require_bytes(client, sender.statistics())
             self.world.tell(client.host.name, f"hears that its messages were {client.outcome.value}")
             if client.outcome is EndOutcome.CONSUMED:
                 self._require_consumed(client)
+
+    def _require_bytes(self, producer: Client, seen: ChannelStatistics) -> None:
+        if seen.peak_bytes_held > (most := ByteWindow(self.schedule.byte_window).most_bytes(_LARGEST_CHUNK_BYTES)):
+            self.oracle.broken.append(
+                f"{producer.host.name} had {seen.peak_bytes_held} bytes outstanding, and {most} are the most"
+            )
 
     def _consumers(self) -> list[Client]:
         return [client for name, client in self.clients.items() if name.startswith(CONSUMER)]
