@@ -21,7 +21,7 @@ def connected(network: Network, one: str, other: str) -> tuple[SimulatedSocket, 
     return ends[0], ends[1]
 
 
-def test_a_partition_delays_bytes_that_are_under_way_and_keeps_their_order() -> None:
+def test_a_partition_delays_bytes_under_way_and_keeps_their_order() -> None:
     world = World(0)
     network = Network(world, Conditions(least_latency_seconds=1e-3, most_latency_seconds=2e-3))
     sender, receiver = connected(network, "one", "other")

@@ -186,7 +186,7 @@ class Idle:
     def resume(self) -> None: ...
 
 
-async def test_a_source_that_comes_while_signals_are_under_way_is_reported_as_muted() -> None:
+async def test_a_source_that_comes_while_signals_travel_is_told_as_muted() -> None:
     events: list[Event] = []
     pipeline = Pipeline(hear=events.append)
     pipeline.graph.add_muter("sink")
