@@ -49,6 +49,8 @@ _HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
 """Behind those words: somebody has accepted the connection, and it was lost before HTTP/2 had begun."""
 _NOBODY = re.compile("Connection refused|timed out|unreachable|DNS")
 """Likewise: nobody has accepted it."""
+_ALTERED = "Unwrap failed"
+"""Its words for bytes that TLS cannot decrypt; the status is UNKNOWN then."""
 _AUTHORIZATION, _BEARER = "authorization", "Bearer "
 
 T = TypeVar("T")
@@ -324,6 +326,9 @@ class ClientCall(_Call):
             return PeerGoneError(who=self._who, reason="it closed the stream before the end")
         # A server that knows why has said so by a typed error.
         is_told = any(key == ERROR_KEY for key, _ in status.metadata)
+        if not is_told and _ALTERED in status.details:
+            self._is_cut = True
+            return PeerGoneError(who=self._who, reason=f"what came over TLS was altered on its way ({status.details})")
         is_lost = status.code in _LOST and not is_told
         if (
             is_lost

@@ -74,8 +74,12 @@ class TlsPipe(SocketPipe):
         return True
 
     def why_refused(self, error: OSError) -> str | None:
-        """See ``Pipe``: a server refuses a client's certificate after the client's part of the handshake."""
-        return _words(error)
+        """See ``Pipe``: a server refuses a client's certificate after the client's part of the handshake.
+
+        Anything else that is wrong later on was altered on the way, and the connection is lost.
+        """
+        reason = (getattr(error, "reason", None) or "") if isinstance(error, ssl.SSLError) else ""
+        return _words(error) if any(part in reason for part in _OF_CERTIFICATES) else None
 
     def names(self) -> tuple[str, ...]:
         """The names in the peer's certificate, which was checked: the alternative ones, and then the common one."""
@@ -254,11 +258,19 @@ def _words(error: BaseException) -> str | None:
     return f"{reason.lower().replace('_', ' ') or error}"
 
 
+_WANTED = "CERTIFICATE_REQUIRED"
+_OF_CERTIFICATES = (
+    _WANTED,
+    "ALERT_UNKNOWN_CA",
+    "CERTIFICATE_EXPIRED",
+    "BAD_CERTIFICATE",
+    "CERTIFICATE_UNKNOWN",
+    "UNSUPPORTED_CERTIFICATE",
+)
 _PLAIN = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST")
 _EXPIRED, _NOT_YET = 10, 9
 _OTHER_HOST = (62, 64)
 _OTHER_CA = (2, 18, 19, 20, 21)
-_WANTED = "CERTIFICATE_REQUIRED"
 _ALERTS = {
     _WANTED: "it wants a certificate of this client: give certificate and key (--tls-cert, --tls-key)",
     "ALERT_UNKNOWN_CA": (

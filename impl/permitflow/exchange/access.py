@@ -133,10 +133,14 @@ class AccessControl:
             UnauthenticatedError: it is unknown.
         """
         shown = Shown(None if token is None else hashlib.sha256(token.encode()).digest(), names)
-        return Access(self, self.policy.identify(shown), shown)
+        return Access(self, self.look().identify(shown), shown)
 
     @property
     def policy(self) -> Policy:
+        """The file as it was when it was looked at last."""
+        return self._known
+
+    def look(self) -> Policy:
         """The file as it is now; those whose rights it takes away learn that."""
         policy = self._policy.current()
         if policy is not self._known:
@@ -149,7 +153,7 @@ class AccessControl:
         """Look at the file again and again, until cancelled."""
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
-            _ = self.policy
+            self.look()
 
     def watch(self, hold: "Hold") -> None:
         """Tell a hold about changes of the file."""
@@ -175,7 +179,7 @@ class Access:
         return self._control is None
 
     def allows(self, right: Right, channel: str) -> bool:
-        """Whether the client has this right at the channel now."""
+        """Whether the client has this right at the channel."""
         return self._control is None or self._control.policy.allows(self.identity, right, channel)
 
     def sees(self, channel: str) -> bool:
@@ -183,11 +187,16 @@ class Access:
         return any(self.allows(right, channel) for right in Right)
 
     def require(self, right: Right | None, channel: str) -> None:
-        """Refuse what the client may not do; None: any right will do.
+        """Refuse what the client may not do now; None: any right will do.
 
         Raises:
             ForbiddenError: it may not.
         """
+        if self._control is not None:
+            self._control.look()
+        self._require(right, channel)
+
+    def _require(self, right: Right | None, channel: str) -> None:
         if not (self.sees(channel) if right is None else self.allows(right, channel)):
             raise self.refusal(right or Right.CONSUME, channel, "it has no such right there")
 
@@ -197,9 +206,10 @@ class Access:
         Raises:
             ForbiddenError: one of them is refused.
         """
-        if not self.is_open:
+        if self._control is not None:
+            self._control.look()
             for channel in request.named:
-                self.require(request.right, channel)
+                self._require(request.right, channel)
 
     def refusal(self, right: Right, channel: str, reason: str) -> ForbiddenError:
         """The error for this client."""

@@ -21,7 +21,7 @@ from permitflow.errors import InvalidParametersError, TlsError
 from permitflow.exchange import ExchangeServer
 from permitflow.exchange.registry import Exchange
 from tests.support.certificates import LOCAL, Certificates
-from tests.support.cutting_proxy import Cut, Direction, cutting
+from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
 from tests.support.served import served
 
 GRPC, TCP = "127.0.0.1:0", "tcp://127.0.0.1:0"
@@ -173,6 +173,21 @@ async def test_a_stream_goes_on_after_a_cut(listen: str, certificates: Certifica
     ):
         assert await all_passed(sender, receiver, *batches) == [*range(10_000)]
         assert receiver.statistics().resumes == 2
+
+
+async def test_what_was_altered_on_the_way_comes_again(
+    listen: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(CutLink, "suffer", lambda *_: True)  # the bit has been flipped; nothing is cut
+    async with (
+        served_with(certificates.server, listen) as (_, address),
+        cutting(address, [Cut(20_000, Direction.DOWN, flips=1)]) as link,
+        put(address, "c", SCHEMA, security=certificates.trusting) as sender,
+        get(link.address, "c", security=certificates.trusting, resume_seconds=60) as receiver,
+    ):
+        batches = [batch(500, first=500 * number) for number in range(20)]
+        assert await all_passed(sender, receiver, *batches) == [*range(10_000)]
+        assert receiver.statistics().resumes == 1
 
 
 def test_a_network_wants_tls(listen: str, certificates: Certificates) -> None:
