@@ -191,10 +191,15 @@ class Access:
 
         Raises:
             ForbiddenError: it may not.
+            UnauthenticatedError: the client is not known any more.
         """
-        if self._control is not None:
-            self._control.look()
+        self._look_again()
         self._require(right, channel)
+
+    def _look_again(self) -> None:
+        """What the client has shown, it has shown once, and it may have been taken out of the file since."""
+        if self._control is not None and self.identified(self._control.look()) != self.identity:
+            raise UnauthenticatedError(reason="it is somebody else by now: dial again")
 
     def _require(self, right: Right | None, channel: str) -> None:
         if not (self.sees(channel) if right is None else self.allows(right, channel)):
@@ -205,9 +210,10 @@ class Access:
 
         Raises:
             ForbiddenError: one of them is refused.
+            UnauthenticatedError: the client is not known any more.
         """
-        if self._control is not None:
-            self._control.look()
+        self._look_again()
+        if not self.is_open:
             for channel in request.named:
                 self._require(request.right, channel)
 

@@ -179,6 +179,17 @@ async def test_a_right_that_is_taken_away_ends_the_stream(
         await receiver.take()
 
 
+async def test_a_token_that_is_taken_away_gives_no_more_orders(rights: Path, clients: dict[str, Security]) -> None:
+    async with (
+        served_to(rights, "tcp://127.0.0.1:0") as (_, address),
+        control(address, security=clients["audit"]) as orders,
+    ):
+        await orders.statistics()
+        change(rights, digest(TOKENS["audit"]), digest("another"))
+        with pytest.raises(UnauthenticatedError, match="its token is unknown"):
+            await orders.statistics()
+
+
 async def test_a_broken_file_changes_no_rights(
     rights: Path, clients: dict[str, Security], caplog: pytest.LogCaptureFixture
 ) -> None:
