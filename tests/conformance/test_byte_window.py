@@ -10,7 +10,7 @@ from itertools import accumulate, takewhile
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
@@ -123,7 +123,9 @@ class DrivenChannel:
         )
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name.startswith("two wait") else ()) for name in PARAMETERS]
+)
 def test_a_channel_takes_every_step_of_the_model_and_no_other(name: str) -> None:
     done = walk(SYSTEM, DrivenChannel(PARAMETERS[name]), PARAMETERS[name])
     assert min(done.states, done.edges, done.refusals) > 300
@@ -134,7 +136,6 @@ def test_a_channel_takes_every_step_of_the_model_and_no_other(name: str) -> None
     sizes=st.lists(st.integers(0, 12), max_size=6),
     window=st.integers(1, 10).flatmap(lambda most: st.tuples(st.just(most), st.integers(1, most))),
 )
-@settings(max_examples=300)
 def test_chunks_that_leave_together_are_admitted_one_by_one(
     outstanding: int, sizes: list[int], window: tuple[int, int]
 ) -> None:

@@ -12,7 +12,7 @@ COMPARED = {
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
-    *("byte-window-apart", "byte-window-whole-batches"),
+    "byte-window-whole-batches",
     *("stages-line", "resume-gives-up"),
 }
 # A verdict of each kind.
@@ -20,7 +20,7 @@ JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-two-waiters"),
     *("live-unfair-send-chunk", "grant-messages-final", "probe-row-bound-attained", "refines-queue"),
     *("refines-smaller-queue", "spark-commit-stuck", "spark-memory-fails", "lossy-refines-queue"),
-    *("resume-refines-queue", "byte-window-refines-queue"),
+    "resume-refines-queue",
 }
 SAMPLE = COMPARED | JUDGED
 

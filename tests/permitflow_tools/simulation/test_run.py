@@ -214,7 +214,7 @@ def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting,
     row_bytes=st.integers(1, 50),
     byte_window=st.integers(1, 3_000),
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_byte_window_stops_a_channel_and_its_bound_holds(channel: Setting, row_bytes: int, byte_window: int) -> None:
     assume(channel.takes_time)
     counted = replace(channel, row_bytes=row_bytes, byte_window=byte_window)
