@@ -121,7 +121,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return self._core.oldest_lack
 
     def _most_bytes_of_first(self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int]) -> int:
-        return self._codec.most_sums(chunks[:1], rows[:1])[1] if self._codec.accepts(chunks[0]) else 0
+        return self._writer.most_sums(chunks[:1], rows[:1])[1] if self._codec.accepts(chunks[0]) else 0
 
     def _lacks_room(self, rows: int, size_bytes: int) -> bool:
         if not self._is_open or self._line.parked:
@@ -178,7 +178,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             together = (0, *repeat(0, len(rows) - 1), self._codec.most_bytes_of(run.batch))
             if self._core.byte_ledger.admits(together[-1]) and self._core.admits(rows) == len(rows):
                 return together
-        return self._codec.most_sums(run, rows)
+        return self._writer.most_sums(run, rows)
 
     def _cut(self, chunk: pa.RecordBatch, rows: int | None) -> Pieces[pa.RecordBatch]:
         pieces = self._codec.cut(chunk, self.parameters.most_rows)

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from permitflow.chunks import slices
 from permitflow.errors import ChunkTooLargeError, UndecodableDataError
-from permitflow.flows.byte_window import Sums
 from permitflow.stream.compression import Codec
 from permitflow.wire.arrow_compression import decompressed
 from permitflow.wire.arrow_metadata import (
@@ -51,8 +50,8 @@ _MOST_REMEMBERED = 64
 _PIECES_FROM_BYTES = 128 << 10
 # A single batch this short is not tested for gathering.
 _COPIED_BELOW_BYTES = 16 << 10
-# Arrow's writers may round buffers up to 64 bytes, and their number decides the bytes before them.
-_PADDING_BYTES = 128
+# Of a column, and of a message, of which Arrow's writers round up what they write.
+_PADDING_BYTES = 16
 # What a stream has around each of its messages.
 _STREAM_BYTES = 512
 _ROWS_OF: Callable[[pa.RecordBatch], int] = attrgetter("num_rows")
@@ -158,11 +157,10 @@ class BatchCodec:
                 return MAX_CHUNK_BYTES  # dictionaries may be inside
         return min(size, MAX_CHUNK_BYTES)
 
-    def most_sums(self, batches: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Sums:
-        """The sums of ``most_bytes_of`` these accepted batches, which have so many rows."""
-        if self.row_bytes is not None and not self._has_dictionaries:
-            return _FixedSums(rows, self.row_bytes, self._facts.empty_bytes)
-        return [*accumulate(map(self.most_bytes_of, batches), initial=0)]
+    @property
+    def empty_bytes(self) -> int:
+        """The most bytes of a message without rows, if all columns have a fixed width."""
+        return self._facts.empty_bytes
 
     def encode(self, batches: Sequence[pa.RecordBatch], rows: int | None = None) -> list[Buffer]:
         """Encode chunks that ``cut`` has returned, as the rows of one batch, in pieces that may refer to them.
@@ -270,18 +268,6 @@ class BatchCodec:
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
         return batches[0]
-
-
-class _FixedSums:
-    """``BatchCodec.most_sums`` where every row takes the same."""
-
-    __slots__ = ("_empty_bytes", "_row_bytes", "_rows")
-
-    def __init__(self, rows: Sequence[int], row_bytes: float, empty_bytes: int) -> None:
-        self._rows, self._row_bytes, self._empty_bytes = rows, row_bytes, empty_bytes
-
-    def __getitem__(self, count: int) -> int:
-        return math.ceil(sum(self._rows[:count]) * self._row_bytes) + count * self._empty_bytes
 
 
 def _require_few_texts(batch: pa.RecordBatch) -> None:

@@ -12,6 +12,7 @@ from typing import cast
 
 import pyarrow as pa
 
+from permitflow.flows.byte_window import Sums
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.frames import Announcement, Chunks, Data, UpstreamFrame
@@ -40,6 +41,22 @@ def collected_rows(parameters: Parameters, row_bytes: float | None = None) -> in
     return min(most, max(1, int(FULL_MESSAGE_BYTES / row_bytes))) if row_bytes else most
 
 
+class _FixedSums:
+    """``MessageWriter.most_sums`` where every row takes the same."""
+
+    __slots__ = ("_empty_bytes", "_most_rows", "_row_bytes", "_rows")
+
+    def __init__(self, rows: Sequence[int], row_bytes: float, empty_bytes: int, most_rows: int) -> None:
+        self._rows, self._row_bytes, self._empty_bytes, self._most_rows = rows, row_bytes, empty_bytes, most_rows
+
+    def __getitem__(self, count: int) -> int:
+        rows = sum(self._rows[:count])
+        size_bytes = math.ceil(rows * self._row_bytes)
+        # A batch ends where the next chunk is too long for it, or large: so two neighbours have at least this much.
+        in_pairs = size_bytes // _SMALL_BYTES + rows // self._most_rows + count // _JOINED_CHUNKS
+        return size_bytes + min(count, 2 + 2 * in_pairs) * self._empty_bytes
+
+
 class MessageWriter:
     """Prepares a session's posted frames for the codec; the chunks are record batches that ``batches`` accepts."""
 
@@ -56,6 +73,12 @@ class MessageWriter:
             self._staying_rows = math.ceil(min(_SMALL_BYTES, batches.gathered_from_bytes) / row_bytes)
             self._rows_gathered = collected_rows(parameters, row_bytes)
             self._rows_in_copy = min(self._most_rows, int(_JOINED_BYTES / row_bytes))
+
+    def most_sums(self, run: Sequence[pa.RecordBatch], rows: Sequence[int]) -> Sums:
+        """The sums of the most bytes that these chunks take, however they come to travel together."""
+        if self._row_bytes:
+            return _FixedSums(rows, self._row_bytes, self._batches.empty_bytes, self._most_rows)
+        return [*accumulate(map(self._batches.most_bytes_of, run), initial=0)]
 
     def encoded(self, frames: Iterable[UpstreamFrame[object]]) -> Iterator[WireFrame]:
         """Encode the frames' chunks lazily: an encoded frame may leave before the next one is encoded.

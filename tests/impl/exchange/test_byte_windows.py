@@ -18,8 +18,10 @@ from permitflow.errors import EndOfStream
 from permitflow.exchange import Exchange, Retention
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow
 from permitflow.stream.compression import Compression
-from permitflow.stream.frames import EndOutcome
+from permitflow.stream.frames import Chunks, EndOutcome
 from permitflow.wire.arrow import BatchCodec
+from permitflow.wire.coalescing import MessageWriter
+from permitflow.wire.codec import EncodedChunks
 from permitflow.wire.joined import JoinedChunks
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.served import served
@@ -201,17 +203,22 @@ KINDS = (
 @given(
     st.sampled_from(KINDS),
     st.lists(st.tuples(st.booleans(), st.integers(0, 39), st.integers(0, 40)), min_size=1, max_size=12),
+    st.sampled_from([64, 400, 32_768]),
 )
-def test_chunks_never_take_more_than_their_upper_bound(kind: pa.DataType, slices: list[tuple[bool, int, int]]) -> None:
+def test_chunks_never_take_more_than_their_upper_bound(
+    kind: pa.DataType, slices: list[tuple[bool, int, int]], window_rows: int
+) -> None:
     """Alone or joined, with and without nulls, as slices."""
     batches = [made(kind, nulls=nulls).slice(start, rows) for nulls, start, rows in slices]
     codec = BatchCodec(batches[0].schema)
+    writer = MessageWriter(codec, ChannelParameters(row_permits=window_rows))
     rows = [batch.num_rows for batch in batches]
-    runs = [[batch] for batch in batches] + ([batches] if codec.can_join else [])
-    for run in runs:
-        size_bytes = sum(map(len, codec.encode(run)))
-        assert size_bytes <= codec.most_sums(run, [batch.num_rows for batch in run])[len(run)]
-    assert codec.most_sums(batches, rows)[0] == 0
+    for most, run in ((1, batches[:1]), (len(batches), batches)):
+        frames = writer.encoded([Chunks([*run], rows[:most])])
+        written = sum(frame.size_bytes for frame in frames if isinstance(frame, EncodedChunks))
+        assert 0 < written <= writer.most_sums(run, rows[:most])[most]
+        assert written <= sum(map(codec.most_bytes_of, run))
+    assert writer.most_sums(batches, rows)[0] <= 2 * codec.empty_bytes
 
 
 @pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0", "udp://127.0.0.1:0", "shared memory"])
