@@ -92,6 +92,10 @@ def _clock() -> Callable[[], float]:
         return time.monotonic
 
 
+def _checked(size_of: Callable[[T], int]) -> Callable[[T], int]:
+    return lambda chunk: whole_bytes(size_of(chunk))
+
+
 class _Sending(Enum):
     """How far the sending application has come."""
 
@@ -146,7 +150,7 @@ class _Channel(Generic[T]):
         self.receiver: Inbound[T] = flow.receiving(parameters, record=of_receiver, group=group)
         self.outstanding = self.sender.limit_bytes(window)
         self._unreturned = self.receiver.limit_bytes(window)
-        self._size_of = size_of
+        self._size_of = None if size_of is None else _checked(size_of)
         if group is not None:
             self.receiver.when_touched(self.bring_feedback)
         self._announces = flow.announcement is not None
@@ -169,11 +173,12 @@ class _Channel(Generic[T]):
 
     def bytes_of(self, chunk: T) -> int | None:
         """What a chunk takes of the byte window; None: it is not counted."""
-        if self._size_of is not None:
-            return whole_bytes(self._size_of(chunk))
-        kind: type = type(chunk)
-        count_bytes = byte_counter(kind)
+        count_bytes = self.counter_of(type(chunk))
         return None if count_bytes is None else count_bytes(chunk)
+
+    def counter_of(self, kind: type) -> Callable[[T], int] | None:
+        """What counts the bytes of chunks of this type; None: they are not counted."""
+        return byte_counter(kind) if self._size_of is None else self._size_of
 
     def send_now(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None) -> int:
         """Send chunks from the first on, until one may not leave; return how many."""
@@ -446,12 +451,16 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         sizes: list[int] = []
         sums = [0]
         left = self._core.room_rows
+        kind, count_bytes = object, self._channel.counter_of(object)
         try:
             for chunk in chunks:
                 rows = rows_of(chunk)
                 if (left := left - rows) < 0:
                     break
-                sums.append(sums[-1] + (self._channel.bytes_of(chunk) or 0))
+                if kind is not type(chunk):
+                    kind = type(chunk)
+                    count_bytes = self._channel.counter_of(kind)
+                sums.append(sums[-1] if count_bytes is None else sums[-1] + count_bytes(chunk))
                 first.append(chunk)
                 sizes.append(rows)
         except PermitflowError:

@@ -17,9 +17,8 @@ Specified in spec/byte_window/ByteWindow.tla; its model leads both ends.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import accumulate, chain
 from typing import Protocol
 
 from permitflow.errors import ByteOverrunError, ByteOverspendError, InvalidParametersError
@@ -28,6 +27,7 @@ __all__ = [
     "DEFAULT_BYTE_WINDOW",
     "DEFAULT_WINDOW",
     "ByteWindow",
+    "ChainedSums",
     "OutstandingBytes",
     "SharedSums",
     "Sums",
@@ -60,17 +60,31 @@ class SharedSums:
         rows = self._rows
         if count == len(rows):
             return self._size_bytes
-        return self._share(sum(rows[:count]), sum(rows))
+        return -(-self._size_bytes * sum(rows[:count]) // max(1, sum(rows)))
 
-    def __iter__(self) -> Iterator[int]:
-        """The sums of the first chunk, of the first two, and so on."""
-        if len(self._rows) == 1:
-            return iter((self._size_bytes,))
-        ends = list(accumulate(self._rows))
-        return chain((self._share(end, ends[-1]) for end in ends[:-1]), (self._size_bytes,))
 
-    def _share(self, rows: int, of_rows: int) -> int:
-        return -(-self._size_bytes * rows // max(1, of_rows))
+class ChainedSums:
+    """The sums of several runs, one after the other."""
+
+    __slots__ = ("_runs", "_sizes", "_starts")
+
+    def __init__(self) -> None:
+        """Without runs."""
+        self._runs: list[Sums] = []
+        self._starts, self._sizes = [0], [0]  # chunks and bytes before each run, and in all
+
+    def add(self, sums: Sums, count: int) -> None:
+        """Append a run of so many chunks, at least one."""
+        self._runs.append(sums)
+        self._starts.append(self._starts[-1] + count)
+        self._sizes.append(self._sizes[-1] + sums[count])
+
+    def __getitem__(self, count: int) -> int:
+        """The bytes of the first ``count`` chunks."""
+        run = bisect_left(self._starts, count)
+        if self._starts[run] == count:
+            return self._sizes[run]
+        return self._sizes[run - 1] + self._runs[run - 1][count - self._starts[run - 1]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from collections import deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from itertools import accumulate, islice, repeat
+from itertools import accumulate, islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -32,7 +32,15 @@ from permitflow.errors import (
     UnexpectedFrameError,
     WouldBlock,
 )
-from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow, OutstandingBytes, SharedSums, Sums, UnreturnedBytes
+from permitflow.flows.byte_window import (
+    DEFAULT_WINDOW,
+    ByteWindow,
+    ChainedSums,
+    OutstandingBytes,
+    SharedSums,
+    Sums,
+    UnreturnedBytes,
+)
 from permitflow.flows.messages import Kind, Message, Offered, PlainChunk, chunk_of
 from permitflow.flows.recording import ActionTable, ParameterValue, Recorder, Step, record_run
 
@@ -987,7 +995,7 @@ class Inbound(ABC, Generic[T]):
         """
         chunks: list[T] = []
         rows_of_each: list[int] = []
-        sums = [0]
+        sums = ChainedSums()
         for entry in () if self._held else self._runs:
             if isinstance(entry, Message) or most <= len(chunks):
                 break
@@ -1004,8 +1012,7 @@ class Inbound(ABC, Generic[T]):
                 return payloads, rows, own_sums
             chunks += payloads
             rows_of_each += rows
-            before = sums[-1]
-            sums += [before + each for each in own_sums] if size_bytes else repeat(before, len(rows))
+            sums.add(own_sums, len(rows))
         return chunks, rows_of_each, sums
 
     # Consuming.
