@@ -412,6 +412,7 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         """Use ``open_channel``."""
         super().__init__(channel)
         self._core = channel.sender
+        self._most_rows = channel.parameters.most_rows
         self._stopped_accepting = channel.stopped_accepting
 
     def send_nowait(self, chunk: T, rows: int | None = None) -> None:
@@ -426,6 +427,8 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
 
     def _send_one(self, chunk: T, rows: int | None) -> bool:
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
+        if self._most_rows is not None and rows > self._most_rows:
+            return False
         size_bytes = self._channel.bytes_of(chunk)
         sums = None if size_bytes is None else (0, size_bytes)
         return self._channel.accepts and self._channel.send_now((chunk,), (rows,), sums) > 0
@@ -471,9 +474,11 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
     def _cut(self, chunk: T, rows: int | None) -> Pieces[T]:
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         most = self.parameters.most_rows
+        size_bytes = self._channel.bytes_of(chunk)
         if most is None or rows <= most:
-            return [(chunk, rows, self._channel.bytes_of(chunk))]
-        return [(piece, size, self._channel.bytes_of(piece)) for piece, size in sized_slices(chunk, rows, most)]
+            return [(chunk, rows, size_bytes)]
+        pieces = sized_slices(chunk, rows, most)
+        return [(piece, size, None if size_bytes is None else -(-size_bytes * size // rows)) for piece, size in pieces]
 
     def _queue(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         return self._core.offer(kind, payload, rows, size_bytes)
