@@ -79,7 +79,7 @@ async def test_a_peer_that_never_reads_does_not_hold_up_others() -> None:
     wide = pa.record_batch({"t": ["x" * 1024] * 1024})
 
     async with serving() as (exchange, address):
-        channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema)
+        channel = exchange.add_channel("wide", ChannelParameters(), schema=wide.schema, byte_window=1 << 30)
         async with grpc.aio.insecure_channel(address, options=CLIENT_OPTIONS) as grpc_channel:
             stream: Any = grpc_channel.stream_stream(GET_STREAM)()
             checksums = Checksums(wanted=True)
