@@ -62,8 +62,10 @@ class _GrpcListener:
         silence_seconds: float,
         security: Security,
         access: AccessControl | None,
+        reflection: bool = False,
     ) -> None:
         self._access = access
+        self._reflects = reflection
         self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
         self._reception = reception
         self._wanted_address = address
@@ -95,6 +97,13 @@ class _GrpcListener:
         except RuntimeError as error:
             raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
         await self._health.add_to(server)
+        if self._reflects:
+            from grpc_health.v1 import health
+            from grpc_reflection.v1alpha import reflection
+
+            import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
+
+            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         await server.start()
         self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
         self._server = server
@@ -451,6 +460,7 @@ class ExchangeServer:
         resume_seconds: float = RESUME_SECONDS,
         security: Security = _PLAIN,
         access: AccessControl | None = None,
+        reflection: bool = False,
     ) -> None:
         """The server listens once the block is entered.
 
@@ -465,6 +475,8 @@ class ExchangeServer:
             security: TLS over gRPC and TCP, with a certificate and perhaps clients' certificates.  Without it, and over
                 UDP, the server listens on the loopback only, unless ``security`` is ``insecure``.
             access: who may do what; None: whoever can connect may do everything.  Several servers may share one.
+            reflection: over gRPC, describe the service to tools such as grpcurl, also to clients without rights: its
+                definition is public, and says nothing of channels.  Needs permitflow[reflection].
 
         Raises:
             InvalidParametersError: the address is not host and port, or others may reach it and there is no TLS; a time
@@ -475,7 +487,10 @@ class ExchangeServer:
         )
         where = parsed(address, least_port=0)
         _require_safe(where, security)
-        self._listener: _GrpcListener | _StreamListener = _LISTENERS[where.scheme](
+        make = _LISTENERS[where.scheme]
+        if reflection and where.scheme is Scheme.GRPC:
+            make = partial(_GrpcListener, reflection=True)
+        self._listener: _GrpcListener | _StreamListener = make(
             Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds),
             address,
             handshake_seconds=handshake_seconds,

@@ -202,6 +202,13 @@ def serve(
         bool,
         typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
     ] = False,
+    reflection: Annotated[
+        bool,
+        typer.Option(
+            "--reflection",
+            help="At addresses of gRPC: describe the service to tools such as grpcurl. Needs permitflow[reflection].",
+        ),
+    ] = False,
     metrics_address: Annotated[
         str | None,
         option(
@@ -263,6 +270,9 @@ def serve(
         from permitflow.exchange.stores.sqlite import SqliteStore
         from permitflow_tools.cli.serve_reports import Report
         from permitflow_tools.cli.serving import all_descriptors, new_recording, serve_until_signal
+    if reflection:
+        with requires_extra("reflection"):
+            import grpc_reflection  # noqa: F401 - to complain now
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
@@ -313,6 +323,7 @@ def serve(
                     metrics_address=metrics_address,
                     security=security,
                     access=access,
+                    reflection=reflection,
                 )
             )
     except InvalidParametersError as error:

@@ -95,6 +95,7 @@ async def serve_until_signal(
     metrics_address: str | None,
     security: Security,
     access: AccessControl | None,
+    reflection: bool,
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
 
@@ -120,6 +121,7 @@ async def serve_until_signal(
                 resume_seconds=resume_seconds,
                 security=security,
                 access=access,
+                reflection=reflection,
             )
             servers.append(await stack.enter_async_context(server))
             begin()

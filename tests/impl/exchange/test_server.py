@@ -15,6 +15,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from permitflow.carriers.byte_stream import Kind
+from permitflow.carriers.connection import SERVICE
 from permitflow.carriers.framing import header
 from permitflow.client import control
 from permitflow.client.health import LIVENESS, READINESS, is_serving
@@ -136,3 +137,19 @@ async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
     (task,) = serving
     assert task is not None
     assert task.cancelled()
+
+
+async def test_reflection_describes_the_service_if_it_is_asked_for() -> None:
+    from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+
+    request = reflection_pb2.ServerReflectionRequest
+    questions = [request(list_services=""), request(file_containing_symbol=SERVICE)]
+    async with served(of_server={"reflection": True}) as (_, address), grpc.aio.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        names, file = [answer async for answer in stub.ServerReflectionInfo(iter(questions))]
+    assert {SERVICE, "grpc.health.v1.Health"} <= {each.name for each in names.list_services_response.service}
+    assert b"ExchangeService" in file.file_descriptor_response.file_descriptor_proto[0]
+    async with served() as (_, address), grpc.aio.insecure_channel(address) as channel:
+        stub = reflection_pb2_grpc.ServerReflectionStub(channel)
+        with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
+            assert [answer async for answer in stub.ServerReflectionInfo(iter(questions))]
