@@ -152,4 +152,4 @@ async def test_reflection_describes_the_service_if_it_is_asked_for() -> None:
     async with served() as (_, address), grpc.aio.insecure_channel(address) as channel:
         stub = reflection_pb2_grpc.ServerReflectionStub(channel)
         with pytest.raises(grpc.aio.AioRpcError, match="UNIMPLEMENTED"):
-            assert [answer async for answer in stub.ServerReflectionInfo(iter(questions))]
+            assert [answer async for answer in stub.ServerReflectionInfo(iter(()))]
