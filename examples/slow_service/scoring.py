@@ -11,12 +11,16 @@ from permitflow.client.blocking import open_sink, open_source
 EXCHANGE = "127.0.0.1:50051"
 SERVICE = "http://127.0.0.1:8080/"
 SCORES = pa.schema([("number", pa.int64()), ("score", pa.float64())])
+WAIT_SECONDS = 300  # Spark's start takes minutes on a busy machine
 
 
 def score(channel: int) -> int:
     """Score all orders of a channel; how many there were."""
     rows = 0
-    with open_source(EXCHANGE, f"orders/{channel}") as orders, open_sink(EXCHANGE, f"scores/{channel}", SCORES) as sink:
+    with (
+        open_source(EXCHANGE, f"orders/{channel}", timeout_seconds=WAIT_SECONDS) as orders,
+        open_sink(EXCHANGE, f"scores/{channel}", SCORES, timeout_seconds=WAIT_SECONDS) as sink,
+    ):
         for batch in orders:  # asking for the next batch returns the permits of this one
             amounts = json.dumps(batch["amount"].to_pylist()).encode()
             with urllib.request.urlopen(SERVICE, data=amounts) as answer:

@@ -106,8 +106,10 @@ def source(command: str) -> str:
     return (REPOSITORY / command.split()[-1]).read_text(encoding="utf-8")
 
 
+# Twice some programs that start Spark, on a machine that has other things to do.
+SLOW = [pytest.mark.long, pytest.mark.timeout(4 * LONGEST_SECONDS)]
 CASES = [
-    pytest.param(example, 2, marks=[pytest.mark.long] if needs_spark(example) else [], id=f"{example.name}, twice")
+    pytest.param(example, 2, marks=SLOW if needs_spark(example) else [], id=f"{example.name}, twice")
     for example in EXAMPLES
 ]
 

@@ -68,7 +68,7 @@ class Right(StrEnum):
     PRODUCE = "produce"
     """Put rows into it, and publish, discard or end what was put."""
     CONSUME = "consume"
-    """Get and peek at its rows, ask for positions, acknowledge."""
+    """Get and peek at its rows, acknowledge."""
     ADMINISTER = "administer"
     """See its peers; add, reset, purge and remove it."""
 
@@ -139,7 +139,9 @@ class KeptBarrier(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class AskPositions(_OfChannels):
-    """Ask for the positions of channels."""
+    """Ask for the positions of channels: a producer that publishes does so, too."""
+
+    right = None
 
     consumer: str = ""
     """The consumer whose position is asked for; empty: ``default``."""

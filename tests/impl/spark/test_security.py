@@ -3,19 +3,25 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from hashlib import sha256
 from pathlib import Path
 
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
-from permitflow.errors import UnauthenticatedError
+from permitflow.errors import ForbiddenError, UnauthenticatedError
 from permitflow.spark import PermitflowDataSource
+from permitflow.spark.options import ReadOptions, WriteOptions
+from permitflow.spark.reading import opened
+from permitflow.spark.recording import StreamRecording
+from permitflow.spark.sink import StagedBatchWriter
 from tests.impl.spark.conftest import KEEPING, Driver, options_of
 from tests.support.certificates import LOCAL, Certificates
-from tests.support.served_exchange import ServedExchange, served_exchange
+from tests.support.served_exchange import ServedExchange, channels_of, served_exchange
 
 TOKEN = "a-token-of-some-length"
+IDS = StructType().add("id", "long")
 
 Guarded = AbstractContextManager[tuple[ServedExchange, dict[str, str]]]
 
@@ -75,10 +81,22 @@ def test_a_query_reads_and_publishes_over_tls(driver: Driver, guarded: Callable[
         assert not any(TOKEN.encode() in path.read_bytes() for path in written)
 
 
+def test_a_staged_job_needs_no_right_but_to_produce(tmp_path: Path) -> None:
+    token, rights = tmp_path / "token", tmp_path / "rights.toml"
+    token.write_text(TOKEN)
+    digest = sha256(TOKEN.encode()).hexdigest()
+    rights.write_text(f'[identities.etl]\ntokens = ["sha256:{digest}"]\nproduce = ["*"]\n')
+    with served_exchange(more=["--rights", str(rights), *KEEPING]) as exchange:
+        options = options_of(exchange, token_file=str(token))
+        StagedBatchWriter(WriteOptions.parse({**options, "delivery": "staged"}), IDS).commit([])
+        with pytest.raises(ForbiddenError, match="'etl' may not consume"):
+            opened(ReadOptions.parse(options), channels_of(options)[0], StreamRecording(None))
+
+
 def test_a_query_with_a_foreign_token_is_told_at_once(guarded: Callable[..., Guarded], tmp_path: Path) -> None:
     foreign = tmp_path / "foreign"
     foreign.write_text("another-token-of-length")
     with guarded("127.0.0.1:0", *KEEPING) as (exchange, shown):
         source = PermitflowDataSource(options_of(exchange, **{**shown, "token_file": str(foreign)}))
         with pytest.raises(UnauthenticatedError, match="its token is unknown"):
-            source.streamReader(StructType().add("id", "long")).initialOffset()
+            source.streamReader(IDS).initialOffset()
