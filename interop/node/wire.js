@@ -281,7 +281,7 @@ class Sender extends End {
   }
 
   end() {
-    this.write(encode([1, encode([4, encode([1, this.totals.chunk], [2, this.totals.rows], [3, this.totals.barrier], [5, 1])])]));
+    this.write(encode([1, encode([4, encode([1, this.totals.chunk], [2, this.totals.rows], [3, this.totals.barrier], [4, 1], [5, 1])])]));
     if (this.isDialler) this.closeHalf();
   }
 

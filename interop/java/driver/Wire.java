@@ -389,7 +389,7 @@ final class Wire {
         }
 
         void end() throws IOException {
-            write(encode(1, encode(4, encode(1, chunks, 2, rows, 3, barriers, 5, 1L))));
+            write(encode(1, encode(4, encode(1, chunks, 2, rows, 3, barriers, 4, 1L, 5, 1L))));
             if (isDialler()) closeHalf();
         }
 
