@@ -189,6 +189,7 @@ NOT_LED: Mapping[str, str] = {
     "stream/frames.py": _MESSAGE,
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
     "flows/byte_window.py SharedSums": "sums of sizes: made and read, and they change nothing",
+    "flows/byte_window.py ChainedSums": "likewise, of several runs",
     "flows/messages.py PlainChunk": _MESSAGE,
     "stream/control.py Request": _MESSAGE,
     "stream/session.py": "handshake and end of a stream, before and after what the models are about",
