@@ -2,6 +2,7 @@
 
     python -m tests.simulator.mutants                 all of them
     python -m tests.simulator.mutants --only NAME     one
+    python -m tests.simulator.mutants --subject mute  those of a subject
     python -m tests.simulator.mutants --keep          note the counts for docs/reliability.md
 
 A mistake is one replaced text.  The changed module is compiled, and the changed functions get their new code for a
@@ -158,11 +159,14 @@ def main() -> int:
     """Run what the command line says."""
     parser = argparse.ArgumentParser(prog="python -m tests.simulator.mutants", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", metavar="NAME", help="this one")
+    parser.add_argument("--subject", metavar="NAME", help="those that are found in this subject")
     parser.add_argument("--most", type=int, default=MOST_SCHEDULES, metavar="N", help=f"schedules ({MOST_SCHEDULES:,})")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="processes (2)")
     parser.add_argument("--keep", action="store_true", help="note the counts for docs/reliability.md")
     asked = parser.parse_args()
-    chosen = [mutant for mutant in mutants() if asked.only in (None, mutant.name)]
+    chosen = [
+        mutant for mutant in mutants() if asked.only in (None, mutant.name) and asked.subject in (None, mutant.subject)
+    ]
     began, results, numbers = time.monotonic(), list[Found](), count(1)
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         for found in pool.map(partial(hunt, most=asked.most), chosen):
@@ -170,24 +174,31 @@ def main() -> int:
             told = found.broken[:100] if found.broken else "NOT FOUND"
             print(f"{next(numbers):3} {found.schedules:7,} {found.mutant:50} {told}", flush=True)
     if asked.keep:
-        _keep(chosen, results, time.monotonic() - began)
+        _keep(results, time.monotonic() - began)
     return 0 if all(found.broken for found in results) else 1
 
 
-def _keep(chosen: list[Mutant], results: list[Found], seconds: float) -> None:
-    from tools.reliability import Trial
+def _keep(results: list[Found], seconds: float) -> None:
+    """Note the counts, beside those of former runs for the others."""
+    from tools.reliability import RESULTS, Trial
 
+    file = RESULTS / "mutants.json"
+    former = Trial.read(file) if file.exists() else None
+    counts = {str(row[0]): row[2] for row in (former.rows if former is not None else ())}
+    counts |= {found.mutant: found.schedules for found in results}
+    is_whole = former is None or len(results) == len(mutants())
+    rows = tuple((each.name, each.subject, counts[each.name]) for each in mutants() if each.name in counts)
     Trial(
         name="mutants",
         title="Mistakes that the simulator finds",
         told="Production code with one mistake at a time, in simulated schedules until one of them breaks a law.",
         command=".venv/bin/python -m tests.simulator.mutants --keep",
         date=date.today().isoformat(),
-        seconds=round(seconds, 1),
-        tried=len(results),
+        seconds=round(seconds if is_whole or former is None else seconds + former.seconds, 1),
+        tried=len(rows),
         broken=sum(not found.broken for found in results),
         columns=("mistake", "simulated", "schedules until found"),
-        rows=tuple((each.name, each.subject, found.schedules) for each, found in zip(chosen, results, strict=True)),
+        rows=rows,
         promises=("each of these mistakes is found within 100,000 schedules",),
     ).keep()
 
