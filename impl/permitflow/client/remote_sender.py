@@ -276,8 +276,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
                 left -= size_bytes
             yield frame
         if left:
+            may_have_refused = ledger.outstanding_bytes >= ledger.window.batch_bytes
             ledger.shorten(left)
-            if self._line.parked or self._has_short_caller:
+            if may_have_refused and (self._line.parked or self._has_short_caller):
                 asyncio.get_running_loop().call_soon(self._use_room)
 
     def _use_room(self) -> None:
