@@ -107,7 +107,9 @@ class GateRun(StreamsRun):
                 self._beyond.add(channel)
                 self.seen["withdrawn"] += 1
             if channel not in self._beyond:
-                self._events.append(Event(channel, end, len(self._events), action, arguments, None, counters))
+                # An exchange that is started again gives the names of its streams once more.
+                if CONSUMER not in self.clients or not self.clients[CONSUMER].is_ended:
+                    self._events.append(Event(channel, end, len(self._events), action, arguments, None, counters))
                 tell(action, arguments, counters)
 
         return record
