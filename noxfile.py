@@ -62,6 +62,10 @@ COMMANDS = {
         "drawn messages, bytes, packets and batches against an exchange (ten minutes; -- --seconds 3600)",
         ["-m tests.hostile fuzz"],
     ),
+    "attacks": (
+        "processes attack an exchange: what they hear, and what a neighbour notices (8 minutes; -- --keep)",
+        ["-m tests.hostile attack"],
+    ),
     "hostile-peers": (
         "what a neighbour notices of a peer that asks for too much, or for all it may (4 minutes)",
         ["-m benchmarks.hostile_peers"],

@@ -1,7 +1,7 @@
 """Attack an exchange: by drawn messages, bytes, packets and batches, for as long as one likes; or by processes.
 
     python -m tests.hostile fuzz [--seconds 600] [--target NAME ...]
-    python -m tests.hostile attack [--seconds 8] [--keep] [NAME ...]
+    python -m tests.hostile attack [--seconds 1] [--keep] [--only WORDS]
 
 ``fuzz`` draws anew in each run, shrinks what it finds, and says how to make it a test that stays: as an ``@example``.
 What it has found is kept in .hypothesis, and tried first the next time.  ``attack`` measures what a neighbour notices.
@@ -10,7 +10,9 @@ What it has found is kept in .hypothesis, and tried first the next time.  ``atta
 import argparse
 import sys
 
+from tests.hostile.attacks import ATTACKS
 from tests.hostile.fuzzing import TARGETS, fuzz
+from tests.hostile.measuring import measure
 
 
 def main(arguments: list[str]) -> int:
@@ -20,7 +22,14 @@ def main(arguments: list[str]) -> int:
     fuzzing = commands.add_parser("fuzz", help="draw what peers say, in this process")
     fuzzing.add_argument("--seconds", type=float, default=600.0, help="for all targets together (default: 600)")
     fuzzing.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
+    attacking = commands.add_parser("attack", help="let processes attack one, and measure a neighbour")
+    attacking.add_argument("--seconds", type=float, default=1.0, help="of each of eight measurements (default: 1)")
+    attacking.add_argument("--keep", action="store_true", help="write docs/data/hostile/attacks.json")
+    attacking.add_argument("--only", metavar="WORDS", default="", help="those whose names contain these")
     chosen = parser.parse_args(arguments)
+    if chosen.command == "attack":
+        names = [name for name in ATTACKS if chosen.only in name]
+        return 0 if all(each.is_well for each in measure(names, chosen.seconds, keeps=chosen.keep)) else 1
     return 0 if fuzz(chosen.target or [*TARGETS], chosen.seconds) else 1
 
 

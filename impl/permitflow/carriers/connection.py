@@ -37,6 +37,7 @@ _WINDOW_BYTES = 1 << 30
 _MOST_CONNECTIONS = 16_384
 # Of one connection.  Our own clients make one each, those of other languages may make some hundred.
 _MOST_CALLS = 1_000
+_MOST_PENDING = 16_384
 
 _COMMON: Options = (
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
@@ -94,6 +95,9 @@ def server_options(
         # A client that dials on and on must not take all descriptors; one that calls on and on, not all memory.
         ("grpc.max_allowed_incoming_connections", most_connections),
         ("grpc.max_concurrent_streams", _MOST_CALLS),
+        # By default gRPC refuses new calls by chance while 1,000 wait for Python, whoever has made these.
+        ("grpc.server.max_pending_requests", _MOST_PENDING),
+        ("grpc.server.max_pending_requests_hard_limit", 2 * _MOST_PENDING),
         ("grpc.max_metadata_size", METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
     )
