@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import sleep
 from typing import TYPE_CHECKING
 
 from tests.support.browser import Scheme, Visit, find_chromium, open_browser
+from tests.support.watched_exchange import BUSY, busy, serving_page
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -62,6 +64,12 @@ SHOTS = (
 SWEEP_SHOT = Shot(name="sweep", explain=(), height=1000)
 WORDCOUNT_SHOT = Shot(name="wordcount", explain=(), width=1200, height=870)
 JOBS_SHOT = Shot(name="jobs", explain=(), width=1200, height=860)
+DASHBOARDS: Sequence[tuple[str, Scheme, int, int]] = (
+    ("dashboard", "light", 1280, 1000),
+    ("dashboard-dark", "dark", 1280, 1000),
+    ("dashboard-narrow", "light", 390, 1000),
+)
+WATCHED_SECONDS = 90
 SWEEP = FOLDER.parent / "examples" / "sweep.toml"
 GRID = FOLDER.parent / "examples" / "grid.toml"
 DRAWINGS = {
@@ -87,6 +95,7 @@ def main() -> None:
         for shot in SHOTS:
             run("explain", *shot.explain, "-o", f"{shot.name}.html", folder=folder)
         with open_browser(chromium) as browser:
+            take_dashboard(browser)
             for shot in (*SHOTS, SWEEP_SHOT, WORDCOUNT_SHOT, JOBS_SHOT):
                 take(shot, Path(folder), browser)
 
@@ -106,6 +115,17 @@ def take(shot: Shot, folder: Path, browser: "Browser") -> None:
     visit.close()
     if visit.complaints:
         raise SystemExit(f"{shot.name}: {'; '.join(visit.complaints)}")
+
+
+def take_dashboard(browser: "Browser") -> None:
+    """The page of a running exchange, once it has something to show."""
+    with serving_page(*BUSY) as (address, page), busy(address):
+        sleep(WATCHED_SECONDS)
+        for name, scheme, width, height in DASHBOARDS:
+            visit = Visit(browser, page, scheme=scheme, width=width, height=height)
+            visit.page.get_by_role("heading", name="refunds/0").wait_for()
+            visit.page.screenshot(path=FOLDER / f"{name}.png")
+            visit.close()
 
 
 def run(*arguments: str, folder: str | None = None) -> None:

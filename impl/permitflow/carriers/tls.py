@@ -83,10 +83,7 @@ class TlsPipe(SocketPipe):
 
     def names(self) -> tuple[str, ...]:
         """The names in the peer's certificate, which was checked: the alternative ones, and then the common one."""
-        found: Mapping[str, Any] = self._tls.getpeercert() or {}
-        alternatives = [str(value) for _, value in found.get("subjectAltName", ())]
-        subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
-        return (*alternatives, *map(str, subject))
+        return names_in(self._tls.getpeercert())
 
     def receive_into(self, space: memoryview) -> int:
         """See ``Pipe``.
@@ -234,6 +231,14 @@ async def begun(
             raise TlsError(who=who, reason=reason) from None
         raise
     return pipe
+
+
+def names_in(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
+    """The names in a certificate as ``getpeercert`` tells it: the alternative ones, and then the common one."""
+    found = certificate or {}
+    alternatives = [str(value) for _, value in found.get("subjectAltName", ())]
+    subject = [value for part in found.get("subject", ()) for key, value in part if key == "commonName"]
+    return (*alternatives, *map(str, subject))
 
 
 def speaks_no_tls(error: BaseException) -> bool:

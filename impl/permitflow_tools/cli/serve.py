@@ -217,6 +217,14 @@ def serve(
             "Also serve metrics for Prometheus, at http://HOST:PORT/metrics. Needs permitflow[metrics].",
         ),
     ] = None,
+    ui: Annotated[
+        str | None,
+        option(
+            http_address,
+            "HOST:PORT",
+            "Also serve a page of the channels, at http://HOST:PORT/, with the same TLS, tokens and rights.",
+        ),
+    ] = None,
     trace: Annotated[
         Path | None,
         typer.Option(
@@ -278,7 +286,8 @@ def serve(
             import prometheus_client  # noqa: F401 - to complain now
     security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
     access = _access(rights, token_file)
-    _warn_of(address or [], security, access)
+    _require_safe(ui, security)
+    _warn_of([*(address or []), *([ui] if ui else [])], security, access)
     channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
     try:
         with ExitStack() as stack:
@@ -321,6 +330,7 @@ def serve(
                     silence_seconds=silence_seconds,
                     resume_seconds=resume_seconds,
                     metrics_address=metrics_address,
+                    ui_address=ui,
                     security=security,
                     access=access,
                     reflection=reflection,
@@ -361,6 +371,12 @@ def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | No
         return AccessControl(rights=rights, token_file=token_file)
     except InvalidParametersError as error:
         unusable(f"--{error.name.replace('_', '-')}: {error.rule}, not {error.value!r}")
+
+
+def _require_safe(ui: str | None, security: Security) -> None:
+    """Refuse to show the page to other hosts without TLS, unless told to."""
+    if ui is not None and not (is_safe(parsed(ui, least_port=0), security) or security.insecure):
+        unusable(f"--ui: {ui} is not on the loopback, so it needs --tls-cert (or --insecure)")
 
 
 def _warn_of(addresses: Sequence[str], security: Security, access: object) -> None:

@@ -96,6 +96,10 @@ class Report:
         """Prometheus can ask there."""
         self._say("metrics", {"address": address}, f"metrics at {address}")
 
+    def page(self, address: str) -> None:
+        """A browser can look there."""
+        self._say("ui", {"address": address}, f"page at {address}")
+
     def show(self, flows: Sequence[Rates]) -> Iterator[None]:
         """Another interval has passed.  Between two of these steps the caller may do something else."""
         if self.style is Style.TABLE:

@@ -24,6 +24,7 @@ from permitflow.tracing import FileTrace
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import is_special
 from permitflow_tools.cli.serve_reports import Report
+from permitflow_tools.dashboard.server import serving_dashboard
 
 # A process that is killed takes at most so many events of its recording with it.
 _EVENTS_LOST_AT_MOST = 32
@@ -93,6 +94,7 @@ async def serve_until_signal(
     silence_seconds: float,
     resume_seconds: float,
     metrics_address: str | None,
+    ui_address: str | None,
     security: Security,
     access: AccessControl | None,
     reflection: bool,
@@ -100,7 +102,7 @@ async def serve_until_signal(
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
 
     Raises:
-        InvalidOptionError: the address for metrics cannot be had.
+        InvalidOptionError: the address for metrics or for the page cannot be had.
         InvalidParametersError: an address needs TLS, or a file for TLS cannot be used.
         TransportError: an address cannot be had.
     """
@@ -134,6 +136,10 @@ async def serve_until_signal(
         )
         if metrics_address is not None:
             report.metrics(stack.enter_context(metrics_at(metrics_address, exchange)))
+        if ui_address is not None:
+            listening = [server.address for server in servers]
+            board = serving_dashboard(ui_address, exchange, listening, security=security, access=access)
+            report.page(await stack.enter_async_context(board))
         begun = await _watch(exchange, report, stopped)
         report.stopping()
         draining = asyncio.ensure_future(drain(exchange, drain_seconds))

@@ -1,0 +1,1 @@
+"""A page of a running exchange, which ``permitflow serve --ui`` serves."""

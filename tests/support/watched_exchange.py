@@ -1,0 +1,102 @@
+"""An exchange as its page shows it: channels in every state, some of which producers fill."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
+from threading import Event, Thread
+
+import pyarrow as pa
+
+from permitflow.client import EndOutcome, get, put
+from permitflow.errors import PermitflowError
+
+NARROW = pa.record_batch({"n": pa.array(range(1_000), pa.int64())})
+WIDE = pa.record_batch({"text": pa.array(["x" * 20_000] * 50)})
+BUSY: Sequence[str] = (*("--stream", "orders:3", "--stream", "pictures", "--stream", "returns", "--stream", "refunds"),)
+
+
+@contextmanager
+def serving_page(*options: str) -> Iterator[tuple[str, str]]:
+    """``permitflow serve --ui``: its address, and that of its page."""
+    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--quiet"]
+    command += ["--ui", "127.0.0.1:0", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None  # it is a pipe
+            listening, shown = (process.stdout.readline().split()[-1] for _ in range(2))
+            yield listening, shown
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def busy(address: str) -> Iterator[None]:
+    """Rows for the channels of ``BUSY``, from another thread, until the block ends."""
+    begun, ended = Event(), Event()
+
+    async def run() -> None:
+        async with _busy(address):
+            begun.set()
+            await asyncio.to_thread(ended.wait)
+
+    thread = Thread(target=asyncio.run, args=(run(),), daemon=True)
+    thread.start()
+    assert begun.wait(60)
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(60)
+
+
+@asynccontextmanager
+async def _busy(address: str) -> AsyncIterator[None]:
+    with suppress(InterruptedError):  # broken: its producer leaves before the end
+        async with put(address, "returns/0", NARROW.schema) as sender:
+            await sender.send(NARROW)
+            raise InterruptedError
+    await spend(address, "orders/2")
+    async with asyncio.TaskGroup() as group:
+        tasks = [
+            group.create_task(work)
+            for work in (
+                _fill(address, "orders/0", NARROW, 0.02),  # nobody waits
+                _drain(address, "orders/0", 0.0),
+                _fill(address, "orders/1", NARROW, 0.0),  # nobody reads
+                _fill(address, "pictures/0", WIDE, 0.0),  # its consumer is slow
+                _drain(address, "pictures/0", 0.1),
+            )
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+
+
+async def spend(address: str, channel: str) -> None:
+    """Put rows into a channel, and read it to its end."""
+    async with put(address, channel, NARROW.schema) as sender:
+        await sender.send(NARROW)
+        await sender.end(closes_channel=True, until=EndOutcome.ACCEPTED)
+    await _drain(address, channel, 0.0)
+
+
+async def _fill(address: str, channel: str, chunk: pa.RecordBatch, pause_seconds: float) -> None:
+    with suppress(PermitflowError):  # it was reset
+        async with put(address, channel, chunk.schema) as sender:
+            while True:
+                await sender.send(chunk)
+                await asyncio.sleep(pause_seconds)
+
+
+async def _drain(address: str, channel: str, pause_seconds: float) -> None:
+    with suppress(PermitflowError):  # likewise
+        async with get(address, channel) as receiver:
+            async for _ in receiver:
+                await asyncio.sleep(pause_seconds)
