@@ -78,7 +78,7 @@ async def watched(**options: Any) -> AsyncIterator[tuple[Exchange, Reader]]:
         yield exchange, Reader(address)
 
 
-async def test_each_channel_is_told_with_its_windows_in_rows_and_bytes_and_its_past() -> None:
+async def test_each_channel_is_told_with_both_windows_and_its_past() -> None:
     async with watched() as (_, reader):
         status, told = await reader.channels()
     full, empty = told["channels"]
