@@ -1,8 +1,7 @@
 'use strict';
 // Both ends of a permitflow stream over TCP, for the flows `permits` and `demand`: Node alone, without a package.
 //
-// Written from proto/permitflow/wire/v1 and docs/protocols.  No compression, no shared memory, no checksums of its own:
-// the acceptor must make none.
+// Written from docs/protocols/wire.md.  No compression, no shared memory, no checksums: the peer then makes none either.
 
 const net = require('node:net');
 
@@ -95,7 +94,7 @@ const FLOWS = {
 // Frames over TCP.
 
 const BYTE_WINDOW = 16 * 1024 * 1024; // that this end agrees to as an acceptor
-const VERSION = 2;
+const VERSION = 3;
 const MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
 const NO_CHECKSUM = Buffer.from([(14 << 3) | 1, 0, 0, 0, 0, 0, 0, 0, 0]);
 const PING_EVERY_MS = 2_000;
@@ -122,8 +121,8 @@ class End {
     this.written = this.handled = 0; // messages
     this.failure = null;
     this.isOpen = false;
-    this.opening = encode([1, VERSION], [2, channel], [30, flow], [31, this.stated(parameters)], [8, schema]);
-    this.agreement = encode([1, VERSION], [30, flow], [31, this.stated(parameters)], [3, schema], [4, channel]);
+    this.opening = encode([1, VERSION], [2, channel], [3, flow], [4, this.stated(parameters)], [8, schema]);
+    this.agreement = encode([1, VERSION], [2, channel], [3, flow], [4, this.stated(parameters)], [8, schema]);
     this.bytes = 0; // of chunks: out and not returned; or consumed and not returned
     this.agreed = parameters;
   }
@@ -175,12 +174,12 @@ class End {
     for (const bytes of message[1] ?? []) {
       const frame = decode(bytes);
       const number = Number(Object.keys(frame)[0]);
-      const content = number === 3 && !this.isSender ? decode(frame[3][0]) : frame[number][0];
+      const content = frame[number][0];
       if (!this.isOpen) { this.agree(number, decode(content)); continue; }
-      if (number === 7 && !this.isSender) {
-        const chunks = decode(frame[7][0]);
-        const size = one(chunks, 3);
-        this.take(7, { rows: unpacked(chunks[1]), batch: rest.subarray(0, size), size: one(chunks, 4) || size });
+      if (number === 4) {
+        const chunks = decode(content);
+        const size = one(chunks, 2);
+        this.take(4, { rows: unpacked(chunks[1]), batch: rest.subarray(0, size), size: one(chunks, 3) || size });
         rest = rest.subarray(size);
       } else this.take(number, content);
     }
@@ -188,10 +187,10 @@ class End {
 
   agree(number, frame) {
     if (number !== (this.isDialler ? 2 : 1)) throw new Error(`frame ${number} before the agreement`);
-    const told = one(frame, 16);
+    const told = one(frame, 5);
     this.byteWindow = this.isDialler ? told : Math.min(told || BYTE_WINDOW, BYTE_WINDOW);
     this.byteBatch = Math.max(1, Math.floor(this.byteWindow / 4));
-    const agreement = Buffer.concat([this.agreement, encode([16, this.byteWindow])]);
+    const agreement = Buffer.concat([this.agreement, encode([5, this.byteWindow])]);
     if (!this.isDialler) this.write(encode([1, encode([2, agreement])]));
     this.isOpen = true;
   }
@@ -223,9 +222,9 @@ class Sender extends End {
   totals = { chunk: 0, barrier: 0, rows: 0 };
 
   take(number, content) {
-    if (number === 5) return; // Ended
-    if (number === 7) { this.bytes -= content; return; }
-    if (number !== 3) throw new Error(`frame ${number} may not come here`);
+    if (number === 13) return; // Ended
+    if (number === 11) { this.bytes -= content; return; }
+    if (number !== 10) throw new Error(`frame ${number} may not come here`);
     this.flow.feedback.forEach((name, index) => { this.permits[name] += one(decode(content), index + 1); });
   }
 
@@ -257,7 +256,7 @@ class Sender extends End {
     const left = [];
     for (;;) {
       if (this.watermark?.behind === 0 && this.pay({ kind: 'watermark' })) {
-        this.write(encode([1, encode([3, encode([4, encode([1, zigzag(this.watermark.value)])])])]));
+        this.write(encode([1, encode([6, encode([1, zigzag(this.watermark.value)])])]));
         this.watermark = null;
       }
       const fits = (message, place) => (place === 0 || (FAULT === 'overtaking' && message.kind === 'chunk')) && this.pay(message);
@@ -272,21 +271,21 @@ class Sender extends End {
 
   post({ kind, rows, batch }) {
     this.totals[kind]++;
-    if (kind === 'barrier') { this.write(encode([1, encode([3, encode([3, Buffer.alloc(0)])])])); return; }
+    if (kind === 'barrier') { this.write(encode([1, encode([5, Buffer.alloc(0)])])); return; }
     this.totals.rows += rows;
-    const frames = encode([1, encode([7, encode([1, varint(rows)], [3, batch.length])])]);
+    const frames = encode([1, encode([4, encode([1, varint(rows)], [2, batch.length])])]);
     const before = Buffer.concat([Buffer.from([(3 << 3) | 2]), varint(batch.length)]);
     const padding = (64 - (frames.length + 2 + before.length) % 64) % 64;
     this.write(Buffer.concat([frames, encode([2, Buffer.alloc(padding)]), before, batch]));
   }
 
   end() {
-    this.write(encode([1, encode([4, encode([1, this.totals.chunk], [2, this.totals.rows], [3, this.totals.barrier], [4, 1], [5, 1])])]));
+    this.write(encode([1, encode([8, encode([1, this.totals.chunk], [2, this.totals.rows], [3, this.totals.barrier], [4, 1], [5, 1])])]));
     if (this.isDialler) this.closeHalf();
   }
 
   abort(reason) {
-    this.write(encode([1, encode([5, encode([1, reason])])]));
+    this.write(encode([1, encode([9, encode([1, reason])])]));
     if (this.isDialler) this.closeHalf();
   }
 }
@@ -300,18 +299,17 @@ class Receiver extends End {
   ending = null;
 
   take(number, content) {
-    if (number === 7) {
+    if (number === 4) {
       let offset = 0;
       const frame = { size: content.size, left: content.rows.length };
       for (const rows of content.rows) {
         this.arrive({ kind: 'chunk', rows, batch: content.batch, offset, frame });
         offset += rows;
       }
-    } else if (number === 3) {
-      const kind = content[3] ? 'barrier' : 'watermark';
-      this.arrive({ kind, value: unzigzag(one(decode(content[content[3] ? 3 : 4][0]), 1)) });
-    } else if (number === 4) this.ending = { ended: true, until: one(decode(content), 5) };
-    else if (number === 5) this.ending = { aborted: one(decode(content), 1, '').toString() };
+    } else if (number === 5 || number === 6) {
+      this.arrive({ kind: number === 5 ? 'barrier' : 'watermark', value: unzigzag(one(decode(content), 1)) });
+    } else if (number === 8) this.ending = { ended: true, until: one(decode(content), 5) };
+    else if (number === 9) this.ending = { aborted: one(decode(content), 1, '').toString() };
     else throw new Error(`frame ${number} may not come here`);
   }
 
@@ -353,16 +351,16 @@ class Receiver extends End {
     if (isIdle && this.unreturned && this.flow.flushes && FAULT !== 'no-flush') this.returnAll();
     const frames = [];
     if (Object.keys(this.due).length) {
-      frames.push([1, encode([3, encode(...this.flow.feedback.map((name, index) => [index + 1, this.due[name]]))])]);
+      frames.push([1, encode([10, encode(...this.flow.feedback.map((name, index) => [index + 1, this.due[name]]))])]);
       this.due = {};
     }
     if (this.bytes && FAULT !== 'ignores-bytes' && (frames.length || this.bytes >= this.byteBatch)) {
-      frames.push([1, encode([7, this.bytes])]);
+      frames.push([1, encode([11, this.bytes])]);
       this.bytes = 0;
     }
     if (frames.length) this.write(encode(...frames));
     if (this.isOver || !this.ending || (this.ending.ended && !isIdle)) return;
-    if (this.ending.until) this.write(encode([1, encode([5, encode([1, this.ending.until])])]));
+    if (this.ending.ended) this.write(encode([1, encode([13, encode([1, this.ending.until])])]));
     this.closeHalf();
   }
 }

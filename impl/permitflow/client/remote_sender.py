@@ -337,7 +337,9 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         await self._until_past(State.OPEN, State.ENDED)
         if not self._session.is_ending:
             raise self._refusal(None)
-        return self._session.outcome or EndOutcome.ACCEPTED  # an older exchange does not state it
+        outcome = self._session.outcome
+        assert outcome is not None, "the session refuses an end without an answer"
+        return outcome
 
     def abort(self, reason: str) -> None:
         """Abort the stream."""

@@ -232,9 +232,8 @@ class End:
     barriers: int
     closes_channel: bool = False
     """No other producer will put into the channel: its consumers reach the end as well."""
-    until: EndOutcome | None = None
-    """What the answer, an ``Ended``, waits for; None: the receiver answers by closing its half, once every message is
-    consumed."""
+    until: EndOutcome = EndOutcome.CONSUMED
+    """What the answer, an ``Ended``, waits for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,7 +263,7 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """The downstream's answer to an End that asks for one; it follows the last feedback."""
+    """The downstream's answer to End; it follows the last feedback."""
 
     outcome: EndOutcome
 

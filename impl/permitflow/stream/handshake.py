@@ -14,7 +14,7 @@ from permitflow.stream.compression import CompressionAnswer
 from permitflow.stream.frames import Agreement, Get, Put, SameHostAnswer
 from permitflow.stream.resuming import ResumeAnswer
 
-PROTOCOL_VERSION = 2
+PROTOCOL_VERSION = 3
 
 
 def agree(own: Parameters, request: Get | Put) -> Parameters:

@@ -252,9 +252,9 @@ class UpstreamSession(Session[T]):
         self._outbound: Outbound[T] | None = None
         self.is_ending = self._closes_channel = False
         """Was ``end`` called?"""
-        self._until: EndOutcome | None = None
+        self._until = EndOutcome.CONSUMED
         self.outcome: EndOutcome | None = None
-        """The peer's answer to End; None: no answer yet, or none from an older release."""
+        """The peer's answer to End; None: no answer yet."""
         self.cancel: Cancel | None = None
         """The peer's word that it needs no more messages."""
         self._peer_has_closed = False
@@ -296,7 +296,7 @@ class UpstreamSession(Session[T]):
         if self.is_ending:
             raise LocalProtocolError("cannot send: the stream was ended before")
 
-    def end(self, *, closes_channel: bool = False, until: EndOutcome | None = None) -> None:
+    def end(self, *, closes_channel: bool = False, until: EndOutcome = EndOutcome.CONSUMED) -> None:
         """Queue End behind all waiting messages; see its fields."""
         self._require_offers()
         self.is_ending, self._closes_channel, self._until = True, closes_channel, until
@@ -373,6 +373,7 @@ class UpstreamSession(Session[T]):
         Raises:
             PeerGoneError: End has not been written.
             LedgerError: the downstream still owes feedback; with permits, it has not returned all of them.
+            UnexpectedFrameError: it has not answered End.
         """
         if self.state is not State.ENDED:
             raise self._gone()
@@ -381,6 +382,9 @@ class UpstreamSession(Session[T]):
             self.state = State.FAILED
             what, count = unsettled
             raise LedgerError(what=what, here=count, peer=0)
+        if self.is_ending and self.outcome is None:
+            self.state = State.FAILED
+            raise UnexpectedFrameError(frame="the end of its half", expected=frame_name(Ended))
         self._peer_has_closed = True
 
     @property
@@ -388,7 +392,7 @@ class UpstreamSession(Session[T]):
         """Has this end written and heard everything but the close of the peer's half?"""
         if self.state is not State.ENDED or not self.is_ending:
             return self.state is State.ENDED  # aborted: no answer follows
-        return self.outbound.unsettled() is None and (self._until is None or self.outcome is not None)
+        return self.outbound.unsettled() is None and self.outcome is not None
 
     def close(self) -> None:
         """Note that the stream is over.
@@ -522,7 +526,7 @@ class DownstreamSession(Session[T]):
 
     @property
     def _owes_answer(self) -> bool:
-        return isinstance(self.end, End) and self.end.until is not None and not self._has_answered
+        return isinstance(self.end, End) and not self._has_answered
 
     @property
     def is_finished(self) -> bool:

@@ -34,22 +34,30 @@ def with_checksum(message: Sequence[Buffer]) -> list[Buffer]:
 
 
 def checked(message: Received) -> memoryview:
-    """Check the first message of a stream; return it without its checksum.
+    """Check a message that must have a checksum, with the seed 0; return it without.
 
     Raises:
         UndecodableDataError: it carries no checksum.
         AlteredMessageError: the message was altered on its path.
     """
-    return Checksums(wanted=True).check(message)
+    checksums = Checksums(wanted=True)
+    view = checksums.check(message)
+    if not checksums.are_made:
+        raise _missing(message, "the end that has sent it makes none, and here one is always due")
+    return view
 
 
 class Checksums:
-    """The checksums of one stream's messages: the acceptor decides whether they are used, the dialler follows."""
+    """The checksums of one stream's messages: there are some if both ends make them.
+
+    The dialler's first message says whether it does, and then the acceptor's says whether there are any.
+    """
 
     def __init__(self, wanted: bool | None) -> None:
-        """``wanted``: the acceptor's decision; None: this end is the dialler."""
+        """``wanted``: does this acceptor make them?  None: this end is the dialler, and does."""
         self._wanted = wanted
         self._are_made = wanted is not False
+        self._has_heard = False
         self._sent = self._received = 0
 
     @property
@@ -71,7 +79,7 @@ class Checksums:
         """Check the next message by its checksum, if it carries one; return it without.
 
         Raises:
-            UndecodableDataError: it carries no checksum, and this end wants one or the peer does not say so.
+            UndecodableDataError: it carries no checksum, and the stream has some or the peer does not say so.
             AlteredMessageError: the message was altered on its path.
         """
         view = memoryview(message)
@@ -90,11 +98,12 @@ class Checksums:
                     stated=f"{stated:016x} (of kind {key})",
                     computed=f"{computed:016x} (of kind {_KEY})",
                 )
-            raise _missing(message, "it was altered on the way, or a release before protocol version 2 has sent it")
-        elif self._wanted:
-            raise _missing(message, "the end that has sent it makes none, and this end wants one")
-        if self._wanted is None:
-            self._are_made = key == _KEY
+            raise _missing(message, "it was altered on the way")
+        elif self._has_heard and self._are_made:
+            raise _missing(message, "the end that has sent it has made some before")
+        if not self._has_heard:
+            self._has_heard = True
+            self._are_made = key == _KEY and self._wanted is not False
         return view
 
 

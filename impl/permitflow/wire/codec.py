@@ -357,7 +357,7 @@ def _write_upstream(into: pb.UpstreamFrame, frame: WireFrame) -> None:
         case EncodedChunks():
             _write_chunks(into.chunks, *frame.sizes)
         case Data(message=message):
-            marker = into.data.barrier if message.kind is Kind.BARRIER else into.data.watermark
+            marker = into.barrier if message.kind is Kind.BARRIER else into.watermark
             marker.SetInParent()
             _write_marker(marker, message.payload, message.kind.value)
         case Announcement():
@@ -394,8 +394,10 @@ def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
     name = _name(frame)
     if name == "chunks":
         return _read_chunks(frame.chunks, body)
-    if name == "data":
-        return _read_data(frame.data)
+    if name == "barrier":
+        return Data(Message(Kind.BARRIER, _marker(frame.barrier)))
+    if name == "watermark":
+        return Data(Message(Kind.WATERMARK, _marker(frame.watermark)))
     if name == "announcement":
         return Announcement(frame.announcement)
     read: WireFrame = read_value(getattr(frame, name))
@@ -416,15 +418,6 @@ def _read_chunks(message: pb.Chunks, body: memoryview) -> EncodedChunks:
             what=f"a batch of {len(message.rows)} chunks", reason=f"one has {min(message.rows)} rows"
         )
     return EncodedChunks(tuple(message.rows), (body[: message.size_bytes],), message.uncompressed_bytes)
-
-
-def _read_data(message: pb.Data) -> Data[Marker]:
-    match message.WhichOneof("message"):
-        case "barrier":
-            return Data(Message(Kind.BARRIER, _marker(message.barrier)))
-        case "watermark":
-            return Data(Message(Kind.WATERMARK, _marker(message.watermark)))
-    raise UndecodableDataError(what="Data", reason="it holds neither barrier nor watermark")
 
 
 def _marker(message: pb.Marker) -> Marker:

@@ -265,7 +265,7 @@ _READ: dict[str, Convert] = {
     "CompressionOffer.wanted": _CODECS.get,
     "CompressionAnswer.codec": partial(_known, "an agreement", "compression by codec {}", {0: None} | _CODECS),
     "CompressionAnswer.refusal": printable,
-    "End.until": partial(_known, "an end", "until = {}", {0: None} | _OUTCOMES),
+    "End.until": partial(_known, "an end", "until = {}", _OUTCOMES),
     "Ended.outcome": partial(_known, "the answer to an end", "outcome = {}", _OUTCOMES),
     "ChannelPosition.state": partial(_known, "a position", "state = {}", _STATES),
     "ChannelPosition.schema": read_schema,

@@ -18,12 +18,11 @@ import java.util.Map;
 /**
  * Both ends of a permitflow stream over TCP, for the flow {@code permits}: the JDK alone, without a library.
  *
- * <p>Written from proto/permitflow/wire/v1 and docs/protocols. No compression, no shared memory, no checksums of its own:
- * the acceptor must make none. An end is used by one thread at a time; {@code lock} guards it.
+ * <p>Written from docs/protocols/wire.md. No compression, no shared memory, no checksums: the peer then makes none either. An end is used by one thread at a time; {@code lock} guards it.
  */
 final class Wire {
     private static final int MESSAGE = 0, END = 1, STATUS = 2, PING = 3, GET = 4, PUT = 5;
-    private static final long VERSION = 2;
+    private static final long VERSION = 3;
     private static final int PING_EVERY_MS = 2_000;
     /** That this end agrees to as an acceptor. */
     private static final long BYTE_WINDOW = 16 << 20;
@@ -171,7 +170,7 @@ final class Wire {
             isDialler = true;
             attach(new Socket(uri.getHost(), uri.getPort()));
             out.write(header(method(), 0));
-            byte[] opening = encode(1, VERSION, 2, channel, 30, "permits", 31, agreed.encoded(), 8, schema);
+            byte[] opening = encode(1, VERSION, 2, channel, 3, "permits", 4, agreed.encoded(), 8, schema);
             write(encode(1, encode(1, opening)));
         }
 
@@ -259,17 +258,17 @@ final class Wire {
                 int number = frame.keySet().iterator().next();
                 byte[] content = last(frame, number, null) instanceof byte[] found ? found : new byte[0];
                 if (!isOpen) agree(number, decode(content));
-                else if (number == 7 && this instanceof Sender) bytes -= number(frame, 7);
-                else process(number, content, number == 7 ? Wire.take(rest, (int) number(decode(content), 3)) : null);
+                else if (number == 11) bytes -= number(frame, 11);
+                else process(number, content, number == 4 ? Wire.take(rest, (int) number(decode(content), 2)) : null);
             }
         }
 
         private void agree(int number, Map<Integer, List<Object>> frame) throws IOException {
             if (number != (isDialler ? 2 : 1)) throw new IOException("frame " + number + " before the agreement");
-            long told = Wire.number(frame, 16);
+            long told = Wire.number(frame, 5);
             byteWindow = isDialler ? told : told > 0 ? Math.min(told, BYTE_WINDOW) : BYTE_WINDOW;
             byteBatch = Math.max(1, byteWindow / 4);
-            byte[] agreement = encode(1, VERSION, 30, "permits", 31, agreed.encoded(), 3, schema, 4, channel, 16, byteWindow);
+            byte[] agreement = encode(1, VERSION, 2, channel, 3, "permits", 4, agreed.encoded(), 5, byteWindow, 8, schema);
             if (!isDialler) write(encode(1, encode(2, agreement)));
             isOpen = true;
         }
@@ -318,8 +317,8 @@ final class Wire {
 
         @Override
         void process(int frame, byte[] content, byte[] batch) throws IOException {
-            if (frame == 5) return; // Ended
-            if (frame != 3) throw new IOException("frame " + frame + " may not come here");
+            if (frame == 13) return; // Ended
+            if (frame != 10) throw new IOException("frame " + frame + " may not come here");
             var returned = decode(content);
             permits.merge("chunk", number(returned, 1), Long::sum);
             permits.merge("barrier", number(returned, 2), Long::sum);
@@ -353,7 +352,7 @@ final class Wire {
                 var sent = watermark;
                 watermark = null;
                 long value = sent.value, zigzag = value << 1 ^ value >> 63;
-                write(encode(1, encode(3, encode(4, encode(1, zigzag)))));
+                write(encode(1, encode(6, encode(1, zigzag))));
                 return sent;
             }
             for (int place = 0; place < line.size(); place++) {
@@ -371,14 +370,14 @@ final class Wire {
         void post(Message message) throws IOException {
             if (message.kind.equals("barrier")) {
                 barriers++;
-                write(encode(1, encode(3, encode(3, new byte[0]))));
+                write(encode(1, encode(5, new byte[0])));
                 return;
             }
             chunks++;
             rows += message.rows;
             var packed = new ByteArrayOutputStream();
             varint(packed, message.rows);
-            byte[] frames = encode(1, encode(7, encode(1, packed.toByteArray(), 3, (long) message.batch.length)));
+            byte[] frames = encode(1, encode(4, encode(1, packed.toByteArray(), 2, (long) message.batch.length)));
             byte[] body = encode(3, message.batch);
             int before = frames.length + 2 + body.length - message.batch.length;
             var out = new ByteArrayOutputStream();
@@ -389,12 +388,12 @@ final class Wire {
         }
 
         void end() throws IOException {
-            write(encode(1, encode(4, encode(1, chunks, 2, rows, 3, barriers, 4, 1L, 5, 1L))));
+            write(encode(1, encode(8, encode(1, chunks, 2, rows, 3, barriers, 4, 1L, 5, 1L))));
             if (isDialler()) closeHalf();
         }
 
         void abort(String reason) throws IOException {
-            write(encode(1, encode(5, encode(1, reason))));
+            write(encode(1, encode(9, encode(1, reason))));
             if (isDialler()) closeHalf();
         }
     }
@@ -423,24 +422,23 @@ final class Wire {
         void process(int frame, byte[] content, byte[] batch) throws IOException {
             var fields = decode(content);
             switch (frame) {
-                case 7 -> {
-                    long offset = 0, uncompressed = number(fields, 4);
+                case 4 -> {
+                    long offset = 0, uncompressed = number(fields, 3);
                     Deque<Long> rows = packed(fields.get(1));
                     var together = new Frame(uncompressed > 0 ? uncompressed : batch.length, rows.size());
                     for (; !rows.isEmpty(); offset += rows.remove()) {
                         arrive(new Message("chunk", rows.peek(), offset, 0, batch, together));
                     }
                 }
-                case 3 -> {
-                    boolean isBarrier = fields.containsKey(3);
-                    long value = number(decode(bytes(fields, isBarrier ? 3 : 4)), 1);
-                    arrive(new Message(isBarrier ? "barrier" : "watermark", 0, 0, value >>> 1 ^ -(value & 1), null, null));
+                case 5, 6 -> {
+                    long value = number(fields, 1);
+                    arrive(new Message(frame == 5 ? "barrier" : "watermark", 0, 0, value >>> 1 ^ -(value & 1), null, null));
                 }
-                case 4 -> {
+                case 8 -> {
                     ending = Map.entry("ended", true);
                     until = number(fields, 5);
                 }
-                case 5 -> ending = Map.entry("aborted", new String(bytes(fields, 1), StandardCharsets.UTF_8));
+                case 9 -> ending = Map.entry("aborted", new String(bytes(fields, 1), StandardCharsets.UTF_8));
                 default -> throw new IOException("frame " + frame + " may not come here");
             }
         }
@@ -490,16 +488,16 @@ final class Wire {
             if (isIdle && unreturned > 0 && !FAULT.equals("no-flush")) returnAll();
             byte[] feedback = null, returned = null;
             if (!due.isEmpty()) {
-                feedback = encode(3, encode(1, due.get("chunk"), 2, due.get("barrier"), 3, due.get("watermark")));
+                feedback = encode(10, encode(1, due.get("chunk"), 2, due.get("barrier"), 3, due.get("watermark")));
                 due.clear();
             }
             if (bytes > 0 && !FAULT.equals("ignores-bytes") && (feedback != null || bytes >= byteBatch)) {
-                returned = encode(7, bytes);
+                returned = encode(11, bytes);
                 bytes = 0;
             }
             if (feedback != null || returned != null) write(encode(1, feedback, 1, returned));
             if (isOver || ending == null || ending.getKey().equals("ended") && !isIdle) return;
-            if (until > 0) write(encode(1, encode(5, encode(1, until))));
+            if (ending.getKey().equals("ended")) write(encode(1, encode(13, encode(1, until))));
             closeHalf();
         }
     }

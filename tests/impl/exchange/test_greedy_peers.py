@@ -120,7 +120,7 @@ def nested(depth: int, fields: int) -> bytes:
 
 EMPTY = b"".join(CODEC.encode([BATCH.slice(0, 0)]))
 NO_PERMITS = b"\x0a\x02\x1a\x00"  # feedback that says nothing
-A_WATERMARK = pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data(watermark=pb.Marker()))]).SerializeToString()
+A_WATERMARK = pb.FromUpstream(frames=[pb.UpstreamFrame(watermark=pb.Marker())]).SerializeToString()
 GET, PUT = encoded(GET_STREAM, get_frame()), encoded(PUT_STREAM, put_frame())
 # Made only when they are wanted, for some are large.
 MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = {
@@ -179,8 +179,8 @@ def of_bytes(size: int) -> bytes:
 
 
 def of_barrier(size: int) -> bytes:
-    marker = pb.Data(barrier=pb.Marker(data=bytes(size)))
-    return pb.FromUpstream(frames=[pb.UpstreamFrame(data=marker)]).SerializeToString()
+    marker = pb.Marker(data=bytes(size))
+    return pb.FromUpstream(frames=[pb.UpstreamFrame(barrier=marker)]).SerializeToString()
 
 
 LEFT = PeerGoneError  # in the middle of its stream

@@ -78,6 +78,7 @@ def upstream(state: State) -> UpstreamSession[str]:
         session.end()
         session.take_frames()
     if state is State.CLOSED:
+        session.receive(Ended(EndOutcome.CONSUMED))
         session.peer_closed()
         session.close()
     if state is State.FAILED:
@@ -100,6 +101,7 @@ def downstream(state: State) -> DownstreamSession[str]:
     if state in (State.ENDED, State.CLOSED):
         session.receive(End(0, 0, 0))
     if state is State.CLOSED:
+        session.take_frames()
         session.close()
     if state is State.FAILED:
         _fail(partial(session.receive, Get(PROTOCOL_VERSION, CHANNEL)))

@@ -40,7 +40,7 @@ def test_a_message_without_a_checksum_is_refused(message: bytes) -> None:
         checked(message)
 
 
-def test_the_end_that_was_dialled_decides_whether_there_are_checksums() -> None:
+def test_an_acceptor_that_makes_no_checksums_is_followed() -> None:
     without, dialler = Checksums(wanted=False), Checksums(wanted=None)
     first = b"".join(dialler.add([b"Get"]))
     assert bytes(checked(first)) == b"Get"
@@ -49,8 +49,21 @@ def test_the_end_that_was_dialled_decides_whether_there_are_checksums() -> None:
     assert answer == b"Agreement\x71" + bytes(8)
     assert bytes(dialler.check(answer)) == b"Agreement"
     assert b"".join(dialler.add([b"AddPermits"])) == b"AddPermits\x71" + bytes(8)
-    with pytest.raises(UndecodableDataError, match="makes none, and this end wants one"):
+    with pytest.raises(UndecodableDataError, match="makes none, and here one is always due"):
         checked(answer)
+
+
+def test_a_dialler_that_makes_no_checksums_is_followed() -> None:
+    acceptor = Checksums(wanted=True)
+    assert bytes(acceptor.check(b"Get\x71" + bytes(8))) == b"Get"
+    assert b"".join(acceptor.add([b"Agreement"])) == b"Agreement\x71" + bytes(8)
+
+
+def test_a_stream_that_has_checksums_keeps_them() -> None:
+    acceptor = Checksums(wanted=True)
+    acceptor.check(message_of([b"Get"]))
+    with pytest.raises(UndecodableDataError, match="has made some before"):
+        acceptor.check(b"AddPermits\x71" + bytes(8))
 
 
 @pytest.mark.parametrize("came", [[1], [0, 2], [0, 0]], ids=["the first is lost", "one is lost", "one is repeated"])

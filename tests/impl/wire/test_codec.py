@@ -160,11 +160,7 @@ def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
         (b"\xff\xff\xff", "a message of 3 bytes cannot be decoded"),
         (
             pb.FromUpstream(frames=[pb.UpstreamFrame()]).SerializeToString(),
-            "it is none of put, agreement, data, chunks",
-        ),
-        (
-            pb.FromUpstream(frames=[pb.UpstreamFrame(data=pb.Data())]).SerializeToString(),
-            "it holds neither barrier nor watermark",
+            "it is none of put, agreement, failure, chunks",
         ),
         (
             pb.FromUpstream(
@@ -181,7 +177,7 @@ def test_a_body_that_does_not_come_last_is_found_all_the_same() -> None:
             "parameters of flow 'permits' cannot be decoded",
         ),
     ],
-    ids=["no protobuf", "no frame", "no message", "unknown number", "wishes without a flow", "damaged wishes"],
+    ids=["no protobuf", "no frame", "unknown number", "wishes without a flow", "damaged wishes"],
 )
 def test_an_undecodable_frame_is_refused_with_the_reason(data: bytes, reason: str) -> None:
     with pytest.raises(UndecodableDataError, match=reason):
@@ -268,19 +264,17 @@ def downstream_of(outcome: int) -> bytes:
     ("decode", "words"),
     [
         (lambda: decode_upstream(upstream_of(until=99)), "an end cannot be decoded: until = 99 is not known"),
+        (lambda: decode_upstream(upstream_of(until=0)), "until = 0 is not known"),
         (lambda: decode_downstream(downstream_of(99), PERMITS), "outcome = 99 is not known"),
         (lambda: decode_downstream(downstream_of(0), PERMITS), "outcome = 0 is not known"),
         (lambda: decode_upstream(pb.FromUpstream(sign=77).SerializeToString()), "a message with sign 77"),  # type: ignore[arg-type]
         (lambda: decode_downstream(pb.FromDownstream(sign=77).SerializeToString(), PERMITS), "sign 77"),  # type: ignore[arg-type]
-        (lambda: decode_upstream(upstream_of() + pb.FromUpstream(sign=pb.SIGN_ASK).SerializeToString()), "1 frames"),
+        (lambda: decode_upstream(upstream_of(until=1) + pb.FromUpstream(sign=pb.SIGN_ASK).SerializeToString()), "1 frames"),
     ],
-    ids=["until 99", "outcome 99", "outcome 0", "sign 77 upstream", "sign 77 downstream", "sign with a frame"],
+    ids=["until 99", "until 0", "outcome 99", "outcome 0", "sign 77 upstream", "sign 77 downstream", "sign with a frame"],
 )
 def test_a_number_without_a_meaning_is_refused(decode: Callable[[], object], words: str) -> None:
     with pytest.raises(UndecodableDataError, match=words):
         decode()
 
 
-def test_an_end_may_leave_open_until_what_it_waits() -> None:
-    (end,) = decode_upstream(upstream_of(until=0))
-    assert end == End(0, 0, 0)

@@ -133,56 +133,58 @@ class Leave(_message.Message):
     def __init__(self) -> None: ...
 
 class UpstreamFrame(_message.Message):
-    __slots__ = ("put", "agreement", "data", "chunks", "end", "abort", "failure", "announcement")
+    __slots__ = ("put", "agreement", "failure", "chunks", "barrier", "watermark", "announcement", "end", "abort")
     PUT_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
-    DATA_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     CHUNKS_FIELD_NUMBER: _ClassVar[int]
+    BARRIER_FIELD_NUMBER: _ClassVar[int]
+    WATERMARK_FIELD_NUMBER: _ClassVar[int]
+    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
     END_FIELD_NUMBER: _ClassVar[int]
     ABORT_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
-    ANNOUNCEMENT_FIELD_NUMBER: _ClassVar[int]
     put: Put
     agreement: Agreement
-    data: Data
+    failure: Failure
     chunks: Chunks
+    barrier: Marker
+    watermark: Marker
+    announcement: bytes
     end: End
     abort: Abort
-    failure: Failure
-    announcement: bytes
-    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., data: _Optional[_Union[Data, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., announcement: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, put: _Optional[_Union[Put, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., chunks: _Optional[_Union[Chunks, _Mapping]] = ..., barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ..., announcement: _Optional[bytes] = ..., end: _Optional[_Union[End, _Mapping]] = ..., abort: _Optional[_Union[Abort, _Mapping]] = ...) -> None: ...
 
 class DownstreamFrame(_message.Message):
-    __slots__ = ("get", "agreement", "feedback", "returned_bytes", "ended", "failure", "cancel")
+    __slots__ = ("get", "agreement", "failure", "feedback", "returned_bytes", "cancel", "ended")
     GET_FIELD_NUMBER: _ClassVar[int]
     AGREEMENT_FIELD_NUMBER: _ClassVar[int]
+    FAILURE_FIELD_NUMBER: _ClassVar[int]
     FEEDBACK_FIELD_NUMBER: _ClassVar[int]
     RETURNED_BYTES_FIELD_NUMBER: _ClassVar[int]
-    ENDED_FIELD_NUMBER: _ClassVar[int]
-    FAILURE_FIELD_NUMBER: _ClassVar[int]
     CANCEL_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     get: Get
     agreement: Agreement
+    failure: Failure
     feedback: bytes
     returned_bytes: int
-    ended: Ended
-    failure: Failure
     cancel: Cancel
-    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., feedback: _Optional[bytes] = ..., returned_bytes: _Optional[int] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ...) -> None: ...
+    ended: Ended
+    def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., feedback: _Optional[bytes] = ..., returned_bytes: _Optional[int] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "byte_window", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
+    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PROBE_FIELD_NUMBER: _ClassVar[int]
     FROM_ROW_FIELD_NUMBER: _ClassVar[int]
     TO_ROW_FIELD_NUMBER: _ClassVar[int]
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
-    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
@@ -190,30 +192,30 @@ class Get(_message.Message):
     channel: str
     flow: str
     wanted: bytes
+    byte_window: int
     schema: bytes
     probe: bool
     from_row: int
     to_row: int
     consumer: str
     log_id: str
-    byte_window: int
     same_host: SameHostOffer
     compression: CompressionOffer
     resume: ResumeOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., byte_window: _Optional[int] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "schema", "producer", "staging", "attempt", "total", "byte_window", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     WANTED_FIELD_NUMBER: _ClassVar[int]
+    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SCHEMA_FIELD_NUMBER: _ClassVar[int]
     PRODUCER_FIELD_NUMBER: _ClassVar[int]
     STAGING_FIELD_NUMBER: _ClassVar[int]
     ATTEMPT_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
-    BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
@@ -221,40 +223,40 @@ class Put(_message.Message):
     channel: str
     flow: str
     wanted: bytes
+    byte_window: int
     schema: bytes
     producer: str
     staging: Staging
     attempt: TaskAttempt
     total: JobTotal
-    byte_window: int
     same_host: SameHostOffer
     compression: CompressionOffer
     resume: ResumeOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., byte_window: _Optional[int] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., producer: _Optional[str] = ..., staging: _Optional[_Union[Staging, _Mapping]] = ..., attempt: _Optional[_Union[TaskAttempt, _Mapping]] = ..., total: _Optional[_Union[JobTotal, _Mapping]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Agreement(_message.Message):
-    __slots__ = ("protocol_version", "flow", "parameters", "schema", "stream", "first_row", "byte_window", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "stream", "flow", "parameters", "byte_window", "schema", "first_row", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STREAM_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
-    SCHEMA_FIELD_NUMBER: _ClassVar[int]
-    STREAM_FIELD_NUMBER: _ClassVar[int]
-    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    SCHEMA_FIELD_NUMBER: _ClassVar[int]
+    FIRST_ROW_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
+    stream: str
     flow: str
     parameters: bytes
-    schema: bytes
-    stream: str
-    first_row: int
     byte_window: int
+    schema: bytes
+    first_row: int
     same_host: SameHostAnswer
     compression: CompressionAnswer
     resume: ResumeAnswer
-    def __init__(self, protocol_version: _Optional[int] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., stream: _Optional[str] = ..., first_row: _Optional[int] = ..., byte_window: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ..., resume: _Optional[_Union[ResumeAnswer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., stream: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., first_row: _Optional[int] = ..., same_host: _Optional[_Union[SameHostAnswer, _Mapping]] = ..., compression: _Optional[_Union[CompressionAnswer, _Mapping]] = ..., resume: _Optional[_Union[ResumeAnswer, _Mapping]] = ...) -> None: ...
 
 class SameHostOffer(_message.Message):
     __slots__ = ("socket", "is_required")
@@ -301,14 +303,6 @@ class CompressionAnswer(_message.Message):
     codec: Codec
     refusal: str
     def __init__(self, codec: _Optional[_Union[Codec, str]] = ..., refusal: _Optional[str] = ...) -> None: ...
-
-class Data(_message.Message):
-    __slots__ = ("barrier", "watermark")
-    BARRIER_FIELD_NUMBER: _ClassVar[int]
-    WATERMARK_FIELD_NUMBER: _ClassVar[int]
-    barrier: Marker
-    watermark: Marker
-    def __init__(self, barrier: _Optional[_Union[Marker, _Mapping]] = ..., watermark: _Optional[_Union[Marker, _Mapping]] = ...) -> None: ...
 
 class Chunks(_message.Message):
     __slots__ = ("rows", "size_bytes", "uncompressed_bytes")

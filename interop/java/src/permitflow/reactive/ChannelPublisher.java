@@ -98,6 +98,8 @@ public final class ChannelPublisher implements Publisher<Message> {
     private long chunks;
     private long rows;
     private long barriers;
+    private long byteBatch;
+    private long unreturnedBytes;
 
     Reading(Channel grpc, Subscriber<? super Message> subscriber, CompletableFuture<ByteString> schema) {
       wire = new Wire(grpc, "GetStream");
@@ -146,6 +148,7 @@ public final class ChannelPublisher implements Publisher<Message> {
         switch (frame.getFrameCase()) {
           case AGREEMENT -> {
             flow = Flow.of(frame.getAgreement());
+            byteBatch = Math.max(1, frame.getAgreement().getByteWindow() / 4);
             if (schema != null) {
               schema.complete(frame.getAgreement().getSchema());
             }
@@ -161,13 +164,8 @@ public final class ChannelPublisher implements Publisher<Message> {
               first += each;
             }
           }
-          case DATA -> {
-            switch (frame.getData().getMessageCase()) {
-              case BARRIER -> arrive(Message.barrier(Wire.value(frame.getData().getBarrier())));
-              case WATERMARK -> arrive(Message.watermark(Wire.value(frame.getData().getWatermark())));
-              default -> throw new ChannelException("a frame of data is empty");
-            }
-          }
+          case BARRIER -> arrive(Message.barrier(Wire.value(frame.getBarrier())));
+          case WATERMARK -> arrive(Message.watermark(Wire.value(frame.getWatermark())));
           case END -> {
             end = frame.getEnd();
             if (end.getChunks() != chunks || end.getRows() != rows || end.getBarriers() != barriers) {
@@ -242,7 +240,7 @@ public final class ChannelPublisher implements Publisher<Message> {
           requested.decrementAndGet();
           Message message = inbox.remove();
           tell(() -> subscriber.onNext(message));
-          flow.consume(message);
+          consume(message);
           sendFeedback();
           takeEvents();
         } else if (inbox.isEmpty() && end != null) {
@@ -288,17 +286,22 @@ public final class ChannelPublisher implements Publisher<Message> {
       }
       if (subscriber == null) {
         for (Message message = inbox.poll(); message != null; message = inbox.poll()) {
-          flow.consume(message);
+          consume(message);
         }
       }
       sendFeedback();
       if (end != null && inbox.isEmpty()) {
-        if (end.getUntil() != EndOutcome.END_OUTCOME_UNSPECIFIED) {
-          EndOutcome outcome =
-              isCancelled && schema == null ? EndOutcome.END_OUTCOME_CANCELLED : EndOutcome.END_OUTCOME_CONSUMED;
-          send(DownstreamFrame.newBuilder().setEnded(Ended.newBuilder().setOutcome(outcome)));
-        }
+        EndOutcome outcome =
+            isCancelled && schema == null ? EndOutcome.END_OUTCOME_CANCELLED : EndOutcome.END_OUTCOME_CONSUMED;
+        send(DownstreamFrame.newBuilder().setEnded(Ended.newBuilder().setOutcome(outcome)));
         wire.halfClose();
+      }
+    }
+
+    private void consume(Message message) {
+      flow.consume(message);
+      if (message.kind() == Message.Kind.CHUNK && message.isLast()) {
+        unreturnedBytes += message.batch().size();
       }
     }
 
@@ -306,6 +309,10 @@ public final class ChannelPublisher implements Publisher<Message> {
       ByteString said = flow.feedback(Math.max(0, requested.get() - inbox.size()), inbox.size());
       if (said != null) {
         send(DownstreamFrame.newBuilder().setFeedback(said));
+      }
+      if (unreturnedBytes > 0 && (said != null || unreturnedBytes >= byteBatch)) {
+        send(DownstreamFrame.newBuilder().setReturnedBytes(unreturnedBytes));
+        unreturnedBytes = 0;
       }
     }
 

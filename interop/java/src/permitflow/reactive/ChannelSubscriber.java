@@ -16,7 +16,6 @@ import java.util.concurrent.ConcurrentLinkedQueue;
 import org.reactivestreams.Subscriber;
 import org.reactivestreams.Subscription;
 import permitflow.wire.v1.Exchange.Abort;
-import permitflow.wire.v1.Exchange.Data;
 import permitflow.wire.v1.Exchange.DownstreamFrame;
 import permitflow.wire.v1.Exchange.End;
 import permitflow.wire.v1.Exchange.EndOutcome;
@@ -58,6 +57,8 @@ public final class ChannelSubscriber extends Drain implements Subscriber<Message
   private long chunks;
   private long rows;
   private long barriers;
+  private long byteWindow;
+  private long bytesOut;
 
   /**
    * For one subscription.
@@ -129,7 +130,11 @@ public final class ChannelSubscriber extends Drain implements Subscriber<Message
     wire.answer(message.getSign(), true);
     for (DownstreamFrame frame : message.getFramesList()) {
       switch (frame.getFrameCase()) {
-        case AGREEMENT -> flow = Flow.of(frame.getAgreement());
+        case AGREEMENT -> {
+          flow = Flow.of(frame.getAgreement());
+          byteWindow = frame.getAgreement().getByteWindow();
+        }
+        case RETURNED_BYTES -> bytesOut -= frame.getReturnedBytes();
         case FEEDBACK -> flow.hear(frame.getFeedback());
         case CANCEL -> {
           answer = "cancelled";
@@ -228,7 +233,7 @@ public final class ChannelSubscriber extends Drain implements Subscriber<Message
   private void write() {
     while (flow != null && !waiting.isEmpty() && wire.isReady()) {
       Train train = waiting.element();
-      if (!flow.admits(train.kind(), train.rows())) {
+      if (!flow.admits(train.kind(), train.rows()) || !fits(train)) {
         break;
       }
       waiting.remove();
@@ -267,23 +272,27 @@ public final class ChannelSubscriber extends Drain implements Subscriber<Message
     fail(error);
   }
 
+  /** Does the byte window admit it?  A train larger than the window leaves while less than a quarter is out. */
+  private boolean fits(Train train) {
+    return train.batch() == null
+        || bytesOut + train.batch().size() <= byteWindow
+        || bytesOut < Math.max(1, byteWindow / 4);
+  }
+
   private void send(Train train) {
     switch (train.kind()) {
       case CHUNK -> {
+        bytesOut += train.batch().size();
         chunks += train.rows().size();
         rows += train.rows().stream().mapToLong(Long::longValue).sum();
         wire.send(Wire.chunks(train.rows(), train.batch()));
       }
       case BARRIER -> {
         barriers++;
-        wire.send(message(data(Data.newBuilder().setBarrier(Wire.marker(train.value())))));
+        wire.send(message(UpstreamFrame.newBuilder().setBarrier(Wire.marker(train.value()))));
       }
-      case WATERMARK -> wire.send(message(data(Data.newBuilder().setWatermark(Wire.marker(train.value())))));
+      case WATERMARK -> wire.send(message(UpstreamFrame.newBuilder().setWatermark(Wire.marker(train.value()))));
     }
-  }
-
-  private static UpstreamFrame.Builder data(Data.Builder data) {
-    return UpstreamFrame.newBuilder().setData(data);
   }
 
   private static FromUpstream message(UpstreamFrame.Builder frame) {

@@ -24,7 +24,7 @@ import permitflow.wire.v1.Exchange.Sign;
 
 /** One stream on the wire: messages with checksums, as proto/permitflow/wire/v1/exchange.proto describes them. */
 final class Wire {
-  static final int PROTOCOL_VERSION = 2;
+  static final int PROTOCOL_VERSION = 3;
   /** The largest message of an exchange. */
   static final int MOST_BYTES = 16 << 20;
 
