@@ -130,7 +130,7 @@ MISDEEDS: dict[str, Misdeed] = {
     "permits before Get": gets(OVERRUN, hears=TOO_EARLY, frame="Feedback", expected="Get"),
     "Get of an unknown channel": gets(get_frame(channel="lines"), hears=UnknownChannelError, channel="lines"),
     "no channel at all": gets(get_frame(channel=""), hears=UnknownChannelError, channel=""),
-    "another version": gets(get_frame(protocol_version=9), hears=VersionMismatchError, ours=2, theirs=9),
+    "another version": gets(get_frame(protocol_version=9), hears=VersionMismatchError, ours=PROTOCOL_VERSION, theirs=9),
     "a batch as large as the window": puts(
         put_frame(**wishes(row_permits=8, permit_batch=8)), hears=WRONG_NUMBER, name="permit_batch", value=8
     ),

@@ -169,25 +169,18 @@ def test_a_blocking_end_names_who_holds_the_rows_and_waits_again(start: Start, l
         assert sink.end(closes_channel=True) is CONSUMED
 
 
-# Older releases.
-
-
-async def test_an_older_releases_end_waits_and_gets_no_unknown_frame() -> None:
-    async def test(until: EndOutcome | None) -> list[Any]:
-        async with (
-            served("orders/0", schema=BATCH.schema) as (_, address),
-            dialling(address, PUT_STREAM) as carrier,
-            asyncio.timeout(SOON_SECONDS),
-        ):
-            for frame in (put_frame(), data(), End(1, 3, 0, closes_channel=True, until=until)):
-                await carrier.write([encoded(PUT_STREAM, frame)])
-            carrier.half_close()
-            agreement, *frames = await to_its_end(carrier)
-        assert isinstance(agreement, Agreement)
-        return frames
-
-    assert await test(None) == [Feedback(Permits(rows=3))]
-    assert await test(CONSUMED) == [Feedback(Permits(rows=3)), Ended(ACCEPTED)]
+async def test_the_answer_to_an_end_follows_the_last_feedback() -> None:
+    async with (
+        served("orders/0", schema=BATCH.schema) as (_, address),
+        dialling(address, PUT_STREAM) as carrier,
+        asyncio.timeout(SOON_SECONDS),
+    ):
+        for frame in (put_frame(), data(), End(1, 3, 0, closes_channel=True)):
+            await carrier.write([encoded(PUT_STREAM, frame)])
+        carrier.half_close()
+        agreement, *frames = await to_its_end(carrier)
+    assert isinstance(agreement, Agreement)
+    assert frames == [Feedback(Permits(rows=3)), Ended(ACCEPTED)]
 
 
 # A dialler breaks off; whatever it says of itself, it is gone.

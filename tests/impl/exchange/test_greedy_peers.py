@@ -99,7 +99,7 @@ def field(key: int, payload: bytes) -> bytes:
 
 def of_empty_chunks(chunks: int, arrow: bytes) -> bytes:
     said = field(0x0A, bytes(chunks)) + pb.Chunks(size_bytes=len(arrow)).SerializeToString()
-    return front_of(field(0x0A, field(0x3A, said)), len(arrow)) + arrow
+    return front_of(field(0x0A, field(0x22, said)), len(arrow)) + arrow
 
 
 def serialised(schema: pa.Schema) -> bytes:
@@ -119,7 +119,7 @@ def nested(depth: int, fields: int) -> bytes:
 
 
 EMPTY = b"".join(CODEC.encode([BATCH.slice(0, 0)]))
-NO_PERMITS = b"\x0a\x02\x1a\x00"  # feedback that says nothing
+NO_PERMITS = b"\x0a\x02\x52\x00"  # feedback that says nothing
 A_WATERMARK = pb.FromUpstream(frames=[pb.UpstreamFrame(watermark=pb.Marker())]).SerializeToString()
 GET, PUT = encoded(GET_STREAM, get_frame()), encoded(PUT_STREAM, put_frame())
 # Made only when they are wanted, for some are large.

@@ -12,7 +12,7 @@ import pytest
 from permitflow import ChannelParameters, Demand, Permits
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, Options
 from permitflow.carriers.grpc_calls import Context, ServerCall
-from permitflow.client import Compression, EndOutcome, get, put
+from permitflow.client import Compression, get, put
 from permitflow.errors import (
     EndOfStream,
     LedgerError,
@@ -193,10 +193,10 @@ async def test_an_exchange_that_knows_of_no_compression_gets_none() -> None:
     assert not chunk.uncompressed_bytes
 
 
-async def test_an_exchange_silent_about_the_rows_has_accepted_them() -> None:
-    """One of an older release."""
+async def test_an_exchange_silent_about_the_rows_is_not_believed() -> None:
     async with lying(agreeing()) as address, put(address, "orders/0", BATCH.schema, wanted=SMALL) as sender:
-        assert await sender.end() is EndOutcome.ACCEPTED
+        with pytest.raises(UnexpectedFrameError, match="Ended"):
+            await sender.end()
 
 
 async def test_a_carrier_that_takes_less_than_a_chunk_says_so() -> None:

@@ -269,12 +269,21 @@ def downstream_of(outcome: int) -> bytes:
         (lambda: decode_downstream(downstream_of(0), PERMITS), "outcome = 0 is not known"),
         (lambda: decode_upstream(pb.FromUpstream(sign=77).SerializeToString()), "a message with sign 77"),  # type: ignore[arg-type]
         (lambda: decode_downstream(pb.FromDownstream(sign=77).SerializeToString(), PERMITS), "sign 77"),  # type: ignore[arg-type]
-        (lambda: decode_upstream(upstream_of(until=1) + pb.FromUpstream(sign=pb.SIGN_ASK).SerializeToString()), "1 frames"),
+        (
+            lambda: decode_upstream(upstream_of(until=1) + pb.FromUpstream(sign=pb.SIGN_ASK).SerializeToString()),
+            "1 frames",
+        ),
     ],
-    ids=["until 99", "until 0", "outcome 99", "outcome 0", "sign 77 upstream", "sign 77 downstream", "sign with a frame"],
+    ids=[
+        "until 99",
+        "until 0",
+        "outcome 99",
+        "outcome 0",
+        "sign 77 upstream",
+        "sign 77 downstream",
+        "sign with a frame",
+    ],
 )
 def test_a_number_without_a_meaning_is_refused(decode: Callable[[], object], words: str) -> None:
     with pytest.raises(UndecodableDataError, match=words):
         decode()
-
-
