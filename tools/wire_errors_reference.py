@@ -7,6 +7,7 @@ import sys
 from inspect import get_annotations, getdoc
 from pathlib import Path
 
+from permitflow import errors
 from permitflow.errors import PermitflowError
 from permitflow.wire.wire_errors import CROSSING, FACTS
 
@@ -28,22 +29,51 @@ first one, or `null`.
 | `facts` | an object with at least the facts of the type; a list for a tuple. Further facts are ignored |
 
 With an unknown type, without one, or where a fact is missing, the other end says that the stream was broken off, and
-the message. The whole object has at most 3,600 bytes; our own ends cut longer texts. For example:
+the message. The whole object has at most 3,600 bytes; our own ends cut longer texts. When an error may come, and what
+follows it, is in [wire.md](../protocols/wire.md). For example:
 
 ```json
 {"type": "ChannelAbortedError", "message": "no such table", "facts": {"channel": "orders/0", "reason": "no such table"}}
 ```
 
-| Type | gRPC status | Facts | Meaning |
-|---|---|---|---|
+*May be tried again* means: open a new stream, after a pause that grows. *Yes*: nothing need change first, for the
+connection or the peer was at fault. *Later*: once others have left, or there is room. *No*: the same request gets the
+same answer, until somebody changes the request, the program, the channel or the rights. Rows that were read from a
+channel that does not keep them do not come again. An order that changes channels may have been carried out.
+
+| Type | gRPC status | May be tried again | Facts | Meaning |
+|---|---|---|---|---|
 """
+
+_YES: frozenset[type[PermitflowError]] = frozenset(
+    (
+        errors.AlteredMessageError,
+        errors.ChannelResetError,
+        errors.HandshakeTimeoutError,
+        errors.PeerGoneError,
+        errors.PeerTimeoutError,
+        errors.ResumeRefusedError,
+        errors.ResumeTimeoutError,
+    )
+)
+_LATER: frozenset[type[PermitflowError]] = frozenset(
+    (
+        errors.ChannelBusyError,
+        errors.ChannelInUseError,
+        errors.LimitReachedError,
+        errors.StagingFullError,
+        errors.StoreWriteError,
+        errors.TooManyAttemptsError,
+    )
+)
 
 
 def _row(kind: type[PermitflowError]) -> str:
     types = {name: of for each in reversed(kind.__mro__) for name, of in get_annotations(each).items()}
     facts = ", ".join(f"`{name}` ({_name(types.get(name, object))})" for name in sorted(FACTS[kind]))
     meaning = " ".join((getdoc(kind) or "").split("\n\n")[0].split()).replace("``", "`")
-    return f"| `{kind.__name__}` | `{kind.status}` | {facts} | {meaning} |"
+    again = "yes" if kind in _YES else "later" if kind in _LATER else "no"
+    return f"| `{kind.__name__}` | `{kind.status}` | {again} | {facts} | {meaning} |"
 
 
 def _name(kind: object) -> str:

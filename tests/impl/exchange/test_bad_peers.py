@@ -113,6 +113,9 @@ def put_bytes(**stated: Any) -> bytes:
 
 
 GET, PUT = get_frame(), put_frame()
+# Numbers of fields that version 3 does not have: flow 30, wanted 31, byte_window 16.
+_GET_OF_VERSION_2 = b"\x08\x02\x12\x08orders/0\x80\x01\x40\xf2\x01\x07permits\xfa\x01\x02\x08\x40"
+VERSION_2 = b"\x0a%c\x0a%c" % (len(_GET_OF_VERSION_2) + 2, len(_GET_OF_VERSION_2)) + _GET_OF_VERSION_2
 DAMAGED_FEEDBACK = pb.FromDownstream(frames=[pb.DownstreamFrame(feedback=b"\x08")]).SerializeToString()
 A_COLUMN_MORE = BATCH.append_column("m", BATCH["n"]).serialize()
 (TWO_CHUNKS,) = (b"".join(message) for message in encode_upstream([data(), data()]))
@@ -131,6 +134,7 @@ MISDEEDS: dict[str, Misdeed] = {
     "Get of an unknown channel": gets(get_frame(channel="lines"), hears=UnknownChannelError, channel="lines"),
     "no channel at all": gets(get_frame(channel=""), hears=UnknownChannelError, channel=""),
     "another version": gets(get_frame(protocol_version=9), hears=VersionMismatchError, ours=PROTOCOL_VERSION, theirs=9),
+    "version 2": gets(VERSION_2, hears=VersionMismatchError, ours=PROTOCOL_VERSION, theirs=2),
     "a batch as large as the window": puts(
         put_frame(**wishes(row_permits=8, permit_batch=8)), hears=WRONG_NUMBER, name="permit_batch", value=8
     ),

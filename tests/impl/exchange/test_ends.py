@@ -18,13 +18,13 @@ from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutErr
 from permitflow.exchange import BridgeChannel, Retention
 from permitflow.exchange.statistics import Direction
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback
+from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback, ReturnedBytes
 from permitflow.stream.session import State
 from permitflow.wire.codec import decode_downstream
 from permitflow.wire.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.number_streams import until
-from tests.support.peers_by_hand import BATCH, data, dialling, encoded, put_frame
+from tests.support.peers_by_hand import BATCH, ENCODED, data, dialling, encoded, put_frame
 from tests.support.served import served
 
 Start = Callable[..., Any]
@@ -180,7 +180,7 @@ async def test_the_answer_to_an_end_follows_the_last_feedback() -> None:
         carrier.half_close()
         agreement, *frames = await to_its_end(carrier)
     assert isinstance(agreement, Agreement)
-    assert frames == [Feedback(Permits(rows=3)), Ended(ACCEPTED)]
+    assert frames == [Feedback(Permits(rows=3)), ReturnedBytes(len(ENCODED)), Ended(ACCEPTED)]
 
 
 # A dialler breaks off; whatever it says of itself, it is gone.

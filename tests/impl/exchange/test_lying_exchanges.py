@@ -25,6 +25,7 @@ from permitflow.errors import (
     SchemaMismatchError,
     TransportError,
     UndecodableDataError,
+    UnexpectedFrameError,
     VersionMismatchError,
 )
 from permitflow.flows.demand.core import DEMAND
