@@ -6,8 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.framing import HEADER_BYTES, parse_header
+from permitflow.wire.checksum import CHECKSUM_BYTES
 from tests.support.served import served
 from tools import wire_example
 from tools.wire_example import BATCH, CHANNEL, PARAMETERS, steps
@@ -18,7 +21,8 @@ def test_the_document_has_the_bytes_of_the_code(repository: Path) -> None:
     assert wire_example.page(text) == text, "python -m tools.wire_example"
 
 
-async def test_an_exchange_answers_the_bytes_of_the_document() -> None:
+@pytest.mark.parametrize("checksums", [True, False], ids=["with checksums", "without"])
+async def test_an_exchange_answers_the_bytes_of_the_document(checksums: bool) -> None:
     async with (
         asyncio.timeout(60),
         served(CHANNEL, parameters=PARAMETERS, schema=BATCH.schema, listen="tcp://127.0.0.1:0") as (exchange, address),
@@ -34,15 +38,21 @@ async def test_an_exchange_answers_the_bytes_of_the_document() -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         async with asyncio.TaskGroup() as tasks:
             for step in steps():
+                said = step.data if checksums else _without(step.data)
                 if step.is_dialler:
-                    writer.write(step.data)
+                    writer.write(said)
                     continue
                 if "frame" in step.words and "Agreement" not in step.words:
                     tasks.create_task(next(due)())
-                assert await _message(reader) == step.data, step.words
+                assert await _message(reader) == said, step.words
         assert await reader.read() == b""
         writer.close()
         await writer.wait_closed()
+
+
+def _without(message: bytes) -> bytes:
+    """The same message of an end that makes no checksums."""
+    return message if len(message) == HEADER_BYTES else message[:-CHECKSUM_BYTES] + b"\x71" + bytes(8)
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:
