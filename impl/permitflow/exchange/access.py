@@ -37,7 +37,7 @@ __all__ = ["ANYBODY", "Access", "AccessControl"]
 
 _LOOK_SECONDS = 1.0
 """Between two looks at the file while nobody asks for anything."""
-_DIGEST = re.compile("sha256:([0-9a-f]{64})")
+_DIGEST = re.compile("sha256:([0-9a-fA-F]{64})")
 _ANY_CHANNEL = "*"
 _BEARERS = "whoever has the token"
 """The identity of a client that shows a token of the file of tokens."""

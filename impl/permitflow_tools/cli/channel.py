@@ -93,6 +93,9 @@ def list_(
         print_json({"address": exchange.address, "channels": [_as_json(each) for each in listed]})
         return
     console = open_console()
+    if not listed:
+        print_lines(console, "no channels here that this client may administer")
+        return
     kept = any(each.traffic.kept is not None for each in listed)
     columns = ("channel", "state", "put/get", "rows", "bytes", "room", *(["lag"] if kept else []), "flow", "why")
     table = open_table(*columns, right=("rows", "bytes", "room"), wrap=("lag", "why"))

@@ -2,7 +2,6 @@
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -17,6 +16,7 @@ from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.row_files import RowFormat, format_of
 
 if TYPE_CHECKING:
+    from permitflow.client import ChannelDescription
     from permitflow.client.blocking import BlockingSource
     from permitflow_tools.row_files.writing import RowWriter
 
@@ -81,7 +81,7 @@ def get(
     interrupted.
     """
     with requires_extra("grpc"):
-        from permitflow.client.blocking import open_source
+        from permitflow.client.blocking import open_source, probe
     patience = Patience(timeout)
     try:
         chosen = row_format or (RowFormat.JSON_LINES if is_special(file) else format_of(file))
@@ -89,24 +89,27 @@ def get(
         unusable(str(error))
     if chosen in _BINARY and file == STANDARD_OUTPUT and sys.stdout.isatty():
         unusable(f"--format: {chosen.value} is not for a terminal: name a file, or use jsonl or csv")
+    if file == STANDARD_OUTPUT and sys.__stdout__ is None:
+        unusable("standard output is closed: name a file")
     if as_json and file == STANDARD_OUTPUT:
         unusable("--json: rows go to standard output: name a file")
+    place = exchange.address, channel
+    seconds, security = patience.slice_seconds, exchange.security
     with told_errors():
-        source = patience(
-            lambda: open_source(
-                exchange.address,
-                channel,
-                timeout_seconds=patience.slice_seconds,
-                consumer=consumer,
-                security=exchange.security,
-            )
-        )
+        described = patience(lambda: probe(*place, timeout_seconds=seconds, security=security))
+    # Before the channel is read: a consumer that leaves again breaks it.
+    output = _Output(file, chosen, described)
     try:
-        output = _Output(file, chosen, source)
+        with told_errors():
+            source = patience(
+                lambda: open_source(*place, timeout_seconds=seconds, consumer=consumer, security=security)
+            )
+    except BaseException:
+        output.leave(keeps=False)
+        raise
+    with source:
         writing = _Writing(source, output, patience, exchange, consumer if acknowledge else None)
         written = writing.all_of(channel, rows)
-    finally:
-        source.close()
     if as_json:
         print_json({"address": exchange.address, "channel": channel, "rows": written, "file": str(file)})
     else:
@@ -117,7 +120,7 @@ def get(
 class _Output:
     """A file that is renamed when it is whole, or what others have open."""
 
-    def __init__(self, path: Path, row_format: RowFormat, source: "BlockingSource") -> None:
+    def __init__(self, path: Path, row_format: RowFormat, described: "ChannelDescription") -> None:
         from permitflow_tools.row_files.writing import OutputFile, open_writer
 
         self.part: OutputFile | None = None
@@ -136,7 +139,7 @@ class _Output:
             unusable(f"{path}: cannot be written: {error.strerror or error}")
         is_stream = self.is_shared or path.suffix == ".arrows"
         try:
-            self.writer: RowWriter = open_writer(self._file, row_format, source.schema, is_stream=is_stream)
+            self.writer: RowWriter = open_writer(self._file, row_format, described.schema, is_stream=is_stream)
         except ValueError as error:  # of Arrow as well
             if self.part is not None:
                 self.part.leave(keeps=False)
@@ -152,14 +155,18 @@ class _Output:
         else:
             self._file.flush()
 
-    def leave(self, *, keeps: bool) -> str:
-        """What there is stays readable; where, in words."""
-        with suppress(OSError, ValueError):
+    def leave(self, *, keeps: bool, has_failed: bool = False) -> str:
+        """What there is stays, readable if no write has failed; where, in words."""
+        try:
             self.writer.close()
             self._file.flush()
+        except (OSError, ValueError):
+            has_failed = True
         if self.part is None:
             return "were written"
         self.part.leave(keeps=keeps)
+        if has_failed:
+            return f"have come, of which {self.part.part} has not all: it is cut off where the disk was full or failed"
         return f"that have come are in {self.part.part}"
 
 
@@ -190,12 +197,13 @@ class _Writing:
             # Python would complain again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(ExitCode.FAILS) from None
-        except OSError as error:
-            self._source.close()
-            complain(f"the output cannot be written: {error.strerror or error}; {self._left()}")
-            raise typer.Exit(ExitCode.FAILS) from None
-        except (PermitflowError, ValueError) as error:
+        except PermitflowError as error:  # a time-out is an OSError as well
             complain(f"{error}; {self._left()}")
+            raise typer.Exit(ExitCode.FAILS) from None
+        except (OSError, ValueError) as error:
+            self._source.close()
+            words = error.strerror if isinstance(error, OSError) else None
+            complain(f"the output cannot be written: {words or error}; {self._left(has_failed=True)}")
             raise typer.Exit(ExitCode.FAILS) from None
         return self._written
 
@@ -224,6 +232,6 @@ class _Writing:
                 orders.acknowledge({channel: self._source.first_row + self._written}, consumer=self._consumer)
             self._acknowledged = self._written
 
-    def _left(self) -> str:
-        words = self._output.leave(keeps=self._written > 0)
+    def _left(self, *, has_failed: bool = False) -> str:
+        words = self._output.leave(keeps=self._written > 0, has_failed=has_failed)
         return f"{self._written:,} rows {words if self._written else 'have come'}"

@@ -93,6 +93,8 @@ def put(
         from permitflow.client.blocking import open_sink
         from permitflow_tools.row_files.reading import open_input, open_rows
         from permitflow_tools.row_files.schemas import parsed_schema
+    if file == STANDARD_INPUT and sys.__stdin__ is None:
+        unusable("standard input is closed: name a file")
     patience = Patience(timeout)
     with ExitStack() as stack:
         what = "standard input" if file == STANDARD_INPUT else str(file)

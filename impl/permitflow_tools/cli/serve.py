@@ -341,7 +341,7 @@ def serve(
             unusable(f"--max-memory: {error}")
         if error.name not in _OF_TLS:
             raise
-        unusable(f"{_OF_TLS[error.name]}: {error.rule}, not {error.value!r}")
+        unusable(f"{_OF_TLS[error.name]}: {error.value} {error.rule}")
     except LimitReachedError as error:
         unusable(f"{error.option}: {error}")
     except TransportError as error:
@@ -370,7 +370,7 @@ def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | No
     try:
         return AccessControl(rights=rights, token_file=token_file)
     except InvalidParametersError as error:
-        unusable(f"--{error.name.replace('_', '-')}: {error.rule}, not {error.value!r}")
+        unusable(f"--{error.name.replace('_', '-')}: {error.value} {error.rule}")
 
 
 def _require_safe(ui: str | None, security: Security) -> None:

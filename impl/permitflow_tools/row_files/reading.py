@@ -1,6 +1,7 @@
 """Reads rows from a file or a pipe, batch by batch: at most some MiB are in memory."""
 
 import io
+import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
@@ -54,7 +55,7 @@ def open_rows(file: BinaryIO, what: str, row_format: RowFormat, schema: pa.Schem
         raise
     except _UNREADABLE as error:
         raise RowFileError(path=what, place="", reason=f"it is no {_WORDS[row_format]}: {_short(error)}") from error
-    return reader if schema is None else RowReader(schema, _cast(reader, schema, what))
+    return reader if schema is None else _cast(reader, schema, what)
 
 
 _WORDS = {
@@ -67,14 +68,17 @@ _WORDS = {
 
 def _short(error: BaseException) -> str:
     words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)  # not as a literal
+    if "straddling" in words:
+        words = f"a row is longer than {_BLOCK_BYTES >> 20} MiB, which CSV may not be here: take another format"
     return " ".join(words.removeprefix("JSON parse error: ").split())[:300]
 
 
 def _placed(batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
-    """Each batch; an error says behind which row it is."""
+    """Each batch, if it is valid; an error says behind which row it is."""
     rows = 0
     try:
         for batch in batches:
+            batch.validate(full=True)  # damaged ones can be read, and break what they are given to
             yield batch
             rows += batch.num_rows
     except RowFileError:
@@ -83,15 +87,17 @@ def _placed(batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordB
         raise RowFileError(path=what, place=f", behind row {rows:,}", reason=_short(error)) from error
 
 
-def _cast(reader: RowReader, schema: pa.Schema, what: str) -> Iterator[pa.RecordBatch]:
-    def cast() -> Iterator[pa.RecordBatch]:
-        for batch in reader.batches:
-            yield from pa.Table.from_batches([batch]).select(schema.names).cast(schema).to_batches()
+def _cast(reader: RowReader, schema: pa.Schema, what: str) -> RowReader:
+    def cast(table: pa.Table) -> pa.Table:
+        return table.select(schema.names).cast(schema)
 
     try:
-        yield from _placed(cast(), what)
-    except KeyError as error:
-        raise RowFileError(path=what, place="", reason=f"it has no column {error}") from error
+        cast(reader.schema.empty_table())  # to complain before anything is sent
+    except _UNREADABLE as error:
+        reason = f"its columns cannot become those of --schema: {_short(error)}"
+        raise RowFileError(path=what, place="", reason=reason) from error
+    batches = (one for batch in reader.batches for one in cast(pa.Table.from_batches([batch])).to_batches())
+    return RowReader(schema, _placed(batches, what))
 
 
 # Arrow and Parquet.
@@ -147,12 +153,18 @@ _CSV_NULLS = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_
 
 
 def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
-    first = b""
+    first = file.read(_BLOCK_BYTES)
+    found = _inferred_csv(first, what)
+    if twice := next((name for name in found.names if found.names.count(name) > 1), None):
+        raise RowFileError(path=what, place="", reason=f"it has two columns of the name {twice!r}: rename one")
     if schema is None:
-        first = file.read(_BLOCK_BYTES)
-        schema = _inferred_csv(first if len(first) < _BLOCK_BYTES else first[: first.rfind(b"\n") + 1] or first, what)
+        if wrong := next((field.name for field in found if pa.types.is_binary(field.type)), None):
+            raise RowFileError(path=what, place="", reason=f"column {wrong!r} is no text in UTF-8")
+        schema = _without_nulls(found)
+    elif missing := next((name for name in schema.names if name not in found.names), None):
+        raise RowFileError(path=what, place="", reason=f"it has no column {missing!r}, but {', '.join(found.names)}")
     try:
-        found = pyarrow.csv.open_csv(
+        opened = pyarrow.csv.open_csv(
             _Ahead(first, file),
             read_options=_CSV_READ,
             parse_options=_CSV_PARSE,
@@ -160,23 +172,21 @@ def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
         )
     except _UNREADABLE as error:  # of the first block
         raise RowFileError(path=what, place="", reason=_short(error)) from error
-    return RowReader(schema, _placed(iter(found), what))
+    return RowReader(schema, _placed(iter(opened), what))
 
 
 def _inferred_csv(first: bytes, what: str) -> pa.Schema:
     if not first.strip():
         raise RowFileError(path=what, place="", reason="it is empty: CSV begins with a line of names")
+    # The last row may be cut, perhaps within quotes: only Arrow knows where the last whole one ends.
+    size = len(first) if len(first) < _BLOCK_BYTES else _BLOCK_BYTES - 1
+    read = pyarrow.csv.ReadOptions(use_threads=False, block_size=size)
     convert = pyarrow.csv.ConvertOptions(**_CSV_NULLS)
     try:
-        read = pyarrow.csv.read_csv(io.BytesIO(first), _CSV_READ, _CSV_PARSE, convert)
+        with pyarrow.csv.open_csv(io.BytesIO(first), read, _CSV_PARSE, convert) as opened:
+            return opened.schema
     except _UNREADABLE as error:
         raise RowFileError(path=what, place="", reason=f"it is no CSV: {_short(error)}") from error
-    found = read.schema
-    for field in found:
-        if pa.types.is_binary(field.type):
-            reason = f"column {field.name!r} is no text in UTF-8"
-            raise RowFileError(path=what, place="", reason=reason)
-    return _without_nulls(found)
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:
@@ -230,7 +240,7 @@ class _JsonLines:
 
     def _inferred(self, block: bytes) -> pa.Schema:
         try:
-            return _without_nulls(pyarrow.json.read_json(io.BytesIO(block), _JSON_READ).schema)
+            return _without_nulls(_json(block, None).schema)
         except _UNREADABLE as error:
             lines = block.splitlines()
             for number, line in enumerate(lines, 1):
@@ -251,8 +261,7 @@ class _JsonLines:
 
     def _parsed(self, block: bytes) -> list[pa.RecordBatch]:
         assert self._schema is not None, "it was inferred from the first block"
-        found = pyarrow.json.read_json(io.BytesIO(block), _JSON_READ, _json_parse(self._schema))
-        batches: list[pa.RecordBatch] = found.select(self._schema.names).to_batches()
+        batches: list[pa.RecordBatch] = _json(block, self._schema).select(self._schema.names).to_batches()
         return batches
 
     def _up_to_the_bad(self, lines: list[bytes], error: BaseException) -> Iterator[pa.RecordBatch]:
@@ -269,15 +278,22 @@ class _JsonLines:
 _JSON_READ = pyarrow.json.ReadOptions(use_threads=False, block_size=2 * _MOST_LINE_BYTES)
 
 
-def _json_parse(schema: pa.Schema | None) -> pyarrow.json.ParseOptions:
-    if schema is None:
-        return pyarrow.json.ParseOptions()
-    return pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
+_NO_OBJECT = re.compile(rb"\n[ \t\r]*[^{ \t\r\n]")
+
+
+def _json(block: bytes, schema: pa.Schema | None) -> pa.Table:
+    """Raises one of ``_UNREADABLE``."""
+    if _NO_OBJECT.search(b"\n" + block):  # of null, Arrow makes a row without values, or a crash
+        raise ValueError('a line must be an object, as {"n": 1}')
+    parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error" if schema else "infer")
+    found = pyarrow.json.read_json(io.BytesIO(block), _JSON_READ, parse)
+    found.validate(full=True)  # its texts may be no UTF-8
+    return found
 
 
 def _refused(line: bytes, schema: pa.Schema | None) -> str:
     try:
-        pyarrow.json.read_json(io.BytesIO(line), _JSON_READ, _json_parse(schema))
+        _json(line, schema)
     except _UNREADABLE as error:
         return _short(error).removesuffix(" in row 0")
     return ""

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 from abc import ABC, abstractmethod
+from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
 from math import isfinite
@@ -224,6 +225,7 @@ class OutputFile:
 
     def leave(self, *, keeps: bool) -> None:
         """It will not be whole: leave what there is under its other name, or remove it."""
-        self.file.close()
+        with suppress(OSError):  # the disk that was full is still full
+            self.file.close()
         if not keeps:
             self.part.unlink(missing_ok=True)

@@ -138,7 +138,41 @@ async def test_a_waiting_command_says_for_whom(command: Command, monkeypatch: py
         assert code == 1
         assert error.startswith("waiting: ")
         assert "no producer" in error
-        assert error.splitlines()[-1].startswith("Error: ")
+        assert error.splitlines()[-1].startswith("Error: the exchange at ")
+        async with put(shell.address, NAME, pa.schema([("n", pa.int64())])):
+            code, _, error = await shell("get", NAME, "--timeout", "200ms")
+            assert error.splitlines()[-1].startswith("Error: the exchange at ")
+
+
+@pytest.mark.parametrize(
+    ("target", "words"),
+    [("no/out.arrow", "cannot be written: No such file"), ("out.csv", "csv cannot hold"), ("old.arrow", "earlier run")],
+)
+async def test_an_output_that_cannot_be_leaves_the_channel_as_it_is(
+    command: Command, tmp_path: Path, target: str, words: str
+) -> None:
+    (tmp_path / "old.arrow.part").write_text("rows of an earlier run")
+    source = written(tmp_path, "lists.jsonl", '{"n": [1, 2]}\n')
+    async with beside(command) as shell:
+        await shell("put", NAME, source)
+        code, _, error = await shell("get", NAME, str(tmp_path / target))
+        assert code == 2
+        assert words in error
+        assert (await shell("get", NAME))[:2] == (0, '{"n": [1, 2]}\n')
+
+
+async def test_a_refused_get_leaves_no_file(command: Command, tmp_path: Path) -> None:
+    async with beside(command) as shell, put(shell.address, NAME, pa.schema([("n", pa.int64())])):
+        code, _, error = await shell("get", NAME, str(tmp_path / "out.csv"), "--consumer", "nobody")
+        assert (code, os.listdir(tmp_path)) == (1, [])
+        assert "one consumer at a time" in error
+
+
+def test_closed_streams_are_told(process: Command) -> None:
+    run = "os.execv(sys.executable, [sys.executable, '-m', 'permitflow_tools.cli', {1!r}, 'a/0'])"
+    program = f"import os, sys; os.close({{0}}); {run}"
+    assert "standard input is closed: name a file" in process(program=program.format(0, "put"))[2]
+    assert "standard output is closed: name a file" in process(program=program.format(1, "get"))[2]
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,11 @@ def test_lines_leave_as_they_come() -> None:
         (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is no text in UTF-8"),
         (RowFormat.JSON_LINES, b"", "in: it has no lines: give the schema with --schema"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n"\n', "in, line 2: Missing a colon after a name of object member"),
-        (RowFormat.JSON_LINES, b'{"n": 1}\n\n[1]\n', "in, line 3: Column() changed from object to array"),
+        (RowFormat.CSV, b"n,n\n1,2\n", "in: it has two columns of the name 'n'"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n\n[1]\n', "in, line 3: a line must be an object"),
+        (RowFormat.JSON_LINES, b"null\n", "in, line 1: a line must be an object"),
+        (RowFormat.JSON_LINES, b'{"n": 1}\nnull\n', "in, line 2: a line must be an object"),
+        (RowFormat.JSON_LINES, b'{"n": "\xff"}\n', "in, line 1: Column 0: In chunk 0: Invalid: Invalid UTF8"),
         (RowFormat.ARROW, b"n,s\n1,a\n", "in: it is no Arrow IPC"),
         (RowFormat.PARQUET, b"n,s\n1,a\n", "in: it is no Parquet"),
     ],
@@ -122,8 +126,30 @@ def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes,
 def test_a_wrong_row_at_the_beginning_is_told_before_anything_is_sent() -> None:
     with pytest.raises(RowFileError, match="in: In CSV column #0: Row #4: CSV conversion error to int64"):
         open_rows(io.BytesIO(b"n\n1\n2\nx\n"), "in", RowFormat.CSV, parsed_schema("n:int64"))
-    with pytest.raises(RowFileError, match="in: Column 'm' in include_columns does not exist"):
+    with pytest.raises(RowFileError, match="in: it has no column 'm', but n"):
         open_rows(io.BytesIO(b"n\n1\n"), "in", RowFormat.CSV, parsed_schema("m:int64"))
+
+
+@pytest.mark.parametrize("row_format", [RowFormat.PARQUET, RowFormat.ARROW])
+def test_a_schema_that_does_not_fit_is_told_before_anything_is_sent(row_format: RowFormat) -> None:
+    with pytest.raises(RowFileError, match="in: its columns cannot become those of --schema"):
+        open_rows(io.BytesIO(encoded(ROWS, row_format)), "in", row_format, parsed_schema("m:int64"))
+
+
+def test_a_quoted_value_may_cross_the_end_of_the_first_mebibyte() -> None:
+    content = b"s,n\n" + b'"' + b"line\n" * 150_000 + b'",1\n' + b'"' + b"line\n" * 100_000 + b'",2\n'
+    assert read(content, RowFormat.CSV)["n"].to_pylist() == [1, 2]
+
+
+def test_a_row_that_is_too_long_for_csv_is_told() -> None:
+    with pytest.raises(RowFileError, match="in, behind row 1: a row is longer than 1 MiB"):
+        read(b"s\na\n" + b"x" * (3 << 20) + b"\n", RowFormat.CSV)
+
+
+def test_a_damaged_batch_is_no_batch() -> None:
+    strange = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
+    with pytest.raises(RowFileError, match=r"in, behind row 0: .*Invalid UTF8"):
+        read(encoded(pa.table({"s": strange}), RowFormat.ARROW), RowFormat.ARROW)
 
 
 @pytest.mark.parametrize("row_format", [RowFormat.PARQUET, RowFormat.ARROW])
@@ -198,3 +224,13 @@ def test_a_file_has_its_name_only_when_it_is_whole(tmp_path: Path) -> None:
     part.finish()
     assert path.read_text() == "newer"
     assert [*tmp_path.iterdir()] == [path]
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_full_disk_does_not_hinder_leaving(tmp_path: Path) -> None:
+    part = OutputFile(tmp_path / "out.csv")
+    part.file.close()
+    part.file = open("/dev/full", "wb")  # noqa: SIM115
+    part.file.write(b"rows")
+    part.leave(keeps=True)
+    assert part.part.exists()
