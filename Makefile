@@ -48,9 +48,10 @@ proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 	@cd examples/own_flow && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. xon_xoff.proto
 
-docs: setup  ## write the reference pages and the tables of two guides again, and build the site with a search into build/site
+docs: setup  ## write the reference pages and the tables and examples of some others again, and build the site with a search into build/site
 	@$(BIN)/python tools/api_reference.py
 	@$(BIN)/python tools/wire_errors_reference.py
+	@$(BIN)/python -m tools.wire_example
 	@$(BIN)/python -m tools.conformance_table
 	@$(BIN)/python -m tools.graph_examples
 	@PYTHONPATH=. NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
