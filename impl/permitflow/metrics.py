@@ -17,6 +17,7 @@ from permitflow.stream.traffic import FIGURES, ChannelTraffic
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
+    from permitflow.exchange.admission import Admission
     from permitflow.exchange.registry import Exchange
 
 __all__ = ["ExchangeCollector", "GateCollector"]
@@ -51,6 +52,14 @@ _LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]
     "state": ("state", lambda traffic: {traffic.state: 1}),
     "lag_rows": ("consumer", lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows),
     "compressed_streams": ("codec", lambda traffic: traffic.compressed_streams),
+}
+_OF_EXCHANGE: Mapping[str, tuple[str, Callable[["Admission"], float | None]]] = {
+    "streams": ("Streams that are open, suspended ones included.", lambda all_: all_.streams),
+    "memory_reserved_bytes": (
+        "What messages may take if all windows are full: handshakes, suspended streams, channels, and open streams.",
+        lambda all_: all_.memory.reserved_bytes,
+    ),
+    "memory_limit_bytes": ("What it may be at most; none without such a limit.", lambda all_: all_.limits.max_memory),
 }
 # A scraper has given up by then.
 _LONGEST_ANSWER_SECONDS = 5.0
@@ -93,6 +102,8 @@ class ExchangeCollector(_Collector):
         for name, (label, read) in _LABELLED.items():
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
+        for name, (text, ask) in _OF_EXCHANGE.items():
+            yield _metric(name, text, [], [([], ask(self._exchange.admission))])
 
 
 def _metric(

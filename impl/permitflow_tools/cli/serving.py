@@ -190,11 +190,12 @@ def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
     Raises:
         InvalidOptionError: the address cannot be had.
     """
-    from prometheus_client import CollectorRegistry, start_http_server
+    from prometheus_client import CollectorRegistry, ProcessCollector, start_http_server
 
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
     registry.register(ExchangeCollector(exchange))
+    ProcessCollector(registry=registry)  # it registers itself: memory, processor, descriptors
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)
     except OSError as error:
