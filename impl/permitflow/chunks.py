@@ -3,14 +3,25 @@
 Arrow's batches and tables are known by their shape (``num_rows``, ``slice``), never imported.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Set
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence, Set
 from functools import lru_cache
+from itertools import accumulate
 from operator import attrgetter, index, methodcaller
 from typing import Any, TypeVar
 
 from permitflow.errors import InvalidParametersError, UnsplittableChunkError
 
-__all__ = ["byte_counter", "part", "rows_of", "sized_slices", "slices", "tail", "whole_bytes", "whole_rows"]
+__all__ = [
+    "byte_counter",
+    "part",
+    "rows_of",
+    "sized_slices",
+    "slices",
+    "sums_of_bytes",
+    "tail",
+    "whole_bytes",
+    "whole_rows",
+]
 
 T = TypeVar("T")
 
@@ -96,6 +107,19 @@ def _bytes_of_arrow(chunk: Any) -> int:
     if size > _EXACT_FROM_BYTES:
         size = chunk.nbytes
     return size
+
+
+def sums_of_bytes(chunks: Sequence[object]) -> Sequence[int] | None:
+    """The bytes of the first 0, 1, 2 ... chunks together; None if ``byte_counter`` counts none of them."""
+    counters = {kind: byte_counter(kind) for kind in {*map(type, chunks)}}
+    if not any(counters.values()):
+        return None
+    if len(counters) == 1:
+        (count_bytes,) = counters.values()
+        sizes: Iterable[int] = map(count_bytes, chunks)  # type: ignore[arg-type]  # it is no None
+    else:
+        sizes = (count(chunk) if (count := counters[type(chunk)]) else 0 for chunk in chunks)
+    return [*accumulate(sizes, initial=0)]
 
 
 def whole_bytes(size_bytes: object) -> int:

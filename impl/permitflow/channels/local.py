@@ -9,6 +9,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import Enum
+from itertools import accumulate
+from math import ceil
 from types import TracebackType
 from typing import Generic, NamedTuple, Self, TypeVar
 
@@ -18,7 +20,7 @@ from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.sending import Pieces, SendingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.channels.waiting import BoundLoop, ParkedSend, ReceiveLine, SendLine, Stopwatch
-from permitflow.chunks import byte_counter, rows_of, sized_slices, whole_bytes, whole_rows
+from permitflow.chunks import byte_counter, rows_of, sized_slices, sums_of_bytes, whole_bytes, whole_rows
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
@@ -32,6 +34,7 @@ from permitflow.errors import (
 from permitflow.flows.byte_window import (
     DEFAULT_BYTE_WINDOW,
     ByteWindow,
+    SharedSums,
     Sums,
     require_byte_window,
 )
@@ -51,6 +54,7 @@ def open_channel(
     group: Group | None = None,
     byte_window: int = DEFAULT_BYTE_WINDOW,
     size_of: Callable[[T], int] | None = None,
+    row_bytes: float | None = None,
 ) -> "tuple[LocalSender[T], LocalReceiver[T]]":
     """Open a channel inside this process and return its two ends, (sender, receiver): data flow from left to right.
 
@@ -63,10 +67,11 @@ def open_channel(
             while less than a quarter of the window is in the channel.
         size_of: the bytes of a chunk; by default those of the buffers of Arrow batches and NumPy arrays, and of bytes.
             Other chunks are not counted: nobody knows what objects take.
+        row_bytes: the bytes of a row, if all take the same; this costs less than to ask each chunk.
 
     Raises:
         InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's; or
-            ``byte_window`` is no whole number of at least 1.
+            ``byte_window`` is no whole number of at least 1, or ``row_bytes`` is negative or stated beside ``size_of``.
     """
     if parameters is None:
         parameters = ChannelParameters()
@@ -77,9 +82,19 @@ def open_channel(
         require_plain(record, place="open_channel(record=…)")
     if size_of is not None:
         require_plain(size_of, place="open_channel(size_of=…)")
+    if row_bytes is not None and (size_of is not None or not row_bytes >= 0):
+        rule = "must be a number of bytes of at least 0, without size_of"
+        raise InvalidParametersError(name="row_bytes", value=row_bytes, rule=rule)
     window = ByteWindow(require_byte_window(byte_window))
     channel: _Channel[T] = _Channel(
-        parameters, name=name, record=record, clock=_clock(), group=group, window=window, size_of=size_of
+        parameters,
+        name=name,
+        record=record,
+        clock=_clock(),
+        group=group,
+        window=window,
+        size_of=size_of,
+        row_bytes=row_bytes,
     )
     return LocalSender(channel), LocalReceiver(channel)
 
@@ -138,6 +153,7 @@ class _Channel(Generic[T]):
         group: Group | None,
         window: ByteWindow,
         size_of: Callable[[T], int] | None,
+        row_bytes: float | None,
     ) -> None:
         """``clock`` returns the time in seconds."""
         self.name = name
@@ -150,7 +166,9 @@ class _Channel(Generic[T]):
         self.receiver: Inbound[T] = flow.receiving(parameters, record=of_receiver, group=group)
         self.outstanding = self.sender.limit_bytes(window)
         self._unreturned = self.receiver.limit_bytes(window)
-        self._size_of = None if size_of is None else _checked(size_of)
+        self.size_of = None if size_of is None else _checked(size_of)
+        """The application's own count of a chunk's bytes."""
+        self._row_bytes = row_bytes
         if group is not None:
             self.receiver.when_touched(self.bring_feedback)
         self._announces = flow.announcement is not None
@@ -171,14 +189,19 @@ class _Channel(Generic[T]):
 
     # The path of a message.
 
-    def bytes_of(self, chunk: T) -> int | None:
+    def bytes_of(self, chunk: T, rows: int) -> int | None:
         """What a chunk takes of the byte window; None: it is not counted."""
-        count_bytes = self.counter_of(type(chunk))
+        if self._row_bytes is not None:
+            return ceil(rows * self._row_bytes)
+        kind: type = type(chunk)
+        count_bytes = self.size_of or byte_counter(kind)
         return None if count_bytes is None else count_bytes(chunk)
 
-    def counter_of(self, kind: type) -> Callable[[T], int] | None:
-        """What counts the bytes of chunks of this type; None: they are not counted."""
-        return byte_counter(kind) if self._size_of is None else self._size_of
+    def sums_of(self, chunks: Sequence[T], rows: Sequence[int]) -> Sums | None:
+        """As ``bytes_of``, for several chunks together; not by ``size_of``."""
+        if self._row_bytes is not None:
+            return SharedSums(rows, ceil(sum(rows) * self._row_bytes))
+        return sums_of_bytes(chunks)
 
     def send_now(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None) -> int:
         """Send chunks from the first on, until one may not leave; return how many."""
@@ -429,7 +452,7 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         if self._most_rows is not None and rows > self._most_rows:
             return False
-        size_bytes = self._channel.bytes_of(chunk)
+        size_bytes = self._channel.bytes_of(chunk, rows)
         sums = None if size_bytes is None else (0, size_bytes)
         return self._channel.accepts and self._channel.send_now((chunk,), (rows,), sums) > 0
 
@@ -449,32 +472,30 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         return False
 
     def _send_first(self, chunks: deque[T]) -> int:
-        # It stops at a chunk whose rows cannot be counted.
+        # It stops at a chunk whose rows or bytes cannot be counted.
         first: list[T] = []
         sizes: list[int] = []
-        sums = [0]
-        left = self._core.room_rows
-        kind, count_bytes = object, self._channel.counter_of(object)
+        sizes_bytes: list[int] = []
+        left, size_of = self._core.room_rows, self._channel.size_of
         try:
             for chunk in chunks:
                 rows = rows_of(chunk)
                 if (left := left - rows) < 0:
                     break
-                if kind is not type(chunk):
-                    kind = type(chunk)
-                    count_bytes = self._channel.counter_of(kind)
-                sums.append(sums[-1] if count_bytes is None else sums[-1] + count_bytes(chunk))
+                if size_of is not None:
+                    sizes_bytes.append(size_of(chunk))
                 first.append(chunk)
                 sizes.append(rows)
         except PermitflowError:
             pass  # its turn comes
-        # Counting a chunk's rows runs its code, which may have sent messages or closed the channel.
-        return self._channel.send_now(first, sizes, sums if sums[-1] else None) if self._channel.accepts else 0
+        sums = self._channel.sums_of(first, sizes) if size_of is None else [*accumulate(sizes_bytes, initial=0)]
+        # Counting rows and bytes runs the chunks' code, which may have sent messages or closed the channel.
+        return self._channel.send_now(first, sizes, sums) if self._channel.accepts else 0
 
     def _cut(self, chunk: T, rows: int | None) -> Pieces[T]:
         rows = rows_of(chunk) if rows is None else whole_rows(rows)
         most = self.parameters.most_rows
-        size_bytes = self._channel.bytes_of(chunk)
+        size_bytes = self._channel.bytes_of(chunk, rows)
         if most is None or rows <= most:
             return [(chunk, rows, size_bytes)]
         pieces = sized_slices(chunk, rows, most)

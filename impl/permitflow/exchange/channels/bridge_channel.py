@@ -42,7 +42,7 @@ from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
-from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
+from permitflow.wire.schemas import OF_PRODUCER, facts_of, require_equal_schemas
 
 
 class BridgeChannel:
@@ -73,6 +73,7 @@ class BridgeChannel:
             name=name,
             record=None if record is None else lambda _, *end: record(told_name, *end),
             byte_window=window.window_bytes,
+            row_bytes=None if schema is None else facts_of(schema).row_bytes,
         )
         self._schema = schema
         self._schema_known = asyncio.Event()
