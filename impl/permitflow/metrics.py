@@ -2,12 +2,13 @@
 
     REGISTRY.register(GateCollector(gate))      # in the event loop of the gate
 
-``permitflow serve --metrics-address`` has the one of its exchange.  A gate belongs to the consumer's process, and only
-there it is known who waits for whom.
+``observe`` gives the same to OpenTelemetry.  ``permitflow serve --metrics-address`` has the one of its exchange.  A
+gate belongs to the consumer's process, and only there it is known who waits for whom.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from permitflow.channels.gate import GateStatistics, InputStatistics
@@ -15,12 +16,13 @@ from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.traffic import FIGURES, ChannelTraffic
 
 if TYPE_CHECKING:
+    from opentelemetry.metrics import Meter
     from prometheus_client.core import Metric
 
     from permitflow.exchange.admission import Admission
     from permitflow.exchange.registry import Exchange
 
-__all__ = ["ExchangeCollector", "GateCollector"]
+__all__ = ["ExchangeCollector", "GateCollector", "observe"]
 
 T = TypeVar("T")
 
@@ -63,6 +65,8 @@ _OF_EXCHANGE: Mapping[str, tuple[str, Callable[["Admission"], float | None]]] = 
 }
 # A scraper has given up by then.
 _LONGEST_ANSWER_SECONDS = 5.0
+# OpenTelemetry asks for the metrics one by one: what one snapshot told counts for all of them.
+_ONE_EXPORT_SECONDS = 0.5
 
 
 class _Collector:
@@ -190,3 +194,53 @@ class GateCollector(_Collector):
 
     async def _look(self) -> GateStatistics:
         return self._gate.statistics()
+
+
+def observe(meter: "Meter", collector: ExchangeCollector | GateCollector) -> None:
+    """Give all metrics to OpenTelemetry, under the same names; needs ``permitflow[opentelemetry]``.
+
+        await asyncio.to_thread(observe, metrics.get_meter("permitflow"), ExchangeCollector(exchange))
+
+    Each gets an observable instrument, which takes a snapshot when it is exported.  Gauges of a flow that no channel
+    has yet are left out.
+
+    Args:
+        meter: of your own provider, which knows where to export to.
+        collector: of an exchange or a gate.  Call this in another thread than the collector's.
+    """
+    latest = _Latest(collector)
+    for name, family in latest.families().items():
+        # Counters have this ending for Prometheus only.
+        create = meter.create_observable_counter if family.type == "counter" else meter.create_observable_gauge
+        create(name, [latest.callback(name)], description=family.documentation)
+    latest.forget()  # the first export sees what is then
+
+
+class _Latest:
+    """The last snapshot."""
+
+    def __init__(self, collector: ExchangeCollector | GateCollector) -> None:
+        self._collector = collector
+        self._families: dict[str, Metric] = {}
+        self._until = 0.0
+
+    def families(self) -> dict[str, "Metric"]:
+        """By their names; a new snapshot if the last one is old."""
+        if monotonic() >= self._until:
+            self._families = {each.name: each for each in self._collector.collect()}
+            self._until = monotonic() + _ONE_EXPORT_SECONDS
+        return self._families
+
+    def forget(self) -> None:
+        """The next question takes a new snapshot."""
+        self._until = 0.0
+
+    def callback(self, name: str) -> Callable[[object], Iterable[Any]]:
+        """What an instrument asks."""
+        from opentelemetry.metrics import Observation
+
+        def observed(_options: object) -> Iterable[Observation]:
+            family = self.families().get(name)
+            return [] if family is None else [Observation(each.value, each.labels) for each in family.samples]
+
+        return observed

@@ -3,12 +3,14 @@
 import asyncio
 
 import pyarrow as pa
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader, NumberDataPoint
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow import ChannelParameters, Demand, GateChunk, GateParameters, InputGate
 from permitflow.exchange import Exchange, Retention
-from permitflow.metrics import ExchangeCollector, GateCollector
+from permitflow.metrics import ExchangeCollector, GateCollector, observe
 from tests.support.served import stopped_behind_a_barrier
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
@@ -77,3 +79,28 @@ async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
     assert samples["state", "once", "waiting"] == 1
     strange = {("window_rows", "one by one"), ("row_permits_here", "kept"), ("staged_rows", "once")}
     assert not strange & set(samples), "not every channel has every figure"
+
+
+async def test_opentelemetry_gets_what_prometheus_gets() -> None:
+    exchange, reader, registry = Exchange(), InMemoryMetricReader(), CollectorRegistry()
+    kept = exchange.add_channel("kept", retention=Retention.REPLAY, consumers=("etl", "audit"))
+    collector = ExchangeCollector(exchange)
+    provider = MeterProvider([reader])
+    await asyncio.to_thread(observe, provider.get_meter("permitflow"), collector)
+    registry.register(collector)
+    await kept.append(CHUNK)
+    data = await asyncio.to_thread(reader.get_metrics_data)
+    assert data is not None
+    found = {
+        (metric.name.removeprefix("permitflow_"), *(point.attributes or {}).values()): point.value
+        for scope in data.resource_metrics[0].scope_metrics
+        for metric in scope.metrics
+        for point in metric.data.data_points
+        if isinstance(point, NumberDataPoint)
+    }
+    expected = {
+        (name.removesuffix("_total"), *labels): each for (name, *labels), each in (await scraped(registry)).items()
+    }
+    assert found == expected
+    assert found["lag_rows", "kept", "audit"] == 3
+    provider.shutdown()
