@@ -44,7 +44,8 @@ def peer_key(peer: str) -> str:
 def limit_reached(name: str, most: int) -> LimitReachedError:
     """The refusal of what exceeds the limit of this name."""
     limit = _LIMITS[name]
-    return LimitReachedError(what=limit.what, most=most, option=limit.option)
+    what = f"bytes of {limit.what}" if limit.unit == "bytes" else limit.what
+    return LimitReachedError(what=what, most=most, option=limit.option)
 
 
 class Place:
@@ -215,8 +216,9 @@ class Memory:
         """By handshakes, suspended streams, channels, and streams that are open."""
         if self._most is not None and self._most < self.reserved_bytes:
             rule = (
-                f"must be at least {self.reserved_bytes} bytes, for {limits.max_handshakes} handshakes and "
-                f"{limits.max_suspended_bytes} bytes of suspended streams; lower these limits, or raise this one"
+                f"must be at least {self.reserved_bytes} bytes ({self.reserved_bytes / (1 << 20):,.1f} MiB), for "
+                f"{limits.max_handshakes} handshakes and {limits.max_suspended_bytes} bytes of suspended streams; "
+                "lower these limits (--max-handshakes, --max-suspended-bytes), or raise this one"
             )
             raise InvalidParametersError(name="max_memory", value=self._most, rule=rule)
 

@@ -146,7 +146,7 @@ async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over() -> 
     async with limited(LISTEN["TCP"], max_memory=least + streams) as (exchange, address):
         async with another(address):
             error = await refusal(address)
-            assert error.facts == {"what": "memory", "most": least + streams, "option": "--max-memory"}
+            assert error.facts == {"what": "bytes of memory", "most": least + streams, "option": "--max-memory"}
         await until(lambda: exchange.admission.streams == 2)
         async with another(address):
             pass
