@@ -161,7 +161,7 @@ FIXED: Final = (
         METADATA_BYTES,
         None,
         f"from there on calls are refused by chance, from {HARD_METADATA_BYTES >> 10} KiB on all, by gRPC itself with "
-        "RESOURCE_EXHAUSTED",
+        "RESOURCE_EXHAUSTED, and with `UndecodableDataError` until a client has acknowledged the settings of HTTP/2",
         "bytes",
     ),
     _fixed(

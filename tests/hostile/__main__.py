@@ -12,7 +12,7 @@ import sys
 
 from tests.hostile.attacks import ATTACKS
 from tests.hostile.fuzzing import TARGETS, fuzz
-from tests.hostile.measuring import measure
+from tests.hostile.measuring import keep, measure
 
 
 def main(arguments: list[str]) -> int:
@@ -23,13 +23,16 @@ def main(arguments: list[str]) -> int:
     fuzzing.add_argument("--seconds", type=float, default=600.0, help="for all targets together (default: 600)")
     fuzzing.add_argument("--target", action="append", choices=TARGETS, help="only this one; may be repeated")
     attacking = commands.add_parser("attack", help="let processes attack one, and measure a neighbour")
-    attacking.add_argument("--seconds", type=float, default=1.0, help="of each of eight measurements (default: 1)")
+    attacking.add_argument("--seconds", type=float, default=1.0, help="of each of six measurements (default: 1)")
     attacking.add_argument("--keep", action="store_true", help="write docs/data/hostile/attacks.json")
     attacking.add_argument("--only", metavar="WORDS", default="", help="those whose names contain these")
     chosen = parser.parse_args(arguments)
     if chosen.command == "attack":
         names = [name for name in ATTACKS if chosen.only in name]
-        return 0 if all(each.is_well for each in measure(names, chosen.seconds, keeps=chosen.keep)) else 1
+        run = measure(names, chosen.seconds)
+        if chosen.keep:
+            keep(run)
+        return 0 if all(each.is_well for each in run.attacks) else 1
     return 0 if fuzz(chosen.target or [*TARGETS], chosen.seconds) else 1
 
 

@@ -346,8 +346,13 @@ async def _rapid_reset(target: Target, answers: Counter[str]) -> None:
     await _http2(target, answers, parts)
 
 
-async def _pings(target: Target, answers: Counter[str]) -> None:
-    await _http2(target, answers, lambda _: frame(PING, bytes(8)) * 20 + frame(SETTINGS, b"") * 20)
+def _frames(one: bytes) -> Attack:
+    """Frames that gRPC answers, 40 at a time."""
+
+    async def attack(target: Target, answers: Counter[str]) -> None:
+        await _http2(target, answers, lambda _: one * 40)
+
+    return attack
 
 
 async def _metadata(target: Target, answers: Counter[str]) -> None:
@@ -494,7 +499,8 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
     "gRPC: calls that say nothing": ("grpc", _calls),
     "gRPC: headers of 200 kB": ("grpc", _metadata),
     "gRPC: headers that never end": ("grpc", _continuations),
-    "gRPC: pings and settings": ("grpc", _pings),
+    "gRPC: pings": ("grpc", _frames(frame(PING, bytes(8)))),
+    "gRPC: settings": ("grpc", _frames(frame(SETTINGS, b""))),
     "gRPC: connections that say nothing": ("grpc", _silent),
     "UDP: openings without a cookie, foreign data": ("udp", _spoofed),
     "UDP: connections that are left": ("udp", _opened),

@@ -1,6 +1,8 @@
 """Measures what a neighbour notices of an attack: its rate and delays, the memory of the exchange, and life after it.
 
-The exchange, the attacker and the neighbour have a process each; the neighbour's is this one.
+The exchange, the attacker and the neighbour have a process each; the neighbour's is this one.  The attacker has a
+processor of its own where there are two, so that the neighbour notices what the exchange does about the attack, and not
+the want of a processor.
 """
 
 import asyncio
@@ -16,7 +18,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from statistics import median
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import psutil
 import pyarrow as pa
@@ -29,13 +32,19 @@ from tests.hostile.attacks import ATTACKED, ATTACKS, NEIGHBOUR, SCHEMA, Target
 CHECKOUT = Path(__file__).resolve().parents[2]
 RESULTS = CHECKOUT / "docs/data/hostile"
 ROWS = 100
-PHASES = 4
+PHASES = 3
 """With the attack, and without it while the attacker is stopped."""
 BETWEEN_SECONDS = 0.005
 LEAST_RATIO = 0.8
 MOST_P99_SECONDS = 0.2
-MOST_GROWTH_BYTES = 1 << 30
-OPTIONS = ("--handshake-seconds", "2", "--silence-seconds", "5", "--resume-seconds", "5", "--retention", "replay")
+MAX_MEMORY_BYTES = 1 << 30
+"""What the exchange is told to hold at most; its default is no limit in all."""
+OPTIONS = (
+    *("--handshake-seconds", "2", "--silence-seconds", "5", "--resume-seconds", "5", "--retention", "replay"),
+    *("--max-memory", f"{MAX_MEMORY_BYTES >> 20}MiB"),
+)
+_SETTLE_SECONDS = 0.3
+"""After an attacker is stopped or goes on: what it has sent comes to an end."""
 _ALIVE_SECONDS = 20.0
 _STUCK_SECONDS = 30.0
 _ATTEMPTS = 20
@@ -50,15 +59,14 @@ class Result:
     answers: dict[str, int]
     """Of the attempts, by the error that the exchange has told, or in words."""
     ratio: float
-    """The neighbour's rate by the clock, of that while the attacker is stopped."""
-    served_ratio: float
-    """Likewise, without the time in which the exchange or the neighbour was ready and had no processor: the attacker
-    takes some, and so do other programs of the machine."""
+    """The neighbour's rate by the clock, of that while the attacker is stopped: the median of the phases' ratios."""
     p99_ms: float
     quiet_p99_ms: float
     """Without an attack."""
     memory_mib: int
     """By which the exchange has grown, at most."""
+    bound_mib: int
+    """What the exchange says it holds at most."""
     refused: int
     """So often a new stream of the neighbour's was not made at once."""
     is_alive: bool
@@ -68,33 +76,76 @@ class Result:
     def is_well(self) -> bool:
         """Are the promises kept?"""
         return (
-            max(self.ratio, self.served_ratio) >= LEAST_RATIO
+            self.ratio >= LEAST_RATIO
             and self.p99_ms < MOST_P99_SECONDS * 1e3
-            and self.memory_mib < MOST_GROWTH_BYTES >> 20
+            and self.memory_mib <= self.bound_mib
             and self.is_alive
         )
 
 
-async def _in_process(pipe: Any, name: str, target: Target) -> None:
+@dataclass(frozen=True)
+class Processors:
+    """Which of them are whose."""
+
+    attacker: frozenset[int]
+    others: frozenset[int]
+
+    @property
+    def are_apart(self) -> bool:
+        """Has the attacker one of its own?"""
+        return self.attacker.isdisjoint(self.others)
+
+
+def _processors() -> Processors:
+    """The last one is the attacker's, if there are two."""
+    *others, last = sorted(os.sched_getaffinity(0))
+    return Processors(frozenset({last}), frozenset(others or {last}))
+
+
+async def _in_process(pipe: Any, name: str, target: Target, processors: frozenset[int]) -> None:
+    os.sched_setaffinity(0, processors)
     answers = Counter[str]()
     await ATTACKS[name][1](target, answers)
     pipe.send(dict(answers))
 
 
+@dataclass(frozen=True)
+class _Exchange:
+    target: Target
+    process: psutil.Process
+    most_bytes: int
+    """That it says it holds at most."""
+
+
 @contextmanager
-def _exchange() -> Iterator[tuple[Target, psutil.Process]]:
+def _exchange() -> Iterator[_Exchange]:
+    """Its processors are those of this process."""
     streams = ("--stream", ATTACKED.partition("/")[0], "--stream", f"{NEIGHBOUR}:{2 * PHASES + 1}")
     addresses = [part for scheme in ("", "tcp://", "udp://") for part in ("--address", f"{scheme}127.0.0.1:0")]
-    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--quiet", *streams, *addresses, *OPTIONS]
-    with subprocess.Popen(
-        command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
-    ) as process:
+    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--json", *streams, *addresses, *OPTIONS]
+    with (
+        TemporaryFile() as said,
+        subprocess.Popen(
+            command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=said, stderr=subprocess.DEVNULL
+        ) as process,
+    ):
         try:
-            assert process.stdout is not None
-            grpc, tcp, udp = (process.stdout.readline().rsplit(maxsplit=1)[-1] for _ in range(3))
-            yield Target(grpc, tcp, udp, 0.0), psutil.Process(process.pid)
+            listening = json.loads(_first_line(said, process))
+            grpc, tcp, udp = listening["addresses"]
+            yield _Exchange(Target(grpc, tcp, udp, 0.0), psutil.Process(process.pid), listening["max_memory"])
         finally:
             process.kill()
+
+
+def _first_line(said: IO[bytes], process: "subprocess.Popen[bytes]") -> bytes:
+    """Of a process that goes on to write."""
+    until = time.monotonic() + _STUCK_SECONDS
+    while process.poll() is None and time.monotonic() < until:
+        said.seek(0)
+        if (line := said.readline()).endswith(b"\n"):
+            return line
+        time.sleep(0.05)
+    raise PeerGoneError(who="the exchange", reason="it has not begun to listen")
 
 
 class _RefusedError(Exception):
@@ -107,20 +158,10 @@ class _Trips:
 
     seconds: list[float]
     per_second: float
-    served_per_second: float
-    """Without the time in which the exchange or the neighbour was ready and had no processor."""
 
 
-def _by_the_clock(trips: _Trips) -> float:
-    return trips.per_second
-
-
-def _served(trips: _Trips) -> float:
-    return trips.served_per_second
-
-
-def _ratio(attacked: Sequence[_Trips], quiet: Sequence[_Trips], rate: Callable[[_Trips], float]) -> float:
-    return median(rate(one) / rate(other) for one, other in zip(attacked, quiet, strict=True))
+def _ratio(attacked: Sequence[_Trips], quiet: Sequence[_Trips]) -> float:
+    return median(one.per_second / other.per_second for one, other in zip(attacked, quiet, strict=True))
 
 
 def _p99_ms(phases: Sequence[_Trips]) -> float:
@@ -128,11 +169,10 @@ def _p99_ms(phases: Sequence[_Trips]) -> float:
     return 1e3 * seconds[int(0.99 * len(seconds))]
 
 
-async def _trips(address: str, channel: str, pid: int, seconds: float, note: Callable[[], None]) -> _Trips:
+async def _trips(address: str, channel: str, seconds: float, note: Callable[[], None]) -> _Trips:
     """Send a chunk, take it, pause, and so on."""
     batch = pa.record_batch({"n": pa.array(range(ROWS), pa.int64())})
-    found, served = list[float](), 0.0
-    pids, never = (pid, os.getpid()), SameHost.NEVER
+    found, never = list[float](), SameHost.NEVER
     async with AsyncExitStack() as stack:
         try:
             sender = await stack.enter_async_context(put(address, channel, batch.schema, same_host=never))
@@ -145,28 +185,23 @@ async def _trips(address: str, channel: str, pid: int, seconds: float, note: Cal
         until = began + seconds
         while time.monotonic() < until:
             await asyncio.sleep(BETWEEN_SECONDS)
-            waited, sent = _waited_seconds(*pids), time.perf_counter()
+            sent = time.perf_counter()
             async with asyncio.timeout(_STUCK_SECONDS):
                 await sender.send(batch)
                 message = await receiver.receive()
             assert message.payload.num_rows == ROWS
-            found.append(trip := time.perf_counter() - sent)
-            served += BETWEEN_SECONDS + max(0.0, trip - (_waited_seconds(*pids) - waited))
+            found.append(time.perf_counter() - sent)
             if len(found) % 20 == 0:
                 note()
                 await orders.acknowledge({channel: ROWS * len(found)})
         await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-    return _Trips(found, len(found) / (time.monotonic() - began), len(found) / served)
+    return _Trips(found, len(found) / (time.monotonic() - began))
 
 
-def _waited_seconds(*pids: int) -> float:
-    """How long the main threads of these processes were ready, and another thread had the processor."""
-    return sum(int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) for pid in pids) / 1e9
-
-
-async def _measured(name: str, seconds: float) -> Result:
+async def _measured(name: str, seconds: float, processors: Processors) -> Result:
     scheme, _ = ATTACKS[name]
-    with _exchange() as (target, process):
+    with _exchange() as exchange:
+        target, process = exchange.target, exchange.process
         address = {"grpc": target.grpc, "tcp": target.tcp, "udp": target.udp}[scheme]
         peak = 0
 
@@ -180,7 +215,7 @@ async def _measured(name: str, seconds: float) -> Result:
             nonlocal refused
             for _ in range(_ATTEMPTS):
                 try:
-                    return await _trips(address, f"{NEIGHBOUR}/{number}", process.pid, seconds, note)
+                    return await _trips(address, f"{NEIGHBOUR}/{number}", seconds, note)
                 except _RefusedError:
                     refused += 1
             raise PeerGoneError(who="the exchange", reason=f"{_ATTEMPTS} streams in a row were refused")
@@ -189,17 +224,19 @@ async def _measured(name: str, seconds: float) -> Result:
             await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         await neighbour(2 * PHASES)  # everything is warm
         first, peak = process.memory_info().rss, 0
-        aim = Target(target.grpc, target.tcp, target.udp, 2 * PHASES * seconds + 3.0)
+        aim = Target(target.grpc, target.tcp, target.udp, 2 * PHASES * (seconds + _SETTLE_SECONDS) + 3.0)
         quiet, attacked = list[_Trips](), list[_Trips]()
-        with Partner(_in_process, name, aim) as partner:
+        with Partner(_in_process, name, aim, processors.attacker) as partner:
             attacker = psutil.Process(partner.pid)
             await asyncio.sleep(1.5)  # it starts
             # In turns: whatever else the machine does comes to both.
             for phase in range(PHASES):
                 attacked.append(await neighbour(2 * phase))
                 attacker.suspend()
+                await asyncio.sleep(_SETTLE_SECONDS)
                 quiet.append(await neighbour(2 * phase + 1))
                 attacker.resume()
+                await asyncio.sleep(_SETTLE_SECONDS)
             answers: dict[str, int] = await asyncio.to_thread(partner.hears, None, 60.0)
         note()
         is_alive = process.is_running() and await _is_alive(address)
@@ -207,11 +244,11 @@ async def _measured(name: str, seconds: float) -> Result:
         attack=name,
         attempts=sum(answers.values()),
         answers=dict(sorted(answers.items(), key=lambda item: -item[1])),
-        ratio=round(_ratio(attacked, quiet, _by_the_clock), 2),
-        served_ratio=round(min(1.0, _ratio(attacked, quiet, _served)), 2),
+        ratio=round(_ratio(attacked, quiet), 2),
         p99_ms=round(_p99_ms(attacked), 1),
         quiet_p99_ms=round(_p99_ms(quiet), 1),
         memory_mib=max(0, peak - first) >> 20,
+        bound_mib=exchange.most_bytes >> 20,
         refused=refused,
         is_alive=is_alive,
     )
@@ -226,35 +263,68 @@ async def _is_alive(address: str) -> bool:
     return True
 
 
-def measure(names: Sequence[str], seconds: float, *, keeps: bool) -> list[Result]:
-    """Measure these attacks, one after the other; print each, and keep them in docs/data if asked to."""
+@dataclass(frozen=True)
+class Run:
+    """What was found about several attacks, one after the other."""
+
+    date: str
+    seconds: float
+    """Of each phase."""
+    rows: int
+    phases: int
+    processors: int
+    is_attacker_apart: bool
+    """Has it a processor of its own?"""
+    load: tuple[float, float]
+    """How many processes wanted a processor, in the minute before the run and in its last one."""
+    attacks: list[Result]
+
+
+def measure(names: Sequence[str], seconds: float) -> Run:
+    """Measure these attacks, one after the other; print each."""
+    processors, load = _processors(), os.getloadavg()[0]
+    mine = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processors.others)
     found: list[Result] = []
-    for name in names:
-        result = asyncio.run(_measured(name, seconds))
-        found.append(result)
-        print(_line(result), flush=True)
-        if keeps:
-            keep([result], seconds)
-    return found
-
-
-def _line(result: Result) -> str:
-    rate = f"rate {result.ratio:5.2f} (served {result.served_ratio:4.2f})"
-    p99 = f"p99 {result.p99_ms:6.1f} ms (quiet {result.quiet_p99_ms:5.1f})"
-    verdict = f"{'alive' if result.is_alive else 'DEAD'}  {'met' if result.is_well else 'MISSED'}"
-    return (
-        f"{result.attack:46} {result.attempts:8,} attempts  {rate}  {p99}  +{result.memory_mib:4} MiB  {verdict}  "
-        f"{result.answers}"
+    try:
+        for name in names:
+            found.append(asyncio.run(_measured(name, seconds, processors)))
+            print(_line(found[-1]), flush=True)
+    finally:
+        os.sched_setaffinity(0, mine)
+    return Run(
+        date=datetime.now(UTC).strftime("%Y-%m-%d"),
+        seconds=seconds,
+        rows=ROWS,
+        phases=PHASES,
+        processors=len(mine),
+        is_attacker_apart=processors.are_apart,
+        load=(round(load, 1), round(os.getloadavg()[0], 1)),
+        attacks=found,
     )
 
 
-def keep(found: Sequence[Result], seconds: float, folder: Path = RESULTS) -> None:
-    """Write what was found, a line for each attack; those that were not measured this time stay as they were."""
+def _line(result: Result) -> str:
+    p99 = f"p99 {result.p99_ms:6.1f} ms (quiet {result.quiet_p99_ms:5.1f})"
+    verdict = f"{'alive' if result.is_alive else 'DEAD'}  {'met' if result.is_well else 'NOT MET'}"
+    return (
+        f"{result.attack:46} {result.attempts:8,} attempts  rate {result.ratio:5.2f}  {p99}  "
+        f"+{result.memory_mib:4} MiB  {verdict}  {result.answers}"
+    )
+
+
+def keep(run: Run, folder: Path = RESULTS) -> None:
+    """Write what was found, a line for each attack; nothing of an earlier run stays."""
     folder.mkdir(parents=True, exist_ok=True)
-    file = folder / "attacks.json"
-    known = json.loads(file.read_text("utf-8"))["attacks"] if file.exists() else []
-    by_name = {each["attack"]: each for each in (*known, *map(asdict, found))}
-    facts = {"date": datetime.now(UTC).strftime("%Y-%m-%d"), "seconds": seconds, "rows": ROWS, "phases": PHASES}
-    lines = (json.dumps(by_name[name], ensure_ascii=False) for name in ATTACKS if name in by_name)
+    facts = asdict(run)
+    lines = (json.dumps(each, ensure_ascii=False) for each in facts.pop("attacks"))
     head = json.dumps(facts, indent=2).removesuffix("\n}")
-    file.write_text(head + ',\n  "attacks": [\n    ' + ",\n    ".join(lines) + "\n  ]\n}\n", "utf-8")
+    (folder / "attacks.json").write_text(
+        head + ',\n  "attacks": [\n    ' + ",\n    ".join(lines) + "\n  ]\n}\n", "utf-8"
+    )
+
+
+def kept(file: Path = RESULTS / "attacks.json") -> Run:
+    """What was found in the last run that was kept."""
+    facts = json.loads(file.read_text("utf-8"))
+    return Run(**{**facts, "attacks": [Result(**each) for each in facts["attacks"]]})

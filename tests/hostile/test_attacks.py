@@ -19,5 +19,5 @@ SECONDS = 0.5
 @pytest.mark.parametrize("name", TRIED)
 def test_an_exchange_under_attack_serves_its_neighbour(name: str) -> None:
     assert name in NAMES
-    (result,) = measure([name], SECONDS, keeps=False)
+    (result,) = measure([name], SECONDS).attacks
     assert result.is_well, result

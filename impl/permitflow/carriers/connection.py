@@ -24,6 +24,8 @@ MAX_ANSWER_BYTES = max(MAX_MESSAGE_BYTES, MOST_REPLY_BYTES + (1 << 10))
 """The longest message that an exchange sends: a reply, with what is beside it."""
 METADATA_BYTES, HARD_METADATA_BYTES = 8 << 10, 16 << 10
 """Of the headers of a call: from the first on gRPC refuses some, from the second on all; its own defaults."""
+METADATA_PAIR_BYTES = 32
+"""That a pair counts beyond its letters (RFC 9113, 6.5.2)."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """Of gRPC's own health protocol."""
 
@@ -91,6 +93,9 @@ def server_options(
         ("grpc.so_reuseport", 0),
         # Of a connection that never becomes one of HTTP/2, and of one without any stream.
         ("grpc.server_handshake_timeout_ms", handshake_ms),
+        # Of one that does not acknowledge our settings: until then gRPC holds its peer to none of them, and takes
+        # headers of 16 MiB.  By default it waits for a minute.
+        ("grpc.http2.settings_timeout", handshake_ms),
         ("grpc.max_connection_idle_ms", handshake_ms),
         # A client that dials on and on must not take all descriptors; one that calls on and on, not all memory.
         ("grpc.max_allowed_incoming_connections", most_connections),

@@ -16,7 +16,9 @@ import grpc
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import (
+    HARD_METADATA_BYTES,
     HEALTH_CHECK,
+    METADATA_PAIR_BYTES,
     Options,
     client_options,
     expect_large_blocks,
@@ -35,6 +37,7 @@ from permitflow.errors import (
     PermitflowError,
     TlsError,
     TransportError,
+    UndecodableDataError,
 )
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
@@ -215,6 +218,18 @@ class ServerCall(_Call):
         found = self._context.auth_context()
         fields = ("x509_subject_alternative_name", "x509_common_name")
         return tuple(name.decode(errors="replace") for field in fields for name in found.get(field, ()))
+
+    def judge_metadata(self) -> None:
+        """Refuse a call with more metadata than gRPC takes of a client that has acknowledged its settings.
+
+        Raises:
+            UndecodableDataError: it has.
+        """
+        pairs = self._context.invocation_metadata() or ()
+        size_bytes = sum(len(key) + len(value) + METADATA_PAIR_BYTES for key, value in pairs)
+        if size_bytes > HARD_METADATA_BYTES:
+            reason = f"it has {size_bytes} bytes, and may have {HARD_METADATA_BYTES}"
+            raise UndecodableDataError(what="the metadata of a call", reason=reason)
 
     @property
     def token(self) -> str | None:

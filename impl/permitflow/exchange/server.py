@@ -135,6 +135,7 @@ class _GrpcListener:
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
         try:
+            call.judge_metadata()
             access = _admitted(self._access, call.token, call.names)
             await self._reception.serve(method, call, peer=peer, access=access)
             await call.finish(None)

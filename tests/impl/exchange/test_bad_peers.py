@@ -52,6 +52,7 @@ from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.codec import EncodedChunks, WireFrame, encode_upstream
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.wire_errors import decode_error, status_of
+from tests.hostile.byte_grammar import CONTINUATION, HEADERS, PREFACE, SETTINGS, call_of, frame
 from tests.support.number_streams import CHANNEL, SMALL, until
 from tests.support.peers_by_hand import (
     AGREED,
@@ -221,6 +222,18 @@ async def test_an_error_fits_a_client_that_accepts_8_kib_of_metadata(refused: Pu
         while await honest.read() is not None:
             pass
         assert honest.code is grpc.StatusCode.OK
+
+
+async def test_who_has_acknowledged_no_settings_may_not_have_longer_metadata_either() -> None:
+    """Until then gRPC itself takes headers of 16 MiB."""
+    block = call_of(GET_STREAM, **{f"x-{number}": b"x" * 4_000 for number in range(5)})
+    first, rest = block[:16_000], block[16_000:]
+    async with serving() as (_, address):
+        host, _, port = address.rpartition(":")
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(PREFACE + frame(SETTINGS, b"") + frame(HEADERS, first, 0, 1) + frame(CONTINUATION, rest, 4, 1))
+        await reader.readuntil(b"the metadata of a call cannot be decoded")
+        writer.close()
 
 
 async def test_a_peer_that_does_not_heed_the_end_is_not_waited_for() -> None:

@@ -55,6 +55,8 @@ _SOCKET_BUFFER_BYTES = 4 << 20
 _MOST_DATAGRAM_BYTES = 65_535
 _READS_AT_ONCE = 64
 """For one turn of the event loop."""
+_MOST_REFUSALS_AT_ONCE = 4
+"""Likewise, of packets for a connection that there is not."""
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.05, 1.0
 _ANSWER_SECONDS = 5.0
 """How long a dialler waits at the last address of a name."""
@@ -391,6 +393,7 @@ class UdpAcceptor(_Endpoint):
         self._opened: dict[object, _Opened] = {}
         self._opened_in_order: deque[object] = deque()
         self._is_accepting = True
+        self._refused, self._refused_at = 0, 0.0
         self._over = asyncio.Event()
 
     @property
@@ -401,6 +404,12 @@ class UdpAcceptor(_Endpoint):
     def _pipes(self) -> Sequence[LinkPipe]:
         return [pipe for pipe, _ in self._connections.values()]
 
+    def _may_refuse(self, now: float) -> bool:
+        """A few times in a turn of the event loop: a flood gets no flood of answers.  Who has got none asks again."""
+        self._refused = self._refused + 1 if now == self._refused_at else 1
+        self._refused_at = now
+        return self._refused <= _MOST_REFUSALS_AT_ONCE
+
     def _take(self, packet: Packet, sender: SocketName, now: float) -> None:
         match packet:
             case Data(_, Feedback(connection)) | Feedback(connection) | Gone(connection):
@@ -409,7 +418,7 @@ class UdpAcceptor(_Endpoint):
                     self._pass_on(pipe, packet, now)
                     return
                 self.dropped["of no connection"] += 1
-                if not isinstance(packet, Gone):  # whose answer could be answered again
+                if not isinstance(packet, Gone) and self._may_refuse(now):  # a Gone could be answered by another one
                     self._sent((encode(Gone(connection)),), sender)
             case Hello(token) if self._is_accepting:
                 self._sent((encode(Challenge(token, self._cookies.bake((sender, token), now))),), sender)
