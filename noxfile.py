@@ -63,7 +63,7 @@ COMMANDS = {
         ["-m tests.hostile fuzz"],
     ),
     "attacks": (
-        "processes attack an exchange: what they hear, and what a neighbour notices (8 minutes; -- --keep)",
+        "processes attack an exchange: what they hear, and what a neighbour notices (10 minutes; -- --keep)",
         ["-m tests.hostile attack"],
     ),
     "hostile-peers": (

@@ -9,6 +9,7 @@ that file alone, and a test compares it with the document.
 from collections.abc import Mapping
 from pathlib import Path
 
+from tests.hostile.attacks import ATTACKS
 from tests.hostile.measuring import BETWEEN_SECONDS, LEAST_RATIO, MOST_P99_SECONDS, Result, Run, kept
 from tools.marks import pasted
 
@@ -23,8 +24,12 @@ def _answers(found: Mapping[str, int]) -> str:
     )
 
 
+def _ms(measured: float | None) -> str:
+    return "-" if measured is None else f"{measured:.0f} ms"
+
+
 def _row(result: Result) -> str:
-    p99 = f"{result.p99_ms:.0f} ms, {result.quiet_p99_ms:.0f} without"
+    p99 = f"{_ms(result.p99_ms)}, {_ms(result.quiet_p99_ms)} without"
     cells = (
         result.attack,
         f"{result.attempts:,}",
@@ -48,7 +53,8 @@ def _told(run: Run) -> str:
     )
     met = sum(result.is_well for result in run.attacks)
     return (
-        f"{len(run.attacks)} attacks, measured in one run on {run.date} by `python -m tests.hostile attack --keep`; "
+        f"{len(run.attacks)} of the {len(ATTACKS)} attacks of the suite, measured in one run on {run.date} by "
+        "`python -m tests.hostile attack --keep`; "
         f"{met} met. The options are the defaults of `serve` but for shorter times and "
         f"`--max-memory {'/'.join(f'{bound}MiB' for bound in sorted(bounds))}`. "
         f"A neighbour sends a chunk of {run.rows} rows and takes it, again and again, with pauses of "

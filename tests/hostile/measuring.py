@@ -37,8 +37,8 @@ PHASES = 3
 BETWEEN_SECONDS = 0.005
 LEAST_RATIO = 0.8
 MOST_P99_SECONDS = 0.2
-MAX_MEMORY_BYTES = 1 << 30
-"""What the exchange is told to hold at most; its default is no limit in all."""
+MAX_MEMORY_BYTES = 4 << 30
+"""What the exchange is told to hold at most; its default is no limit in all.  Attackers reserve some."""
 OPTIONS = (
     *("--handshake-seconds", "2", "--silence-seconds", "5", "--resume-seconds", "5", "--retention", "replay"),
     *("--max-memory", f"{MAX_MEMORY_BYTES >> 20}MiB"),
@@ -60,8 +60,9 @@ class Result:
     """Of the attempts, by the error that the exchange has told, or in words."""
     ratio: float
     """The neighbour's rate by the clock, of that while the attacker is stopped: the median of the phases' ratios."""
-    p99_ms: float
-    quiet_p99_ms: float
+    p99_ms: float | None
+    """None: the neighbour got no stream."""
+    quiet_p99_ms: float | None
     """Without an attack."""
     memory_mib: int
     """By which the exchange has grown, at most."""
@@ -77,6 +78,7 @@ class Result:
         """Are the promises kept?"""
         return (
             self.ratio >= LEAST_RATIO
+            and self.p99_ms is not None
             and self.p99_ms < MOST_P99_SECONDS * 1e3
             and self.memory_mib <= self.bound_mib
             and self.is_alive
@@ -102,11 +104,18 @@ def _processors() -> Processors:
     return Processors(frozenset({last}), frozenset(others or {last}))
 
 
-async def _in_process(pipe: Any, name: str, target: Target, processors: frozenset[int]) -> None:
+def _attacker(pipe: Any, processors: frozenset[int]) -> None:
+    """Make the attacks that it is told, one after the other, each in an event loop of its own."""
     os.sched_setaffinity(0, processors)
-    answers = Counter[str]()
+    while True:
+        name, target = pipe.recv()
+        answers = Counter[str]()
+        asyncio.run(_made(name, target, answers))
+        pipe.send(dict(answers))
+
+
+async def _made(name: str, target: Target, answers: Counter[str]) -> None:
     await ATTACKS[name][1](target, answers)
-    pipe.send(dict(answers))
 
 
 @dataclass(frozen=True)
@@ -161,12 +170,14 @@ class _Trips:
 
 
 def _ratio(attacked: Sequence[_Trips], quiet: Sequence[_Trips]) -> float:
-    return median(one.per_second / other.per_second for one, other in zip(attacked, quiet, strict=True))
+    """A turn in which the neighbour got no stream counts as nothing."""
+    turns = zip(attacked, quiet, strict=True)
+    return median(one.per_second / other.per_second if other.per_second else 0.0 for one, other in turns)
 
 
-def _p99_ms(phases: Sequence[_Trips]) -> float:
+def _p99_ms(phases: Sequence[_Trips]) -> float | None:
     seconds = sorted(each for trips in phases for each in trips.seconds)
-    return 1e3 * seconds[int(0.99 * len(seconds))]
+    return round(1e3 * seconds[int(0.99 * len(seconds))], 1) if seconds else None
 
 
 async def _trips(address: str, channel: str, seconds: float, note: Callable[[], None]) -> _Trips:
@@ -198,7 +209,7 @@ async def _trips(address: str, channel: str, seconds: float, note: Callable[[], 
     return _Trips(found, len(found) / (time.monotonic() - began))
 
 
-async def _measured(name: str, seconds: float, processors: Processors) -> Result:
+async def _measured(name: str, seconds: float, partner: Partner) -> Result:
     scheme, _ = ATTACKS[name]
     with _exchange() as exchange:
         target, process = exchange.target, exchange.process
@@ -218,26 +229,26 @@ async def _measured(name: str, seconds: float, processors: Processors) -> Result
                     return await _trips(address, f"{NEIGHBOUR}/{number}", seconds, note)
                 except _RefusedError:
                     refused += 1
-            raise PeerGoneError(who="the exchange", reason=f"{_ATTEMPTS} streams in a row were refused")
+            return _Trips([], 0.0)
 
         async with put(target.tcp, ATTACKED, SCHEMA) as sender:  # its consumers are agreed with from now on
             await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
         await neighbour(2 * PHASES)  # everything is warm
         first, peak = process.memory_info().rss, 0
-        aim = Target(target.grpc, target.tcp, target.udp, 2 * PHASES * (seconds + _SETTLE_SECONDS) + 3.0)
+        aim = Target(target.grpc, target.tcp, target.udp, 2 * PHASES * (seconds + _SETTLE_SECONDS) + 2.0)
         quiet, attacked = list[_Trips](), list[_Trips]()
-        with Partner(_in_process, name, aim, processors.attacker) as partner:
-            attacker = psutil.Process(partner.pid)
-            await asyncio.sleep(1.5)  # it starts
-            # In turns: whatever else the machine does comes to both.
-            for phase in range(PHASES):
-                attacked.append(await neighbour(2 * phase))
-                attacker.suspend()
-                await asyncio.sleep(_SETTLE_SECONDS)
-                quiet.append(await neighbour(2 * phase + 1))
-                attacker.resume()
-                await asyncio.sleep(_SETTLE_SECONDS)
-            answers: dict[str, int] = await asyncio.to_thread(partner.hears, None, 60.0)
+        partner.tell((name, aim))
+        attacker = psutil.Process(partner.pid)
+        await asyncio.sleep(1.0)  # it begins
+        # In turns: whatever else the machine does comes to both.
+        for phase in range(PHASES):
+            attacked.append(await neighbour(2 * phase))
+            attacker.suspend()
+            await asyncio.sleep(_SETTLE_SECONDS)
+            quiet.append(await neighbour(2 * phase + 1))
+            attacker.resume()
+            await asyncio.sleep(_SETTLE_SECONDS)
+        answers: dict[str, int] = await asyncio.to_thread(partner.hears, None, 60.0)
         note()
         is_alive = process.is_running() and await _is_alive(address)
     return Result(
@@ -245,8 +256,8 @@ async def _measured(name: str, seconds: float, processors: Processors) -> Result
         attempts=sum(answers.values()),
         answers=dict(sorted(answers.items(), key=lambda item: -item[1])),
         ratio=round(_ratio(attacked, quiet), 2),
-        p99_ms=round(_p99_ms(attacked), 1),
-        quiet_p99_ms=round(_p99_ms(quiet), 1),
+        p99_ms=_p99_ms(attacked),
+        quiet_p99_ms=_p99_ms(quiet),
         memory_mib=max(0, peak - first) >> 20,
         bound_mib=exchange.most_bytes >> 20,
         refused=refused,
@@ -280,32 +291,33 @@ class Run:
     attacks: list[Result]
 
 
-def measure(names: Sequence[str], seconds: float) -> Run:
-    """Measure these attacks, one after the other; print each."""
+def measure(names: Sequence[str], seconds: float) -> Iterator[Run]:
+    """Measure these attacks, one after the other; after each, the run so far."""
     processors, load = _processors(), os.getloadavg()[0]
     mine = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, processors.others)
     found: list[Result] = []
-    try:
-        for name in names:
-            found.append(asyncio.run(_measured(name, seconds, processors)))
-            print(_line(found[-1]), flush=True)
-    finally:
-        os.sched_setaffinity(0, mine)
-    return Run(
-        date=datetime.now(UTC).strftime("%Y-%m-%d"),
-        seconds=seconds,
-        rows=ROWS,
-        phases=PHASES,
-        processors=len(mine),
-        is_attacker_apart=processors.are_apart,
-        load=(round(load, 1), round(os.getloadavg()[0], 1)),
-        attacks=found,
-    )
+    with Partner(_attacker, processors.attacker) as partner:
+        os.sched_setaffinity(0, processors.others)
+        try:
+            for name in names:
+                found.append(result := asyncio.run(_measured(name, seconds, partner)))
+                print(_line(result), flush=True)
+                yield Run(
+                    date=datetime.now(UTC).strftime("%Y-%m-%d"),
+                    seconds=seconds,
+                    rows=ROWS,
+                    phases=PHASES,
+                    processors=len(mine),
+                    is_attacker_apart=processors.are_apart,
+                    load=(round(load, 1), round(os.getloadavg()[0], 1)),
+                    attacks=[*found],
+                )
+        finally:
+            os.sched_setaffinity(0, mine)
 
 
 def _line(result: Result) -> str:
-    p99 = f"p99 {result.p99_ms:6.1f} ms (quiet {result.quiet_p99_ms:5.1f})"
+    p99 = f"p99 {result.p99_ms} ms (quiet {result.quiet_p99_ms})"
     verdict = f"{'alive' if result.is_alive else 'DEAD'}  {'met' if result.is_well else 'NOT MET'}"
     return (
         f"{result.attack:46} {result.attempts:8,} attempts  rate {result.ratio:5.2f}  {p99}  "

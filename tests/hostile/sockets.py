@@ -19,6 +19,8 @@ from tests.support.turns import until
 
 _PATIENCE_SECONDS = 20.0
 """Of a neighbour on a busy machine; this is no measurement."""
+_AGAIN_SECONDS = 0.5
+"""After which a peer over UDP says hello again."""
 _MOST_BYTES = 1 << 16
 _RESET = struct.pack("ii", 1, 0)
 
@@ -94,14 +96,24 @@ class Attacked:
 
 
 async def _met(made: socket.socket) -> int:
+    """Say hello until there is a connection: packets are lost, and the exchange serves no more than so many at a time.
+
+    Raises:
+        Broken: it has not answered for long.
+    """
     loop, token = asyncio.get_running_loop(), 1
-    await loop.sock_sendall(made, encode(Hello(token)))
-    while True:
-        match decode(await loop.sock_recv(made, _MOST_BYTES)):
-            case Challenge(_, cookie):
-                await loop.sock_sendall(made, encode(Open(token, cookie, 16)))
-            case Accept(_, connection):
-                return connection
+    until_seconds = loop.time() + _PATIENCE_SECONDS
+    while loop.time() < until_seconds:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_AGAIN_SECONDS):
+                await loop.sock_sendall(made, encode(Hello(token)))
+                while True:
+                    match decode(await loop.sock_recv(made, _MOST_BYTES)):
+                        case Challenge(_, cookie):
+                            await loop.sock_sendall(made, encode(Open(token, cookie, 16)))
+                        case Accept(_, connection):
+                            return connection
+    raise Broken(f"a peer over UDP got no connection within {_PATIENCE_SECONDS:g} s")
 
 
 @asynccontextmanager

@@ -17,7 +17,9 @@ SECONDS = 0.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TRIED)
-def test_an_exchange_under_attack_serves_its_neighbour(name: str) -> None:
+def test_an_exchange_outlives_an_attack_within_the_memory_that_it_says(name: str) -> None:
     assert name in NAMES
-    (result,) = measure([name], SECONDS).attacks
-    assert result.is_well, result
+    (run,) = measure([name], SECONDS)
+    (result,) = run.attacks
+    assert result.is_alive, result
+    assert result.memory_mib <= result.bound_mib, result
