@@ -243,3 +243,10 @@ def test_a_metrics_address_in_use_is_unusable(command: Command) -> None:
         code, _, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", "--metrics-address", address)
     assert code == 2
     assert "--metrics-address" in stderr
+
+
+def test_a_page_for_other_hosts_needs_tls(command: Command) -> None:
+    code, _, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", "--ui", "0.0.0.0:0")
+    assert code == 2
+    assert "--ui" in stderr
+    assert "needs --tls-cert" in stderr

@@ -244,3 +244,14 @@ async def test_the_page_has_nothing_from_elsewhere_and_is_shown_in_no_frame() ->
     async with watched() as (_, reader):
         _, text = await reader.get("/")
     assert {address for address in PageReader(text).fetched if not address.startswith("data:")} == set()
+
+
+async def test_beyond_the_loopback_nobody_resets_without_a_token() -> None:
+    exchange = Exchange()
+    exchange.add_channel("s")
+    async with serving_dashboard("0.0.0.0:0", exchange, []) as address:
+        reader = Reader(address)
+        status, told = await reader.reset({"channels": ["s"], "force": True})
+        _, seen = await reader.channels()
+    assert (status, seen["channels"][0]["may_reset"]) == (403, False)
+    assert "show a token" in told["message"]
