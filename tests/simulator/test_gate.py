@@ -4,7 +4,7 @@ from tests.simulator.running import run_some
 
 
 def test_gates_keep_all_laws_in_seeded_schedules() -> None:
-    report = run_some(range(50), "gate")
+    report = run_some(range(25), "gate")
 
     assert not report.broken, "\n".join(report.in_words())
     for what in ("aligned", "judged together", "withdrawn", "consumer InputLostError"):
