@@ -37,10 +37,10 @@ def tried(request: pytest.FixtureRequest, models: dict[str, Model], spec_directo
         pool.shutdown(cancel_futures=True)
 
 
-# One in sixteen is in make test.
+# One in 32 is in make test.
 @pytest.mark.parametrize(
     "mutant_name",
-    [pytest.param(name, marks=pytest.mark.long if place % 16 else ()) for place, name in enumerate(MUTANTS)],
+    [pytest.param(name, marks=pytest.mark.long if place % 32 else ()) for place, name in enumerate(MUTANTS)],
 )
 def test_a_mistake_in_the_specification_is_noticed(mutant_name: str, tried: Tried) -> None:
     outcome = tried(mutant_name)
