@@ -8,7 +8,7 @@ from typing import ClassVar, Protocol
 import pytest
 
 from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
-from permitflow_model.permit_channel import SYSTEM
+from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_model.registry import Registered, systems
 from permitflow_proofs import Verdict, catalogue, prove
 from permitflow_proofs.document import actions_document, theorems_document
@@ -55,7 +55,11 @@ SLOW = {theorem.id for theorem in catalogue() if theorem.id.startswith("gate-") 
     *("resume-type-ok", "resume-one-connection", "resume-nothing-invented", "resume-nothing-lost", "resume-goes-on"),
     *("resume-ends", "resume-refines-queue", "resume-frame", "sets-of-sizes"),
 }
-"""Each takes a second and a half and more; `make test` proves the others."""
+"""Each takes a second and a half and more; `make test-all` proves them."""
+
+
+OTHERS_LEMMAS = {each.id for each in catalogue() if not (each.is_promise or each.module == PERMITS.module)}
+"""Of other protocols than the permit channel: in `make test` the explorer and TLC check the same of their models."""
 
 
 def cells(document: str) -> dict[str, list[str]]:
@@ -94,8 +98,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """The theorems of the class, long ones marked."""
     if metafunc.cls is None or not issubclass(metafunc.cls, _Theorems):
         return
-    is_long = (lambda name: name not in SAMPLES) if "both" in metafunc.function.__name__ else SLOW.__contains__
-    rows = [pytest.param(name, marks=pytest.mark.long if is_long(name) else ()) for name in metafunc.cls.names]
+    quick = SAMPLES if "both" in metafunc.function.__name__ else {*NAMES} - SLOW - OTHERS_LEMMAS
+    rows = [pytest.param(name, marks=() if name in quick else pytest.mark.long) for name in metafunc.cls.names]
     metafunc.parametrize("name", rows)
 
 
@@ -110,7 +114,7 @@ def test_names_are_unique() -> None:
 
 
 def test_every_action_keeps_every_clause_of_the_invariant() -> None:
-    kept = [f"kept by {action.name}" for action in SYSTEM.actions]
+    kept = [f"kept by {action.name}" for action in PERMITS.actions]
     for theorem in catalogue():
         if theorem.id in ("conservation", "type-ok", "residue-below-batch", "sizes-offered", "no-empty-grant"):
             assert [obligation.name for obligation in theorem.obligations] == ["holds initially", *kept]
@@ -133,10 +137,10 @@ def test_a_false_statement_is_refuted_by_a_run_of_the_model(name: str, verdict_o
     assert run is not None
     state = run.start
     for step in run.steps:
-        state = SYSTEM.perform(step.action, state, run.parameters, *step.arguments)
+        state = PERMITS.perform(step.action, state, run.parameters, *step.arguments)
         assert state == step.state
     assert [step.action for step in run.steps] == ["OfferChunk", "SendChunk", "Deliver"][: len(run.steps)]
-    assert SYSTEM.broken_invariants(state, run.parameters) == []
+    assert PERMITS.broken_invariants(state, run.parameters) == []
     assert all(name in str(counterexample) for name in ("row_permits=", "permits.rows="))
 
 
