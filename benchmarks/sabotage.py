@@ -39,9 +39,12 @@ def return_on_receipt() -> None:
     """Return permits when a chunk arrives, not when the application has consumed it."""
     deliver_many, note_consumed = PermitReceiver.deliver_many, PermitReceiver._note_consumed
 
-    def deliver_each(self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int]) -> None:
+    def deliver_each(
+        self: PermitReceiver[object], payloads: Sequence[object], rows: Sequence[int], size_bytes: int | None = None
+    ) -> None:
         for place, of_chunk in enumerate(rows):
-            deliver_many(self, payloads[place : place + 1], (of_chunk,))
+            is_last = place == len(rows) - 1  # until it is consumed, all of them take their bytes
+            deliver_many(self, payloads[place : place + 1], (of_chunk,), size_bytes if is_last else None)
             self._rows.due += self.parameters.cost_of(of_chunk)
             self.is_due = True
             self.inbox_rows -= of_chunk
