@@ -55,8 +55,8 @@ def _told(run: Run) -> str:
     return (
         f"{len(run.attacks)} of the {len(ATTACKS)} attacks of the suite, measured in one run on {run.date} by "
         "`python -m tests.hostile attack --keep`; "
-        f"{met} met. The options are the defaults of `serve` but for shorter times and "
-        f"`--max-memory {'/'.join(f'{bound}MiB' for bound in sorted(bounds))}`. "
+        f"{met} met. The options are the defaults of `serve` but for "
+        f"`{run.options}`. "
         f"A neighbour sends a chunk of {run.rows} rows and takes it, again and again, with pauses of "
         f"{BETWEEN_SECONDS * 1e3:.0f} ms, {run.phases} times for {run.seconds:g} s with the attack and, in turns, as "
         f"often while the attacker is stopped. {apart}; other programs ran as well (load {run.load[0]:g} before and "
@@ -67,7 +67,7 @@ def _told(run: Run) -> str:
         "- p99: of the neighbour's round trips.\n"
         "- Refused: so often a new stream of the neighbour's was not made at once.\n"
         f"- Met: a rate of at least {LEAST_RATIO:g}, a p99 below {MOST_P99_SECONDS * 1e3:.0f} ms, and no more "
-        "memory than the exchange says it holds at most when it starts.\n\n"
+        f"memory than the exchange states when it starts ({', '.join(f'{bound} MiB' for bound in sorted(bounds))}).\n\n"
     )
 
 

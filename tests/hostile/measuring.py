@@ -13,7 +13,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -37,12 +37,7 @@ PHASES = 3
 BETWEEN_SECONDS = 0.005
 LEAST_RATIO = 0.8
 MOST_P99_SECONDS = 0.2
-MAX_MEMORY_BYTES = 4 << 30
-"""What the exchange is told to hold at most; its default is no limit in all.  Attackers reserve some."""
-OPTIONS = (
-    *("--handshake-seconds", "2", "--silence-seconds", "5", "--resume-seconds", "5", "--retention", "replay"),
-    *("--max-memory", f"{MAX_MEMORY_BYTES >> 20}MiB"),
-)
+OPTIONS = ("--handshake-seconds", "2", "--silence-seconds", "5", "--resume-seconds", "5", "--retention", "replay")
 _SETTLE_SECONDS = 0.3
 """After an attacker is stopped or goes on: what it has sent comes to an end."""
 _ALIVE_SECONDS = 20.0
@@ -67,7 +62,7 @@ class Result:
     memory_mib: int
     """By which the exchange has grown, at most."""
     bound_mib: int
-    """What the exchange says it holds at most."""
+    """What the exchange says, when it starts, that it holds at most of handshakes and suspended streams."""
     refused: int
     """So often a new stream of the neighbour's was not made at once."""
     is_alive: bool
@@ -123,7 +118,7 @@ class _Exchange:
     target: Target
     process: psutil.Process
     most_bytes: int
-    """That it says it holds at most."""
+    """That it says it holds of handshakes and suspended streams."""
 
 
 @contextmanager
@@ -141,7 +136,7 @@ def _exchange() -> Iterator[_Exchange]:
         try:
             listening = json.loads(_first_line(said, process))
             grpc, tcp, udp = listening["addresses"]
-            yield _Exchange(Target(grpc, tcp, udp, 0.0), psutil.Process(process.pid), listening["max_memory"])
+            yield _Exchange(Target(grpc, tcp, udp, 0.0), psutil.Process(process.pid), listening["before_streams_bytes"])
         finally:
             process.kill()
 
@@ -266,12 +261,15 @@ async def _measured(name: str, seconds: float, partner: Partner) -> Result:
 
 
 async def _is_alive(address: str) -> bool:
-    try:
+    """Suspended streams of the attacker's may still take the places of others."""
+    with suppress(TimeoutError):
         async with asyncio.timeout(_ALIVE_SECONDS):
-            await describe(address, f"{NEIGHBOUR}/0")
-    except (PermitflowError, TimeoutError):
-        return False
-    return True
+            while True:
+                with suppress(PermitflowError):
+                    await describe(address, f"{NEIGHBOUR}/0")
+                    return True
+                await asyncio.sleep(0.5)
+    return False
 
 
 @dataclass(frozen=True)
@@ -288,6 +286,8 @@ class Run:
     """Has it a processor of its own?"""
     load: tuple[float, float]
     """How many processes wanted a processor, in the minute before the run and in its last one."""
+    options: str
+    """Of ``permitflow serve``."""
     attacks: list[Result]
 
 
@@ -310,6 +310,7 @@ def measure(names: Sequence[str], seconds: float) -> Iterator[Run]:
                     processors=len(mine),
                     is_attacker_apart=processors.are_apart,
                     load=(round(load, 1), round(os.getloadavg()[0], 1)),
+                    options=" ".join(OPTIONS),
                     attacks=[*found],
                 )
         finally:
