@@ -24,7 +24,7 @@ from permitflow_model.byte_window import (
     most_bytes,
     rows_of,
 )
-from permitflow_model.byte_window_queue import chunks_in, queue_in, queue_move, queue_parameters
+from permitflow_model.byte_window_refinement import chunks_in, queue_in, queue_move, queue_parameters
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.bounded_queue_refinement import View
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
@@ -562,7 +562,7 @@ def theorems() -> tuple[Theorem, ...]:
                 "cost at most row_permits together: Send puts the oldest waiting chunk in, Consume gets the oldest one "
                 "out, Offer and Withdraw change the line, and no other step can be seen."
             ),
-            module="ByteWindowQueue",
+            module="ByteWindowRefinement",
             operator="IsQueue",
             obligations=(*VIEW.obligations(SEEN), *_seen_laws()),
         ),

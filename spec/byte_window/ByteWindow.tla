@@ -28,8 +28,8 @@
 (* an application grants.                                                  *)
 (* Not modelled: barriers and watermarks, which have permits of their own  *)
 (* and are not counted in bytes; row permits that the receiver withholds   *)
-(* at the start (PermitChannel); the numbers of chunks: ByteWindowQueue    *)
-(* says that they are consumed in order.                                   *)
+(* at the start (PermitChannel); the numbers of chunks:                    *)
+(* ByteWindowRefinement says that they are consumed in order.              *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 

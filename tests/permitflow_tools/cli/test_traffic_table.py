@@ -56,7 +56,7 @@ def test_a_narrow_table_keeps_the_names_of_channels(width: int) -> None:
 
 def test_what_a_narrow_table_leaves_out_is_said() -> None:
     *_, said, rest = printed(60, *NAMES)
-    assert f"{said.strip()} {rest.strip()}" == "too narrow for put/get, rows in, room, in/s, state, out/s"
+    assert f"{said.strip()} {rest.strip()}" == "too narrow for put/get, rows in, room, in/s, state, bytes, out/s"
     assert len(printed(120, *NAMES)) == 1 + len(NAMES)
 
 

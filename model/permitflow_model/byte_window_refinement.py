@@ -1,4 +1,4 @@
-"""``ByteWindowQueue.tla``: how a channel with a byte window is a bounded queue of chunks, as without one.
+"""``ByteWindowRefinement.tla``: how a channel with a byte window is a bounded queue of chunks, as without one.
 
 Chunks that wait at the sender wait to go in; chunks on the wire or in the inbox are in the queue, where their row
 permits are what they cost.  A chunk is told from others by its bytes.

@@ -8,7 +8,7 @@ import pytest
 from permitflow_model.bounded_queue import SYSTEM as QUEUE
 from permitflow_model.bounded_queue import Parameters as QueueParameters
 from permitflow_model.byte_window import SYSTEM, Parameters
-from permitflow_model.byte_window_queue import queue_in, queue_move, queue_parameters
+from permitflow_model.byte_window_refinement import queue_in, queue_move, queue_parameters
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 

@@ -1,4 +1,4 @@
---------------------------- MODULE ByteWindowQueue ---------------------------
+------------------------- MODULE ByteWindowRefinement -------------------------
 (***************************************************************************)
 (* With a byte window a channel is the bounded queue of chunks that it was *)
 (* without one: the window makes chunks wait, and cannot be seen otherwise.*)
