@@ -17,7 +17,7 @@ SECONDS = 0.5
 
 @pytest.mark.long
 @pytest.mark.parametrize("name", TRIED)
-def test_an_exchange_outlives_an_attack_within_the_memory_that_it_says(name: str) -> None:
+def test_an_exchange_outlives_an_attack_within_its_stated_memory(name: str) -> None:
     assert name in NAMES
     (run,) = measure([name], SECONDS)
     (result,) = run.attacks

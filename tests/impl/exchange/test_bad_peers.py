@@ -224,7 +224,7 @@ async def test_an_error_fits_a_client_that_accepts_8_kib_of_metadata(refused: Pu
         assert honest.code is grpc.StatusCode.OK
 
 
-async def test_who_has_acknowledged_no_settings_may_not_have_longer_metadata_either() -> None:
+async def test_who_acknowledges_no_settings_has_no_longer_metadata() -> None:
     """Until then gRPC itself takes headers of 16 MiB."""
     block = call_of(GET_STREAM, **{f"x-{number}": b"x" * 4_000 for number in range(5)})
     first, rest = block[:16_000], block[16_000:]
