@@ -11,7 +11,7 @@ from permitflow.carriers.connection import GET_STREAM
 from permitflow.client import put
 from permitflow.errors import PermitOverrunError, UnexpectedFrameError
 from permitflow.exchange import Exchange, ExchangeServer
-from permitflow.stream.frames import End, Feedback
+from permitflow.stream.frames import End, Ended, EndOutcome, Feedback
 from permitflow.tracing import FileTrace, Trace, read_trace
 from permitflow.wire.codec import decode_upstream
 from permitflow_testing.referee import ask_tlc
@@ -43,6 +43,7 @@ async def run(path: Path, portions: Sequence[Permits]) -> None:
                 pass
             for permits in portions:
                 await consumer.write([encoded(GET_STREAM, Feedback(permits))])
+            await consumer.write([encoded(GET_STREAM, Ended(EndOutcome.CONSUMED))])
             consumer.half_close()
             while await consumer.read() is not None:
                 pass

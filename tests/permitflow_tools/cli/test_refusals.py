@@ -60,12 +60,13 @@ REFUSED = {
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
     f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
-    "serve --stream a --address 0.0.0.0:0": "--address: must be on the loopback, as 127.0.0.1, because other hosts "
-    "reach it and there is no TLS",
-    "serve --stream a --tls-cert /nowhere": "--tls-cert: must be a file that can be read (No such file or directory)",
+    "serve --stream a --address 0.0.0.0:0": "--address: 0.0.0.0:0 must be on the loopback, as 127.0.0.1, "
+    "because other hosts reach it and there is no TLS",
+    "serve --stream a --tls-cert /nowhere": "--tls-cert: /nowhere must be a file that can be read (No such file or "
+    "directory)",
     "serve --stream a --tls-key /nowhere": "--tls-key: needs the certificate beside it",
     "serve --stream a --tls-client-ca /nowhere": "--tls-client-ca: needs --tls-cert",
-    "serve --stream a --rights /nowhere": "--rights: must be a file of text that can be read",
+    "serve --stream a --rights /nowhere": "--rights: /nowhere must be a file of text that can be read",
     "serve --stream a --rights x --token-file y": "--token-file: cannot be given beside --rights",
     "health --tls-key /nowhere": "--tls-key: needs the certificate beside it",
     "demo --scale 0": "--scale' must be above 0 and at most 100: 0.0",
