@@ -13,7 +13,7 @@ from permitflow.carriers.framing import header
 from permitflow.carriers.patience import patience
 from permitflow.carriers.pipe import SocketPipe
 from permitflow.carriers.security import Security
-from permitflow.carriers.tls import begun
+from permitflow.carriers.tls import TlsPipe, begun
 from permitflow.errors import PeerGoneError, PeerTimeoutError
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import SILENT
@@ -24,22 +24,25 @@ class TcpStream(ByteStream):
 
     def __init__(
         self,
-        connection: socket.socket | SocketPipe,
+        connection: socket.socket | TlsPipe,
         *,
         who: str,
         is_acceptor: bool,
         silence_seconds: float = SILENCE_SECONDS,
         handshake_seconds: float = HANDSHAKE_SECONDS,
     ) -> None:
-        """Take a connected socket over, or what stands for it; the arguments are those of ``ByteStream``."""
-        if not isinstance(connection, SocketPipe):
+        """Take a connected socket over, or one with TLS; the arguments are those of ``ByteStream``."""
+        if isinstance(connection, TlsPipe):
+            pipe: SocketPipe = connection
+        else:
+            # A signal behind data leaves at once: otherwise the kernel holds it until the peer has acknowledged these.
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection = SocketPipe(connection)
+            pipe = SocketPipe(connection)
         # Signs of life leave in another thread.
         self._sending, self._ping_rest = threading.Lock(), b""
         self._is_within_message = False
         super().__init__(
-            connection,
+            pipe,
             who=who,
             is_acceptor=is_acceptor,
             silence_seconds=silence_seconds,
@@ -117,12 +120,12 @@ async def calling(
             why = f" ({dialling.why_not})" if dialling.why_not else ""
             reason = f"no connection within {timeout_seconds:g} s{why}; {advice}"
             raise PeerTimeoutError(who=who, reason=reason) from None
-    pipe = (
-        SocketPipe(connection)
+    over = (
+        connection
         if security is None or security.ca is None
         else await _protected(connection, security, host, who, timeout_seconds)
     )
-    stream = TcpStream(pipe, who=who, is_acceptor=False, silence_seconds=silence_seconds)
+    stream = TcpStream(over, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
         stream.call(KIND_OF_METHOD[method], token)
         yield stream
@@ -132,7 +135,7 @@ async def calling(
 
 async def _protected(
     connection: socket.socket, security: Security, host: str, who: str, timeout_seconds: float | None
-) -> SocketPipe:
+) -> TlsPipe:
     seconds = HANDSHAKE_SECONDS if timeout_seconds is None else min(timeout_seconds, HANDSHAKE_SECONDS)
     try:
         return await begun(connection, security, host, who=who, seconds=seconds)
