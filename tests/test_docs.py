@@ -243,8 +243,7 @@ def test_every_option_of_spark_jobs_is_described(page: str, options: Sequence[st
     table = re.search(r"^\| Option \|.*?^$", (REPOSITORY / "docs/guides" / page).read_text(), re.M | re.S)
     assert table is not None
     first_columns = "\n".join(row.split("|")[1] for row in table[0].splitlines())
-    spelled_otherwise = {"max_rows_per_batch"}
-    assert set(re.findall(r"`(\w+)`", first_columns)) == set(options) - spelled_otherwise
+    assert set(re.findall(r"`(\w+)`", first_columns)) == set(options)
 
 
 def test_links_lead_to_files_and_anchors_to_headings() -> None:

@@ -27,7 +27,7 @@ LOOK_SECONDS = 0.1
 def started(spark: SparkSession, settings: SparkWorkerSettings) -> StreamingQuery:
     """Start the query; if it was there before, it goes on."""
     register(spark)
-    exchange = {"address": settings.master, "channels": "1", "timeout_seconds": str(settings.give_up_seconds)}
+    exchange = {"address": settings.master, "channels": "1", "timeoutSeconds": str(settings.give_up_seconds)}
     jobs = spark.readStream.format("permitflow").options(**exchange, stream=jobs_stream(settings.name)).load()
     # A literal could not be null, and the column of the channel can.
     worker = f"if(client IS NULL, NULL, '{settings.incarnation}') AS worker"

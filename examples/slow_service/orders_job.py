@@ -4,7 +4,7 @@ from pyspark.sql import SparkSession
 
 import permitflow.spark
 
-EXCHANGE = {"address": "127.0.0.1:50051", "stream": "orders", "channels": "2", "timeout_seconds": "300"}
+EXCHANGE = {"address": "127.0.0.1:50051", "stream": "orders", "channels": "2", "timeoutSeconds": "300"}
 
 spark = permitflow.spark.configure(SparkSession.builder.master("local[2]"), channels=2).getOrCreate()
 permitflow.spark.register(spark)

@@ -52,7 +52,7 @@ def send(text: str) -> None:
         spark.read.parquet(settings.table("lineitem")).createOrReplaceTempView("lineitem")
         late = spark.sql(LATE_LINE_ITEMS).repartition(settings.channels)
         writer = late.write.format("permitflow").mode("append").options(**settings.exchange_options(STREAM))
-        writer.option("trace_dir", str(settings.traces)).option("chunk_rows", str(settings.chunk_rows)).save()
+        writer.option("traceDir", str(settings.traces)).option("chunkRows", str(settings.chunk_rows)).save()
         report("sent", text="everything was sent, and the exchange has accepted it")
 
 
@@ -69,7 +69,7 @@ def receive(text: str) -> None:
         for table in TABLES:
             spark.read.parquet(settings.table(table)).createOrReplaceTempView(table)
         exchange = spark.read.format("permitflow").options(**settings.exchange_options(STREAM))
-        exchange.option("trace_dir", str(settings.traces)).load().createOrReplaceTempView("late_line_items")
+        exchange.option("traceDir", str(settings.traces)).load().createOrReplaceTempView("late_line_items")
         queries = {
             "query_through_exchange": ("query 12 through the exchange", PRIORITIES_OF_LATE_ITEMS),
             "query_directly": ("query 12 directly", WHOLE_QUERY),
@@ -114,7 +114,7 @@ def start(spark: SparkSession, settings: PartSettings) -> StreamingQuery:
     """Start the query; if it was there before, it goes on."""
     register(spark)
     source = spark.readStream.format("permitflow").options(**settings.exchange_options(LINE_ITEMS))
-    source.option("trace_dir", str(settings.traces)).load().createOrReplaceTempView("lineitem")
+    source.option("traceDir", str(settings.traces)).load().createOrReplaceTempView("lineitem")
     orders = spark.read.parquet(settings.table("orders")).select("o_orderkey", "o_orderpriority")
     # Each batch joins it: with all orders at scale 1, most of its time would go to shuffling and sorting them again.
     placed = orders.repartition(SHUFFLE_PARTITIONS, "o_orderkey").sortWithinPartitions("o_orderkey")

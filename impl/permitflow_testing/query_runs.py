@@ -166,7 +166,7 @@ def _facts(folder: Path, name: str) -> list[Facts]:
         whole = [line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
         found += [_event_of(line, path, number) for number, line in enumerate(whole, 1)]
     if not found:
-        reason = f"no files {name}-*{EVENTS_SUFFIX}: was option trace_dir set, and is this the consumer?"
+        reason = f"no files {name}-*{EVENTS_SUFFIX}: was option traceDir set, and is this the consumer?"
         raise TraceUnreadableError(path=str(folder), line=0, reason=reason)
     return found
 

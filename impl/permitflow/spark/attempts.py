@@ -23,7 +23,7 @@ def earlier_attempts_named() -> Iterator[None]:
             error.add_note(
                 f"this was attempt {context.attemptNumber() + 1} at the task; Spark's log has the error of the one "
                 "before it, which is likely the cause; if it is ResumeTimeoutError, the connection was lost for longer "
-                "than option resume_seconds allows: look at the network, raise resume_seconds if it needs longer (at "
+                "than option resumeSeconds allows: look at the network, raise resumeSeconds if it needs longer (at "
                 "both ends), and run the whole job again"
             )
         raise

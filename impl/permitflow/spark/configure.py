@@ -251,7 +251,7 @@ def _cautions(given: Mapping[str, str], channels: int | None, timeout_seconds: f
     if kills and 0 < idle <= timeout_seconds:
         found.append(
             f"spark.python.worker.killOnIdleTimeout kills a worker that waits for rows or permits after {idle:g} s, "
-            f"before the option timeout_seconds ({timeout_seconds:g} s) can say why: allow it longer"
+            f"before the option timeoutSeconds ({timeout_seconds:g} s) can say why: allow it longer"
         )
     if "spark.app.id" not in given and not is_remote_server(given) and "grpc" in sys.modules:
         found.append(

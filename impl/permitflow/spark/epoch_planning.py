@@ -193,5 +193,5 @@ class EpochPlanner(StreamPlanner):
                 barrier=barrier.number,
                 seconds=self._stall_seconds,
             )
-            error.add_note(f"option stall_seconds: {self._stall_seconds:g}; the query goes on where it was")
+            error.add_note(f"option stallSeconds: {self._stall_seconds:g}; the query goes on where it was")
             raise error

@@ -1,8 +1,10 @@
 """Options of the Spark data sources: strings from the user, checked once, in the driver, with the option's name.
 
-Each source has a table of its options: where each may be used, and how its text is read.
+Each source has a table of its options: where each may be used, and how its text is read.  Tables have Spark's spelling,
+``rowPermits``; ``row_permits`` and ``ROWPERMITS`` are the same option.
 """
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -17,6 +19,8 @@ from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
+from permitflow.sizes import UNITS, size
+from permitflow.spark.other_sources import instead_of
 from permitflow.stream.compression import Compression
 
 E = TypeVar("E", bound=StrEnum)
@@ -27,6 +31,20 @@ _LONGEST_TIMEOUT_SECONDS = 86_400.0
 _MOST_CHANNELS = 10_000
 MOST = 2**31 - 1
 MOST_LONG = 2**63 - 1
+
+
+_DELAY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-z]+)")
+_UNIT_SECONDS = {
+    name: seconds
+    for names, seconds in (
+        ("ms millisecond milliseconds", 0.001),
+        ("s sec second seconds", 1.0),
+        ("m min minute minutes", 60.0),
+        ("h hour hours", 3_600.0),
+        ("d day days", 86_400.0),
+    )
+    for name in names.split()
+}
 
 
 class Use(Flag):
@@ -48,10 +66,29 @@ class Option(NamedTuple):
     parse: Callable[[str], object]
     """Raises ValueError with the rule that the text breaks."""
     is_required: bool = False
+    also: tuple[str, ...] = ()
+    """Other names that it may have: former ones, and those of other sources for the same thing."""
 
 
 Options = Mapping[str, Option]
 """By name, as the guides spell it; Spark does not mind the case, and passes lower case on."""
+
+Values = dict[str, Any]
+"""By field: ``rowPermits`` is the field ``row_permits``."""
+
+
+def folded(name: str) -> str:
+    """The same text for all spellings of an option."""
+    return name.replace("_", "").lower()
+
+
+def field_of(name: str) -> str:
+    """The field for an option."""
+    return re.sub("([A-Z])", lambda found: f"_{found[0].lower()}", name)
+
+
+def _by_spelling(known: Options) -> dict[str, str]:
+    return {folded(spelled): name for name, option in known.items() for spelled in (name, *option.also)}
 
 
 def names_for(known: Options, use: Use) -> list[str]:
@@ -59,43 +96,60 @@ def names_for(known: Options, use: Use) -> list[str]:
     return [name for name, option in known.items() if option.use & use]
 
 
-def checked(options: Mapping[str, str], known: Options, use: Use, *, instead: str = "stream") -> dict[str, Any]:
-    """The values of the options that are set, by their names in ``known``.
+def checked(
+    options: Mapping[str, str],
+    known: Options,
+    use: Use,
+    *,
+    instead: str = "stream",
+    elsewhere: Callable[[str], str | None] = lambda name: None,
+) -> Values:
+    """The values of the options that are set, by their fields.
 
     Args:
         options: the user's.
         known: those of the data source.
         use: what they are set for; of several uses, any may come.
         instead: the option to name to users who pass a path.
+        elsewhere: says of an option of another source what to do instead; None: it has no such option.
 
     Raises:
-        InvalidOptionError: an option is unknown, missing or out of its range, or is for another use.
+        InvalidOptionError: an option is unknown, missing or out of its range, is for another use, or comes in two
+            spellings.
     """
-    spelled = {name.lower(): name for name in known}
-    values = dict[str, Any]()
-    for given, text in options.items():
-        name = spelled.get(given.lower(), given)
-        _require_known(name, text, known, use, instead)
-        values[name] = value_of(name, text, known[name].parse)
+    spelled, given = _by_spelling(known), dict[str, str]()
+    values = Values()
+    for written, text in options.items():
+        name = spelled.get(folded(written), written)
+        _require_known(name, text, known, use, instead, elsewhere)
+        if name in given:
+            refuse(written, text, f"is the same as {given[name]!r}: set one of them")
+        given[name] = written
+        values[field_of(name)] = value_of(name, text, known[name].parse)
     for name in names_for(known, use):
-        if known[name].is_required and name not in values:
+        if known[name].is_required and name not in given:
             refuse(name, None, f"is missing: set .option({name!r}, ...)")
     return values
 
 
 def is_for_streams(options: Mapping[str, str], known: Options) -> bool:
     """Is an option set that only a streaming reader has?  Spark does not say at ``load()`` whether that is meant."""
-    streams = {name.lower() for name, option in known.items() if option.use & Use.READING == Use.READ_STREAM}
-    return any(name.lower() in streams for name in options)
+    spelled = _by_spelling(known)
+    uses = (known[spelled[folded(name)]].use for name in options if folded(name) in spelled)
+    return any(use & Use.READING == Use.READ_STREAM for use in uses)
 
 
-def _require_known(name: str, text: str, known: Options, use: Use, instead: str) -> None:
+def _require_known(
+    name: str, text: str, known: Options, use: Use, instead: str, elsewhere: Callable[[str], str | None]
+) -> None:
     option = known.get(name)
     if option is None and name.lower() == "path":
         refuse(name, text, f"is not used: call load() or save() without a path and set {instead!r}")
+    if option is None and (advice := elsewhere(name)) is not None:
+        refuse(name, None, advice)  # the value may be a secret
     if option is None:
-        usable = {each.lower(): each for each in names_for(known, use)}
-        close = get_close_matches(name.lower(), usable, n=1)
+        usable = {folded(each): each for each in names_for(known, use)}
+        close = get_close_matches(folded(name), usable, n=1)
         meant = f"; did you mean {usable[close[0]]!r}?" if close else ""
         refuse(name, text, f"is unknown{meant} (known: {', '.join(usable.values())})")
     if not option.use & use:
@@ -144,11 +198,12 @@ def whole_number(least: int, most: int) -> Callable[[str], int]:
 
 
 def number_of_bytes(text: str) -> int:
-    """Parse a size."""
+    """Parse a size: with a unit, or in bytes."""
     try:
-        return whole_number(1, MOST_LONG)(text)
+        number = int(text) if text.isdecimal() else size(text)
     except ValueError:
-        raise ValueError("must be a whole number of bytes, without a unit, as in 4194304") from None
+        raise ValueError(f"must be a size, as in 4MiB or 4194304 ({', '.join(UNITS)})") from None
+    return whole_number(1, MOST_LONG)(str(number))
 
 
 def duration_seconds(text: str) -> float:
@@ -161,6 +216,15 @@ def duration_seconds(text: str) -> float:
     if not 0 < number <= _LONGEST_TIMEOUT_SECONDS:
         raise ValueError(rule)
     return number
+
+
+def delay_seconds(text: str) -> float:
+    """Parse a delay with a unit, as Spark's own options have it: ``15m``, ``90s``, ``1 minute``."""
+    found = _DELAY.fullmatch(text.lower())
+    seconds = _UNIT_SECONDS.get(found[2]) if found is not None else None
+    if found is None or seconds is None:
+        raise ValueError("must be a time with its unit, as in 90s or 15m (ms, s, m, h, d)")
+    return duration_seconds(str(float(found[1]) * seconds))
 
 
 def resume_seconds(text: str) -> float:
@@ -243,38 +307,50 @@ class Delivery(StrEnum):
     """When all tasks have succeeded, all at once, and exactly once despite repeated tasks."""
 
 
-# Spark's own sources write such an option in camel case, this package's in snake case.
-_MAX_ROWS = ("maxRowsPerBatch", "max_rows_per_batch")
 _KEY = ("query", "batch")
 
 _OF_SECURITY = {
-    "tls_ca": "ca",
-    "tls_cert": "certificate",
-    "tls_key": "key",
-    "tls_server_name": "server_name",
-    "token_file": "token_file",
+    "tlsCa": "ca",
+    "tlsCert": "certificate",
+    "tlsKey": "key",
+    "tlsServerName": "server_name",
+    "tokenFile": "token_file",
 }
 """Paths and names only: the options of a job are in its query plan, in its event log and on Spark's pages."""
+
+
+def _always_true(text: str) -> bool:
+    """Parse Kafka's ``failOnDataLoss``: no row is ever skipped in silence."""
+    if not truth(text):
+        raise ValueError(
+            "must be true: a query never skips lost rows. To go on behind them, start it with a new "
+            "checkpointLocation: it begins at the first row that its consumer may still read"
+        )
+    return True
+
 
 CHANNEL_OPTIONS: Options = {
     "address": Option(Use.ANY, network_address, is_required=True),
     "stream": Option(Use.ANY, any_name),
     "channels": Option(Use.ANY, str, is_required=True),
-    "timeout_seconds": Option(Use.ANY, duration_seconds),
-    "row_permits": Option(Use.ANY, whole_number(2, MOST)),
-    "permit_batch": Option(Use.ANY, whole_number(1, MOST)),
-    "byte_window": Option(Use.ANY, number_of_bytes),
-    "trace_dir": Option(Use.ANY, str),
-    "same_host": Option(Use.ANY, choice(SameHost)),
+    "timeoutSeconds": Option(Use.ANY, duration_seconds),
+    "rowPermits": Option(Use.ANY, whole_number(2, MOST)),
+    "permitBatch": Option(Use.ANY, whole_number(1, MOST)),
+    "byteWindow": Option(Use.ANY, number_of_bytes),
+    "traceDir": Option(Use.ANY, str),
+    "sameHost": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),
-    "resume_seconds": Option(Use.ANY, resume_seconds),
+    "resumeSeconds": Option(Use.ANY, resume_seconds),
     **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, file_or_name)),
     "consumer": Option(Use.READING, any_name),
-    "channel_column": Option(Use.READING, any_name),
-    **dict.fromkeys(_MAX_ROWS, Option(Use.READ_STREAM, whole_number(1, MOST_LONG))),
+    "channelColumn": Option(Use.READING, any_name),
+    "failOnDataLoss": Option(Use.READING, _always_true),
+    "maxRowsPerTrigger": Option(
+        Use.READ_STREAM, whole_number(1, MOST_LONG), also=("maxRowsPerBatch", "maxOffsetsPerTrigger")
+    ),
     "epochs": Option(Use.READ_STREAM, choice(Epochs)),
-    "stall_seconds": Option(Use.READ_STREAM, duration_seconds),
-    "chunk_rows": Option(Use.WRITING, whole_number(1, MOST)),
+    "stallSeconds": Option(Use.READ_STREAM, duration_seconds),
+    "chunkRows": Option(Use.WRITING, whole_number(1, MOST)),
     "end": Option(Use.WRITING, truth),
     "delivery": Option(Use.WRITING, choice(Delivery)),
     "query": Option(Use.WRITE, any_name),
@@ -282,6 +358,10 @@ CHANNEL_OPTIONS: Options = {
     **OF_SPARK,
 }
 """Options of ``format("permitflow")``."""
+
+
+def _checked(options: Mapping[str, str], use: Use) -> Values:
+    return checked(options, CHANNEL_OPTIONS, use, elsewhere=instead_of)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +400,7 @@ class ReadOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        return cls.of(checked(options, CHANNEL_OPTIONS, use))
+        return cls.of(_checked(options, use))
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ReadOptions":
@@ -351,25 +431,27 @@ def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _security(values: Mapping[str, Any]) -> Security | None:
     """What an end shows and trusts, if anything is said about it."""
-    given = {_OF_SECURITY[name]: values[name] for name in _OF_SECURITY if name in values}
+    fields_given = {name: values[field_of(name)] for name in _OF_SECURITY if field_of(name) in values}
+    given = {_OF_SECURITY[name]: value for name, value in fields_given.items()}
     try:
         return Security(**given) if given else None
     except InvalidParametersError as error:
         name = next(name for name, field in _OF_SECURITY.items() if field == error.name)
-        refuse(name, values[name], error.rule)
+        refuse(name, fields_given.get(name), error.rule)
 
 
 def _wanted_parameters(values: Mapping[str, Any]) -> ChannelParameters | None:
     """The window that the user asks for, if any."""
     if "row_permits" not in values:
         if "permit_batch" in values:
-            refuse("permit_batch", values["permit_batch"], "needs option 'row_permits' beside it")
+            refuse("permitBatch", values["permit_batch"], "needs option 'rowPermits' beside it")
         return None
     try:
         return ChannelParameters(row_permits=values["row_permits"], permit_batch=values.get("permit_batch", 0))
     except InvalidParametersError as error:
-        reason = error.message.removeprefix(error.name).strip()
-        raise InvalidOptionError(option=error.name, value=None, reason=reason) from error
+        reason = error.message.removeprefix(error.name).strip().replace("row_permits", "rowPermits")
+        option = next(name for name in CHANNEL_OPTIONS if field_of(name) == error.name)
+        raise InvalidOptionError(option=option, value=None, reason=reason) from error
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -391,18 +473,14 @@ class StreamOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        values = checked(options, CHANNEL_OPTIONS, Use.READ_STREAM)
+        values = _checked(options, Use.READ_STREAM)
         is_aligned = values.get("epochs") is Epochs.ALIGNED
-        given = [name for name in _MAX_ROWS if name in values]
-        if given and is_aligned:
+        if is_aligned and "max_rows_per_trigger" in values:
             reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
-            refuse(given[0], values[given[0]], reason)
-        if len(given) > 1:
-            refuse(given[1], values[given[1]], f"is the same as {given[0]!r}")
+            refuse("maxRowsPerTrigger", values["max_rows_per_trigger"], reason)
         if "stall_seconds" in values and not is_aligned:
-            refuse("stall_seconds", values["stall_seconds"], "needs option 'epochs' to be 'aligned'")
-        max_rows = values[given[0]] if given else None
-        return cls(exchange=ReadOptions.of(values), max_rows=max_rows, **picked(cls, values))
+            refuse("stallSeconds", values["stall_seconds"], "needs option 'epochs' to be 'aligned'")
+        return cls(exchange=ReadOptions.of(values), max_rows=values.get("max_rows_per_trigger"), **picked(cls, values))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -434,7 +512,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range.
         """
-        values = {"delivery": Delivery.DIRECT, "end": True, **checked(options, CHANNEL_OPTIONS, Use.WRITE)}
+        values = {"delivery": Delivery.DIRECT, "end": True, **_checked(options, Use.WRITE)}
         given = [name for name in _KEY if name in values]
         if given and values["delivery"] is Delivery.DIRECT:
             refuse(given[0], values[given[0]], "needs option 'delivery' to be 'staged'")
@@ -451,7 +529,7 @@ class WriteOptions:
         Raises:
             InvalidOptionError: an option is unknown, missing or out of its range, or is for batch jobs only.
         """
-        values = {"delivery": Delivery.STAGED, "end": False, **checked(options, CHANNEL_OPTIONS, Use.WRITE_STREAM)}
+        values = {"delivery": Delivery.STAGED, "end": False, **_checked(options, Use.WRITE_STREAM)}
         if values["delivery"] is Delivery.DIRECT:
             reason = "must be 'staged' for a streaming query, which repeats a batch after a crash"
             refuse("delivery", values["delivery"].value, reason)

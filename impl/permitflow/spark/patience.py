@@ -64,7 +64,7 @@ class Patience:
         seconds = min(_LONGEST_PAUSE_SECONDS, _FIRST_PAUSE_SECONDS * 2 ** min(self._attempts - 1, 10))
         if waited + seconds >= self._timeout_seconds:
             error.add_note(
-                f"tried {self._attempts} times in {waited:.1f} s (option timeout_seconds: {self._timeout_seconds:g}), "
+                f"tried {self._attempts} times in {waited:.1f} s (option timeoutSeconds: {self._timeout_seconds:g}), "
                 f"for {in_words(self._channels)}"
             )
             if str(error) != str(self._first):  # as a note, because Spark shows no causes

@@ -168,7 +168,7 @@ def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutErr
     return PeerTimeoutError(
         who=f"the exchange at {options.address} (channel {rows.channel!r})",
         reason=f"nothing came for {options.timeout_seconds:g} s, though it keeps the rows [{at}, {rows.to_row}): "
-        "is it, or the network, overloaded? (option timeout_seconds)",
+        "is it, or the network, overloaded? (option timeoutSeconds)",
     )
 
 

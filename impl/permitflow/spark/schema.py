@@ -52,7 +52,7 @@ def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> N
         first, second = ("the frame has", user.simpleString()), (f"channel {channel!r} has", found.simpleString())
         hint = (
             "schema() must state the columns of the channels, or be left out; if these differ from each other, set "
-            "option 'channel_column'"
+            "option 'channelColumn'"
         )
         raise SchemaMismatchError.between(first, second, hint=hint)
 
@@ -83,7 +83,7 @@ def united_schema(channels: Mapping[str, pa.Schema], channel_column: str) -> Str
     """
     schemas = {channel: spark_schema(schema, channel=channel) for channel, schema in channels.items()}
     fields = {channel_column: StructField(channel_column, StringType(), nullable=False)}
-    owners = {channel_column: f"option channel_column: {fields[channel_column].simpleString()}"}
+    owners = {channel_column: f"option channelColumn: {fields[channel_column].simpleString()}"}
     for channel, schema in schemas.items():
         for field in schema:
             known, owner = fields.get(field.name), f"channel {channel!r}: {field.simpleString()}"

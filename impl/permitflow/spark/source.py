@@ -59,27 +59,27 @@ class PermitflowDataSource(DataSource):
         address: where the exchange listens, as in ``host:port``.
         stream, channels: the channels ``stream/0`` to ``stream/n-1``, with n as ``channels``; or without ``stream``
             a list of channel names, separated by commas.
-        timeout_seconds: the longest wait for the exchange, a row or a permit; 120.
-        row_permits, permit_batch: the window to ask for, in rows; the exchange grants at most its own.
-        byte_window: the window to ask for, in bytes, likewise; what the exchange has.
-        trace_dir: a folder for the recorded actions and the statistics of every stream.
-        same_host: whether workers share memory with an exchange on their host: auto, never or require; auto.
+        timeoutSeconds: the longest wait for the exchange, a row or a permit; 120.
+        rowPermits, permitBatch: the window to ask for, in rows; the exchange grants at most its own.
+        byteWindow: the window to ask for, in bytes, likewise; what the exchange has.
+        traceDir: a folder for the recorded actions and the statistics of every stream.
+        sameHost: whether workers share memory with an exchange on their host: auto, never or require; auto.
         compression: of chunks between workers and an exchange on another host: lz4, zstd, none, or what the exchange
             asks for; auto.
-        tls_ca, tls_cert, tls_key, tls_server_name, token_file: paths, on every machine of the job, and a name: see
+        tlsCa, tlsCert, tlsKey, tlsServerName, tokenFile: paths, on every machine of the job, and a name: see
             ``Security``.
-        resume_seconds: how long a stream goes on without its connection, which is dialled again meanwhile; 0: it fails
+        resumeSeconds: how long a stream goes on without its connection, which is dialled again meanwhile; 0: it fails
             at once; 30, or 0 for an exchange on the worker's host.
 
     Options for reading only:
         consumer: the consumer to read as, for channels that keep their rows; default.
-        channel_column: a name for a first column with the channel's name; then channels may have different columns.
-        maxRowsPerBatch: the most rows of a streaming batch, over all channels; half the window of each channel.
+        channelColumn: a name for a first column with the channel's name; then channels may have different columns.
+        maxRowsPerTrigger: the most rows of a streaming batch, over all channels; half the window of each channel.
         epochs: ``aligned`` ends each streaming batch at a barrier that has come in all channels; none.
-        stall_seconds: with epochs, how long a barrier may wait for channels in which nothing comes; 120.
+        stallSeconds: with epochs, how long a barrier may wait for channels in which nothing comes; 120.
 
     Options for writing only:
-        chunk_rows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
+        chunkRows: the most rows of one chunk; without it Spark's Arrow batches go as they are.
         delivery: ``direct`` lets rows be read as they come, and refuses second attempts of a task; ``staged`` publishes
             them all at once, exactly once, into channels that keep their rows.  Batch jobs: direct; streams: staged.
         end: whether a batch job's commit ends the channels for their readers; true.

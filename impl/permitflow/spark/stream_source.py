@@ -109,7 +109,7 @@ class ExchangeLine:
                     raise PeerTimeoutError(
                         who=f"the exchange at {options.address} ({in_words(options.channels)})",
                         reason=f"no reply within {options.timeout_seconds:g} s: is it, or the network, overloaded? "
-                        "(option timeout_seconds)",
+                        "(option timeoutSeconds)",
                     ) from error
                 if not isinstance(error, PermitflowError):
                     raise
@@ -157,7 +157,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial(self._ask_positions()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The most rows of a batch: ``maxRowsPerBatch``, half the window of each channel, or an epoch; driver, once."""
+        """The most rows of a batch: as stated, half the window of each channel, or an epoch; driver, once."""
         return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name

@@ -129,7 +129,7 @@ def _on_spark(master: str, judging: "Callable[..., list[Verdict]]", *, is_kept: 
 @trace.command()
 def query(
     trace_dir: Annotated[
-        Path, typer.Argument(metavar="TRACE_DIR", help="The folder that was the source's option trace_dir.")
+        Path, typer.Argument(metavar="TRACE_DIR", help="The folder that was the source's option traceDir.")
     ],
     checkpoint: Annotated[Path, typer.Argument(metavar="CHECKPOINT", help="The query's checkpointLocation.")],
     table: Annotated[

@@ -5,13 +5,13 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from permitflow import sizes
+
 Number = TypeVar("Number", int, float)
 
 # Beyond these, sums of times lose small addends, or overflow.
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e15
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
-_BYTES = {"B": 1, "kB": 10**3, "KiB": 1 << 10, "MB": 10**6, "MiB": 1 << 20, "GB": 10**9, "GiB": 1 << 30, "TiB": 1 << 40}
-_SIZE = re.compile(r"(\d[\d_]*\.?\d*)\s*([A-Za-z]+)")
 _DURATION = re.compile(r"(\d[\d_]*\.?\d*)\s*([a-zµ]+)")
 _RANGE = re.compile(r"(.+)\.\.(.+?)(?::\s*([x+])\s*(.+))?")
 _MOST_VALUES = 1_000
@@ -55,16 +55,16 @@ def size(text: object) -> int:
     Raises:
         ValueError: says what would be right.
     """
-    found = _SIZE.fullmatch(text.strip()) if isinstance(text, str) else None
-    if found is None or found[2] not in _BYTES:
-        raise ValueError(f'must be a size with its unit, as in "16MiB" ({", ".join(_BYTES)}), not {shown(text)}')
-    return int(float(found[1]) * _BYTES[found[2]])
+    try:
+        return sizes.size(text if isinstance(text, str) else "")
+    except ValueError as rule:
+        raise ValueError(f"{rule}, not {shown(text)}") from None
 
 
 def size_text(size_bytes: int) -> str:
     """A size for people, to three digits."""
-    unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if size_bytes >= _BYTES[unit]), "B")
-    amount = size_bytes / _BYTES[unit]
+    unit = next((unit for unit in ("TiB", "GiB", "MiB", "KiB") if size_bytes >= sizes.UNITS[unit]), "B")
+    amount = size_bytes / sizes.UNITS[unit]
     return f"{amount:,.0f} {unit}" if amount >= 100 or unit == "B" else f"{amount:.3g} {unit}"
 
 

@@ -137,7 +137,7 @@ def test_stalled_inputs_are_named_after_the_stall_time() -> None:
     with pytest.raises(InputStalledError) as caught:
         plan.plan(start, positions(*waits, at("b", 6)))
     assert (caught.value.awaited, caught.value.blocked, caught.value.barrier) == ("b", "a, c", 4)
-    assert "option stall_seconds: 30" in caught.value.__notes__[0]
+    assert "option stallSeconds: 30" in caught.value.__notes__[0]
 
 
 def test_without_any_barrier_no_input_waits_for_another() -> None:

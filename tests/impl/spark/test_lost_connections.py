@@ -115,7 +115,7 @@ def test_a_network_that_stays_away_fails_a_job_with_advice(driver: Driver, excha
         options = options_of(exchange, address=way.address, resume_seconds="0.3")
         said = driver.failure(lambda spark: write(spark, options, ROWS))
         assert "Connection refused" in said
-        assert "if it is ResumeTimeoutError, the connection was lost for longer than option resume_seconds" in said
+        assert "if it is ResumeTimeoutError, the connection was lost for longer than option resumeSeconds" in said
 
 
 @pytest.fixture(scope="module")
@@ -165,4 +165,4 @@ def test_a_reader_of_kept_rows_that_is_cut_off_for_ever_fails(one_attempt: Drive
         far = {**near, "address": way.address, "resume_seconds": "0.5"}
         said = one_attempt.failure(lambda spark: read(spark, far))
         assert LOST in said
-        assert "option timeout_seconds: 5" in said
+        assert "option timeoutSeconds: 5" in said

@@ -56,24 +56,26 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"stream": None, "channels": "a,,b"}, "channels", "must list names"),
         (READ, {"stream": None, "channels": "a,b,a"}, "channels", "'a' is twice in"),
         (READ, {"stream": " "}, "stream", "must be a name"),
-        (READ, {"timeout_seconds": "0"}, "timeout_seconds", "above 0"),
-        (READ, {"row_permits": "1"}, "row_permits", "from 2"),
-        (READ, {"row_permits": "64", "permit_batch": "64"}, "permit_batch", "below row_permits = 64"),
-        (READ, {"permit_batch": "8"}, "permit_batch", "needs option 'row_permits'"),
-        (READ, {"byte_window": "4MiB"}, "byte_window", "a whole number of bytes, without a unit, as in 4194304"),
-        (READ, {"chunk_rows": "256"}, "chunk_rows", "is for writing only"),
+        (READ, {"timeoutSeconds": "0"}, "timeoutSeconds", "above 0"),
+        (READ, {"rowPermits": "1"}, "rowPermits", "from 2"),
+        (READ, {"rowPermits": "64", "permitBatch": "64"}, "permitBatch", "below rowPermits = 64"),
+        (READ, {"permitBatch": "8"}, "permitBatch", "needs option 'rowPermits'"),
+        (READ, {"byteWindow": "4m"}, "byteWindow", "must be a size, as in 4MiB or 4194304 (B, kB, KiB"),
+        (READ, {"byteWindow": "0"}, "byteWindow", "a whole number from 1"),
+        (READ, {"chunkRows": "256"}, "chunkRows", "is for writing only"),
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         (READ, {"colour": "blue"}, "colour", "is unknown (known: address,"),
-        (READ, {"maxRowsPerBatch": "10"}, "maxRowsPerBatch", "is for streaming queries only"),
-        (READ, {"tls_key": "/etc/key.pem"}, "tls_key", "needs the certificate beside it"),
-        (READ, {"token": "secret"}, "token", "is unknown; did you mean 'token_file'?"),
+        (READ, {"maxRowsPerTrigger": "10"}, "maxRowsPerTrigger", "is for streaming queries only"),
+        (READ, {"tlsKey": "/etc/key.pem"}, "tlsKey", "needs the certificate beside it"),
+        (READ, {"tokenFiles": "a"}, "tokenFiles", "is unknown; did you mean 'tokenFile'?"),
+        (READ, {"failOnDataLoss": "false"}, "failOnDataLoss", "with a new checkpointLocation"),
         (READ, {"consumer": " "}, "consumer", "must be a name"),
-        (READ, {"same_host": "yes"}, "same_host", "must be one of auto, never, require"),
-        (READ, {"resume_seconds": "soon"}, "resume_seconds", "must be a number of seconds"),
-        (WRITE, {"resume_seconds": "-1"}, "resume_seconds", "must be 0 (never), or at least 0.1"),
+        (READ, {"sameHost": "yes"}, "sameHost", "must be one of auto, never, require"),
+        (READ, {"resumeSeconds": "soon"}, "resumeSeconds", "must be a number of seconds"),
+        (WRITE, {"resumeSeconds": "-1"}, "resumeSeconds", "must be 0 (never), or at least 0.1"),
         (READ, {"compression": "gzip"}, "compression", "must be one of auto, none, lz4, zstd"),
         (READ, {"path": "orders"}, "path", "without a path"),
-        (WRITE, {"chunk_rows": "0"}, "chunk_rows", "whole number from 1"),
+        (WRITE, {"chunkRows": "0"}, "chunkRows", "whole number from 1"),
         (WRITE, {"end": "yes"}, "end", "must be true or false"),
         (WRITE, {"consumer": "etl"}, "consumer", "is for reading only"),
         (WRITE, {"delivery": "later"}, "delivery", "must be one of direct, staged"),
@@ -82,22 +84,27 @@ def test_writing_has_options_of_its_own() -> None:
         (WRITE, {"delivery": "staged", "batch": "1"}, "batch", "needs option 'query' beside it"),
         (WRITE, {"delivery": "staged", "query": "q", "batch": "-1"}, "batch", "must be a whole number from 0"),
         (WRITE, {"delivery": "staged", "query": " ", "batch": "1"}, "query", "must be a name"),
-        (READ_STREAM, {"maxRowsPerBatch": "0"}, "maxRowsPerBatch", "must be a whole number from 1"),
+        (READ_STREAM, {"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger", "must be a whole number from 1"),
         (
             READ_STREAM,
-            {"maxRowsPerBatch": "5", "max_rows_per_batch": "5"},
+            {"maxRowsPerTrigger": "5", "max_rows_per_batch": "5"},
             "max_rows_per_batch",
-            "is the same as 'maxRowsPerBatch'",
+            "is the same as 'maxRowsPerTrigger': set one of them",
         ),
-        (READ_STREAM, {"maxRowsPerTrigger": "5"}, "maxRowsPerTrigger", "did you mean 'maxRowsPerBatch'"),
+        (READ_STREAM, {"maxRowPerTriggers": "5"}, "maxRowPerTriggers", "did you mean 'maxRowsPerTrigger'"),
         (READ_STREAM, {"end": "true"}, "end", "is for writing only"),
-        (READ_STREAM, {"epochs": "aligned", "maxrowsperbatch": "10"}, "maxRowsPerBatch", "has all rows of its epoch"),
-        (READ_STREAM, {"stall_seconds": "10"}, "stall_seconds", "needs option 'epochs' to be 'aligned'"),
+        (
+            READ_STREAM,
+            {"epochs": "aligned", "maxrowspertrigger": "10"},
+            "maxRowsPerTrigger",
+            "has all rows of its epoch",
+        ),
+        (READ_STREAM, {"stallSeconds": "10"}, "stallSeconds", "needs option 'epochs' to be 'aligned'"),
         (READ_STREAM, {"epochs": "yes"}, "epochs", "must be one of none, aligned"),
         (WRITE_STREAM, {"delivery": "direct"}, "delivery", "must be 'staged' for a streaming query"),
         (WRITE_STREAM, {"end": "true"}, "end", "is for batch jobs only"),
         (WRITE_STREAM, {"query": "q"}, "query", "is for batch jobs only"),
-        (WRITE_STREAM, {"maxRowsPerBatch": "5"}, "maxRowsPerBatch", "is for reading only"),
+        (WRITE_STREAM, {"maxRowsPerTrigger": "5"}, "maxRowsPerTrigger", "is for reading only"),
     ],
 )
 def test_a_wrong_option_is_named(parse: Parse, change: dict[str, str | None], option: str, words: str) -> None:
@@ -114,12 +121,12 @@ def test_a_wrong_option_is_named(parse: Parse, change: dict[str, str | None], op
 def test_a_stream_has_a_consumer_a_limit_for_batches_and_epochs() -> None:
     plain = StreamOptions.parse(GOOD)
     assert (plain.exchange.consumer, plain.max_rows) == ("", None)
-    options = StreamOptions.parse({**GOOD, "consumer": "audit", "maxRowsPerBatch": "500"})
+    options = StreamOptions.parse({**GOOD, "consumer": "audit", "maxRowsPerTrigger": "500"})
     assert (options.exchange.consumer, options.max_rows) == ("audit", 500)
     assert StreamOptions.parse({**GOOD, "max_rows_per_batch": "7"}).max_rows == 7
     assert pickle.loads(pickle.dumps(options)) == options
     assert plain.epochs is Epochs.NONE
-    aligned = StreamOptions.parse({**GOOD, "epochs": "Aligned", "stall_seconds": "5"})
+    aligned = StreamOptions.parse({**GOOD, "epochs": "Aligned", "stallSeconds": "5"})
     assert (aligned.epochs, aligned.stall_seconds) == (Epochs.ALIGNED, 5.0)
 
 
@@ -135,3 +142,22 @@ def test_a_staged_job_has_the_given_key_or_one_of_its_own() -> None:
     assert options.batch_key() != options.batch_key()
     given = {**GOOD, "delivery": "staged", "query": "nightly", "batch": "7"}
     assert WriteOptions.parse(given).batch_key() == BatchKey(query="nightly", batch=7)
+
+
+@pytest.mark.parametrize("spelled", ["row_permits", "rowpermits", "rowPermits", "ROW_PERMITS"])
+def test_an_option_may_be_spelled_as_before(spelled: str) -> None:
+    wanted = ReadOptions.parse({**GOOD, spelled: "64"}).wanted
+    assert wanted is not None
+    assert wanted.row_permits == 64
+
+
+@pytest.mark.parametrize("name", ["maxRowsPerTrigger", "maxRowsPerBatch", "max_rows_per_batch", "maxOffsetsPerTrigger"])
+def test_the_limit_of_a_batch_has_the_names_of_other_sources(name: str) -> None:
+    assert StreamOptions.parse({**GOOD, name: "7"}).max_rows == 7
+
+
+@pytest.mark.parametrize(
+    ("text", "size_bytes"), [("4MiB", 4 << 20), ("4 MiB", 4 << 20), ("1.5kB", 1_500), ("4194304", 4 << 20)]
+)
+def test_a_size_has_a_unit_or_is_in_bytes(text: str, size_bytes: int) -> None:
+    assert ReadOptions.parse({**GOOD, "byteWindow": text}).byte_window == size_bytes

@@ -35,7 +35,7 @@ def test_pauses_grow_until_time_is_over_and_the_error_says_how_long() -> None:
     assert clock.pauses == sorted(clock.pauses)
     assert clock.pauses[0] < 0.1 < clock.pauses[-1] <= 2
     assert 7 < clock.now <= 10
-    assert "option timeout_seconds: 10" in caught.value.__notes__[0]
+    assert "option timeoutSeconds: 10" in caught.value.__notes__[0]
     assert caught.value.__notes__[0].endswith("for channel 'orders/0' and 2 more"), "what it was wanted for"
 
 

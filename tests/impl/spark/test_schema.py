@@ -131,7 +131,7 @@ def test_channels_with_different_columns_are_united_by_name() -> None:
     ("other", "column", "words"),
     [
         (pa.schema([("key", pa.string())]), "channel", "key:bigint.*key:string"),
-        (PAYMENTS, "price", "option channel_column: price:string.*price:double"),
+        (PAYMENTS, "price", "option channelColumn: price:string.*price:double"),
         (pa.schema([("Price", pa.float64())]), "channel", "has 'price' and 'Price'"),
     ],
     ids=["another type", "taken name", "another case"],

@@ -237,7 +237,7 @@ def test_an_absent_exchange_is_awaited_as_long_as_allowed() -> None:
         read(hasty, first, end)
     for caught in (asked, task):
         assert options["address"] in str(caught.value)
-        assert "option timeout_seconds: 3" in caught.value.__notes__[-1]
+        assert "option timeoutSeconds: 3" in caught.value.__notes__[-1]
 
 
 def filled(exchange: ServedExchange, **more: str) -> tuple[Options, OffsetJson, OffsetJson]:
@@ -349,7 +349,7 @@ def test_a_failed_batch_runs_again_with_the_same_rows(driver: Driver, recorded: 
             if number == 1 and fails:
                 raise RuntimeError("the table is locked")
 
-        limited = spark.readStream.format("permitflow").options(**recorded).option("maxRowsPerBatch", "60")
+        limited = spark.readStream.format("permitflow").options(**recorded).option("maxRowsPerTrigger", "60")
         return run_available(limited.load(), checkpoint, batch), seen
 
     failed, seen = driver.run(lambda spark: job(spark, fails=True))

@@ -204,7 +204,7 @@ def test_a_batch_planned_before_the_acknowledgement_is_no_behaviour(
 @pytest.mark.parametrize(
     ("spoil", "arguments", "words"),
     [
-        (lambda folder: None, ["--consumer", "audit"], "was option trace_dir set, and is this the consumer?"),
+        (lambda folder: None, ["--consumer", "audit"], "was option traceDir set, and is this the consumer?"),
         (lambda folder: (folder / "checkpoint/offsets/0").unlink(), [], "the offset log begins with batch 1"),
         (lambda folder: (folder / "checkpoint/offsets/1").write_text("v1\n{}\nkafka"), [], "offsets/1, line 3"),
         (lambda folder: (folder / "trace/task-default-000000.query.ndjson").write_text("{\n"), [], "line 1: no event"),

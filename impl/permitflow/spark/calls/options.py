@@ -16,7 +16,9 @@ from permitflow.spark.options import (
     checked,
     choice,
     duration_seconds,
+    field_of,
     network_address,
+    number_of_bytes,
     picked,
     refuse,
     truth,
@@ -93,6 +95,10 @@ def _delivery(text: str) -> CallDelivery:
         raise ValueError(f"{rule}: {_DELIVERY_HINT}") from None
 
 
+def _window_bytes(text: str) -> int:
+    return whole_number(5, MOST)(str(number_of_bytes(text)))
+
+
 CALL_OPTIONS: Options = {
     "address": Option(Use.ANY, service_address, is_required=True),
     "method": Option(Use.ANY, _method_name, is_required=True),
@@ -100,14 +106,14 @@ CALL_OPTIONS: Options = {
     "serializer": Option(Use.ANY, _function_name),
     "deserializer": Option(Use.ANY, _function_name),
     "channel": Option(Use.ANY, _function_name),
-    "deadline_seconds": Option(Use.ANY, duration_seconds),
+    "deadlineSeconds": Option(Use.ANY, duration_seconds),
     "repeatable": Option(Use.ANY, truth),
     "request": Option(Use.READING, str),
     "rows": Option(Use.READING, _function_name),
-    "window_bytes": Option(Use.READING, whole_number(5, MOST)),
-    "batch_messages": Option(Use.READING, whole_number(1, MOST)),
-    "batch_seconds": Option(Use.READING, duration_seconds),
-    "max_messages": Option(Use.READ, whole_number(1, MOST_LONG)),
+    "windowBytes": Option(Use.READING, _window_bytes),
+    "batchMessages": Option(Use.READING, whole_number(1, MOST)),
+    "batchSeconds": Option(Use.READING, duration_seconds),
+    "maxMessages": Option(Use.READ, whole_number(1, MOST_LONG)),
     "delivery": Option(Use.READ_STREAM, _delivery),
     "message": Option(Use.WRITING, _function_name),
     "nulls": Option(Use.WRITING, choice(Nulls)),
@@ -123,16 +129,16 @@ _SHARED = (
     "serializer",
     "deserializer",
     "channel",
-    "deadline_seconds",
+    "deadlineSeconds",
     "repeatable",
     "rows",
-    "window_bytes",
-    "batch_messages",
+    "windowBytes",
+    "batchMessages",
     "message",
     "nulls",
 )
 THROUGH_OPTIONS: Options = {
-    **{name: CALL_OPTIONS[name]._replace(use=Use.ANY) for name in _SHARED},
+    **{field_of(name): CALL_OPTIONS[name]._replace(use=Use.ANY) for name in _SHARED},
     "in_flight": Option(Use.ANY, whole_number(1, MOST)),
     "one_to_one": Option(Use.ANY, truth),
     "timeout_seconds": Option(Use.ANY, duration_seconds),

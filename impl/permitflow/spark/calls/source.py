@@ -59,7 +59,7 @@ class GrpcDataSource(DataSource):
         module: the generated module with the service, as in ``telemetry_pb2``; workers import it.
         serializer, deserializer: without ``module``, functions between messages and bytes, as in ``module:function``.
         channel: a function of the address and gRPC's options that opens a channel of ``grpc.aio``, as for TLS.
-        deadline_seconds: for the whole call; none.
+        deadlineSeconds: for the whole call; none.
         repeatable: the service answers the same request with the same messages again, or takes the same rows again; so
             tasks may be repeated.  False: each call is made once, and a task that would repeat it fails; workers ask a
             process beside the driver, which they must be able to reach.
@@ -68,10 +68,10 @@ class GrpcDataSource(DataSource):
         request: JSON of the request, or of a list of requests: a call and a partition for each; an empty request.
         rows: a function from a message to its row, or rows: dicts, or tuples in the order of the schema; without it the
             message's fields are the columns.
-        window_bytes: what the service may send before it is read; 65,536.
-        batch_messages, batch_seconds: a batch of rows, or a streaming batch, has so many messages, or what came for so
+        windowBytes: what the service may send before it is read; 65,536.
+        batchMessages, batchSeconds: a batch of rows, or a streaming batch, has so many messages, or what came for so
             long; 1,000 and 1.
-        max_messages: of each call of a batch job, which is then cancelled; none.
+        maxMessages: of each call of a batch job, which is then cancelled; none.
         delivery: of a streaming query: ``best-effort``, or with ``repeatable`` ``exactly-once``.
 
     Options for writing only:

@@ -1,0 +1,54 @@
+"""Who tries an option of another source is told what to do instead."""
+
+from collections.abc import Callable
+
+import pytest
+
+from permitflow.errors import InvalidOptionError
+from permitflow.spark.options import ReadOptions, StreamOptions, WriteOptions
+
+Parse = Callable[[dict[str, str]], object]
+
+READ, READ_STREAM = ReadOptions.parse, StreamOptions.parse
+WRITE, WRITE_STREAM = WriteOptions.parse, WriteOptions.parse_stream
+GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
+
+
+@pytest.mark.parametrize(
+    ("parse", "option", "text", "words"),
+    [
+        (READ_STREAM, "kafka.bootstrap.servers", "a:9092", "option 'address'"),
+        (READ_STREAM, "subscribe", "orders", "option 'stream' with their number as 'channels'"),
+        (READ_STREAM, "subscribePattern", "ord.*", "`permitflow channel ls`"),
+        (READ_STREAM, "assign", '{"orders": [0]}', "their names as 'channels'"),
+        (WRITE_STREAM, "topic", "orders", "task p writes into channel p modulo"),
+        (READ_STREAM, "kafka.group.id", "etl", "option 'consumer'"),
+        (READ_STREAM, "groupIdPrefix", "etl", "option 'consumer'"),
+        (READ_STREAM, "startingTimestamp", "0", "a channel keeps no times"),
+        (READ_STREAM, "startingOffsetsByTimestamp", "{}", "a channel keeps no times"),
+        (READ_STREAM, "auto.offset.reset", "latest", "option 'startingOffsets'"),
+        (READ_STREAM, "enable.auto.commit", "false", "acknowledges what is in its checkpoint"),
+        (READ_STREAM, "kafkaConsumer.pollTimeoutMs", "100", "'timeoutSeconds' and 'resumeSeconds'"),
+        (READ, "includeHeaders", "true", "write them into columns"),
+        (READ, "value.deserializer", "x", "need no serializers"),
+        (READ, "kafka.ssl.truststore.location", "/a", "'tlsCa'"),
+        (READ, "kafka.sasl.jaas.config", "x", "'tokenFile'"),
+        (READ, "kafka.max.poll.records", "5", "leave it out"),
+        (READ_STREAM, "maxFilesPerTrigger", "1", "option 'maxRowsPerTrigger'"),
+        (READ, "inferSchema", "true", "a channel states its schema itself"),
+        (READ_STREAM, "startingVersion", "3", "option 'startingOffsets'"),
+        (WRITE, "txnAppId", "etl", "option 'query', with delivery=staged"),
+        (WRITE, "txnVersion", "7", "option 'batch', with delivery=staged"),
+        (READ, "host", "localhost", "option 'address'"),
+        (READ, "token", "secret", "option 'tokenFile'"),
+        (READ, "numPartitions", "8", "option 'channels'"),
+        (WRITE, "outputMode", "append", ".outputMode('append') of the writer"),
+    ],
+)
+def test_an_option_of_another_source_is_answered(parse: Parse, option: str, text: str, words: str) -> None:
+    for spelled in (option, option.lower()):  # Spark passes lower case on
+        with pytest.raises(InvalidOptionError) as caught:
+            parse({**GOOD, spelled: text})
+        assert caught.value.option == spelled
+        assert words in str(caught.value)
+        assert caught.value.value is None, "it may be a secret"
