@@ -57,7 +57,11 @@ def put(
         ),
     ] = "",
     keep_open: Annotated[
-        bool, typer.Option("--keep-open", help="Do not end the channel: others, or a later put, may put into it.")
+        bool,
+        typer.Option(
+            "--keep-open",
+            help="Do not end the channel: others, or a later put, may put into it. Of several, all but the last.",
+        ),
     ] = False,
     timeout: Annotated[
         float | None,

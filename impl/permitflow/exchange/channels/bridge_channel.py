@@ -167,7 +167,8 @@ class BridgeChannel:
             return ChannelCancelledError(channel=self.name, reason=self._reason)
         if self._state is BridgeState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self._reason)
-        return ChannelClosedError(end=f"sender of channel {self.name!r}")
+        why = "a producer has ended the channel: where several put, each but the last leaves it open"
+        return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     def announce(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer."""

@@ -220,7 +220,8 @@ class ReplayChannel:
             return ChannelRemovedError(channel=self.name)
         if self.state is ChannelState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
-        return ChannelClosedError(end=f"sender of channel {self.name!r} (the channel has ended; send to another one)")
+        why = "a producer has ended the channel: the rows of whoever did so are there, others use another one"
+        return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     async def declare(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer.
