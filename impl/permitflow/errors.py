@@ -401,6 +401,14 @@ class ChannelAbortedError(ChannelError):
     text = "channel {channel!r} was aborted by its sender: {reason}"
 
 
+class DispatchError(ChannelError):
+    """One channel of a stream that is spread by a key takes no more, so all of its channels were aborted."""
+
+    channel: str  # the one that takes no more
+    reason: str
+    text = "channel {channel!r} takes no more rows, so the stream's other channels were aborted: {reason}"
+
+
 class ChannelRemovedError(ChannelAbortedError):
     """An administrator has removed the channel."""
 

@@ -7,6 +7,7 @@ import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.client.aio import AioControl, ChannelDescription, control, describe, get, put
+from permitflow.client.dispatching import RemoteDispatcher, dispatch
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.stream.compression import Compression
@@ -36,6 +37,7 @@ __all__ = [
     "JoinedChunks",
     "ListedChannel",
     "Published",
+    "RemoteDispatcher",
     "RemoteReceiver",
     "RemoteSender",
     "Retention",
@@ -46,6 +48,7 @@ __all__ = [
     "TaskAttempt",
     "control",
     "describe",
+    "dispatch",
     "get",
     "put",
 ]

@@ -136,7 +136,7 @@ class AioControl:
             PeerTimeoutError: no reply in time.
             PeerGoneError: the exchange has gone.
         """
-        found = [await self._where(AskPositions(names, consumer), names) for names in _portions(_names(channels))]
+        found = [await self._where(AskPositions(names, consumer), names) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(found))
 
     async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
@@ -166,7 +166,7 @@ class AioControl:
             StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
-        found = [await self._where(Close(names, consumer), names) for names in _portions(_names(channels))]
+        found = [await self._where(Close(names, consumer), names) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(found))
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
@@ -198,7 +198,7 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         if channels:
-            found = [await self._ask(AskStatistics(names), Statistics) for names in _portions(_names(channels))]
+            found = [await self._ask(AskStatistics(names), Statistics) for names in _portions(names_of(channels))]
         else:
             found = [await self._ask(AskStatistics(), Statistics)]
             while len(found[-1].channels) == MOST_CHANNELS:
@@ -218,7 +218,7 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         if channels:
-            found = [await self._ask(AskChannels(names), Channels) for names in _portions(_names(channels))]
+            found = [await self._ask(AskChannels(names), Channels) for names in _portions(names_of(channels))]
         else:
             found = [await self._ask(AskChannels(), Channels)]
             while len(found[-1].channels) == MOST_CHANNELS:
@@ -261,7 +261,7 @@ class AioControl:
             channels,
             parameters,
             retention,
-            _names(consumers),
+            names_of(consumers),
             kept_rows=kept_rows,
             staging_rows=staging_rows,
             byte_window=byte_window,
@@ -302,7 +302,7 @@ class AioControl:
     async def _change(
         self, kind: type[RemoveChannels] | type[ResetChannels], channels: Sequence[str], force: bool
     ) -> tuple[ChangedChannel, ...]:
-        found = [await self._ask(kind(names, force), Changed) for names in _portions(_names(channels))]
+        found = [await self._ask(kind(names, force), Changed) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(each.channels for each in found))
 
     async def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
@@ -320,7 +320,7 @@ class AioControl:
             UnknownConsumerError: one of them keeps no rows for this consumer; nothing was purged.
             PermitflowError: as ``positions``.
         """
-        found = [await self._ask(Purge(names, consumer), Changed) for names in _portions(_names(channels))]
+        found = [await self._ask(Purge(names, consumer), Changed) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(each.channels for each in found))
 
     async def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
@@ -759,7 +759,12 @@ def _portions(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
     return (items[start : start + MOST_CHANNELS] for start in range(0, max(1, len(items)), MOST_CHANNELS))
 
 
-def _names(channels: Sequence[str]) -> tuple[str, ...]:
+def names_of(channels: Sequence[str]) -> tuple[str, ...]:
+    """Check that these are several names, not the letters of one.
+
+    Raises:
+        InvalidParametersError: it is a single name.
+    """
     if isinstance(channels, str):
         raise InvalidParametersError(name="channels", value=channels, rule="must be names, not one name")
     return tuple(channels)

@@ -25,7 +25,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
-from typing import Any, Generic, NoReturn, Self, TypedDict, TypeVar, Unpack
+from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -41,6 +41,7 @@ from permitflow.client.aio import AioControl, ChannelDescription, Listed, Where
 from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
+from permitflow.client.options import GetOptions, PutOptions
 from permitflow.errors import (
     ChannelClosedError,
     EndOfStream,
@@ -53,11 +54,10 @@ from permitflow.errors import (
 )
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Compression
 from permitflow.stream.control import ChangedChannel, ChannelRow, Discarded, Published, Retention, StagedPart
-from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
+from permitflow.stream.frames import EndOutcome
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.codec import Marker, checked_marker
@@ -89,37 +89,6 @@ _STOOD_STILL_SECONDS = 1.0  # a thread that wakes so late was not running
 _ABORT_SECONDS = 5.0
 # The waiting thread enforces the time-outs.
 _NEVER_SECONDS = math.inf
-
-
-class Options(TypedDict, total=False):
-    """Options of both ends; see ``aio.get``."""
-
-    wanted: Parameters | None
-    silence_seconds: float
-    record: RecorderFactory | None
-    same_host: SameHost
-    compression: Compression
-    resume_seconds: float | None
-    security: Security | None
-    byte_window: int | None
-
-
-class GetOptions(Options, total=False):
-    """Options of a source; see ``aio.get``."""
-
-    consumer: str
-    from_row: int | None
-    to_row: int | None
-    log_id: str
-
-
-class PutOptions(Options, total=False):
-    """Options of a sink; see ``aio.put``."""
-
-    producer: str
-    staging: Staging | None
-    attempt: TaskAttempt | None
-    total: JobTotal | None
 
 
 T = TypeVar("T")

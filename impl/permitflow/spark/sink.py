@@ -59,7 +59,8 @@ from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from permitflow.client.blocking import BlockingControl, BlockingSink, PutOptions
+    from permitflow.client.blocking import BlockingControl, BlockingSink
+    from permitflow.client.options import PutOptions
 
 _log = logging.getLogger(__name__)
 

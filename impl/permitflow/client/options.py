@@ -1,0 +1,41 @@
+"""The options that ends of a stream have in common, for those that pass them on."""
+
+from typing import TypedDict
+
+from permitflow.carriers.same_host import SameHost
+from permitflow.carriers.security import Security
+from permitflow.flows.recording import RecorderFactory
+from permitflow.flows.seam import Parameters
+from permitflow.stream.compression import Compression
+from permitflow.stream.frames import JobTotal, Staging, TaskAttempt
+
+
+class Options(TypedDict, total=False):
+    """Options of both ends; see ``aio.get``."""
+
+    wanted: Parameters | None
+    silence_seconds: float
+    record: RecorderFactory | None
+    same_host: SameHost
+    compression: Compression
+    resume_seconds: float | None
+    security: Security | None
+    byte_window: int | None
+
+
+class GetOptions(Options, total=False):
+    """Options of a source; see ``aio.get``."""
+
+    consumer: str
+    from_row: int | None
+    to_row: int | None
+    log_id: str
+
+
+class PutOptions(Options, total=False):
+    """Options of a sink; see ``aio.put``."""
+
+    producer: str
+    staging: Staging | None
+    attempt: TaskAttempt | None
+    total: JobTotal | None
