@@ -38,7 +38,7 @@ MOST_STAGE = 1.2
 
 
 @dataclass(frozen=True)
-class Verdict:
+class PromiseVerdict:
     """On one promise."""
 
     promise: str
@@ -57,7 +57,7 @@ class Verdict:
         return "met" if self.is_met else "not met"
 
 
-def judge(results: Results) -> list[Verdict]:
+def judge(results: Results) -> list[PromiseVerdict]:
     judges = {
         "throughput": _throughput,
         "latency": _latency,
@@ -73,16 +73,18 @@ def judge(results: Results) -> list[Verdict]:
     return [verdict for part, judged in judges.items() for verdict in judged(results.get(part))]
 
 
-def _resuming(rates: list[Row]) -> Iterator[Verdict]:
+def _resuming(rates: list[Row]) -> Iterator[PromiseVerdict]:
     for row in rates:
-        yield Verdict(f"resumed ÷ not resumed: {row['chunks per second']}", row["ratio"], LEAST_RESUMED)
+        yield PromiseVerdict(f"resumed ÷ not resumed: {row['chunks per second']}", row["ratio"], LEAST_RESUMED)
 
 
-def _most(promise: str, found: Series | float, target: float) -> Verdict:
-    return Verdict(promise, Series.of([found]) if isinstance(found, float) else found, target, is_upper_limit=True)
+def _most(promise: str, found: Series | float, target: float) -> PromiseVerdict:
+    return PromiseVerdict(
+        promise, Series.of([found]) if isinstance(found, float) else found, target, is_upper_limit=True
+    )
 
 
-def _throughput(cells: list[Row]) -> Iterator[Verdict]:
+def _throughput(cells: list[Row]) -> Iterator[PromiseVerdict]:
     rates = {(cell["_way"], cell["_payload"]): cell["chunks/s"] for cell in cells if cell["_is_tuned"]}
     (peer,) = ways_for("peer")
     for target, least in LEAST_MULTIPLES.items():
@@ -90,10 +92,10 @@ def _throughput(cells: list[Row]) -> Iterator[Verdict]:
             for payload, multiple in least.items():
                 mine, theirs = rates.get((way.name, payload)), rates.get((peer.name, payload))
                 if mine is not None and theirs is not None:
-                    yield Verdict(f"{way.name} ÷ {peer.name}, {payload}", mine.ratio_to(theirs), multiple)
+                    yield PromiseVerdict(f"{way.name} ÷ {peer.name}, {payload}", mine.ratio_to(theirs), multiple)
 
 
-def _latency(latencies: list[Row]) -> Iterator[Verdict]:
+def _latency(latencies: list[Row]) -> Iterator[PromiseVerdict]:
     medians = {row["µs, alone, every 2 ms"]: row["p50"] for row in latencies}
     for target, most in MOST_LATENCY.items():
         peer = LATENCY_PEERS[target]
@@ -103,31 +105,31 @@ def _latency(latencies: list[Row]) -> Iterator[Verdict]:
                 yield _most(what, medians[way.name].ratio_to(medians[peer]), most)
 
 
-def _local(rates: list[Row]) -> Iterator[Verdict]:
+def _local(rates: list[Row]) -> Iterator[PromiseVerdict]:
     by_candidate = {row["million messages/s"]: row for row in rates}
     for size in (name for name in (rates[0] if rates else ()) if name.endswith(" rows")):
         for candidate in LOCAL_CANDIDATES:
             found = by_candidate[candidate][size].ratio_to(by_candidate[ANYIO][size])
-            yield Verdict(f"in a process: {candidate} ÷ {ANYIO}, {size}", found, LEAST_LOCAL)
+            yield PromiseVerdict(f"in a process: {candidate} ÷ {ANYIO}, {size}", found, LEAST_LOCAL)
 
 
-def _stages(costs: list[Row]) -> Iterator[Verdict]:
+def _stages(costs: list[Row]) -> Iterator[PromiseVerdict]:
     for cost in costs:
         if promised := cost["_promised"]:
             yield _most(f"{promised} ÷ generators", cost["ratio"], MOST_STAGE)
 
 
-def _ends(ends: list[Row]) -> Iterator[Verdict]:
+def _ends(ends: list[Row]) -> Iterator[PromiseVerdict]:
     for end in ends:
         what = f"{end['way']}: failures in {end['streams']:,} ends of streams with permits on their way"
         yield _most(what, float(end["failed"]), 0.0)
 
 
-def _imbalance(found: list[Row]) -> Iterator[Verdict]:
+def _imbalance(found: list[Row]) -> Iterator[PromiseVerdict]:
     by_setup = {row[""]: row for row in found}
     for name, least in LEAST_IMBALANCE.items():
         if name in by_setup:
-            yield Verdict(f"imbalance, {name}", by_setup[name]["ratio"], least)
+            yield PromiseVerdict(f"imbalance, {name}", by_setup[name]["ratio"], least)
     for name, most in MOST_IMBALANCE.items():
         if name in by_setup:
             yield _most(f"imbalance, {name}", by_setup[name]["ratio"], most)
@@ -137,16 +139,16 @@ def _imbalance(found: list[Row]) -> Iterator[Verdict]:
         yield _most(f"points between back-pressure rates, {EQUAL_COSTS.name}", apart, MOST_POINTS_APART)
 
 
-def _spark(jobs: list[Row]) -> Iterator[Verdict]:
+def _spark(jobs: list[Row]) -> Iterator[PromiseVerdict]:
     for job in jobs:
         name, ours, peers = job["_job"], job["seconds with the exchange"], job["without"]
         if name in LEAST_SPARK:
-            yield Verdict(f"Spark {name}, rows/s ÷ {job['_peer']}", peers.ratio_to(ours), LEAST_SPARK[name])
+            yield PromiseVerdict(f"Spark {name}, rows/s ÷ {job['_peer']}", peers.ratio_to(ours), LEAST_SPARK[name])
         else:
             yield _most(f"Spark, {name} through the exchange ÷ direct", ours.ratio_to(peers), MOST_SPARK[name])
 
 
-def _stopped(stalled: list[Row]) -> Iterator[Verdict]:
+def _stopped(stalled: list[Row]) -> Iterator[PromiseVerdict]:
     for way in dict.fromkeys(row["rows of 500 bytes"] for row in stalled):
         mine = sorted((row for row in stalled if row["rows of 500 bytes"] == way), key=lambda row: row["row_permits"])
         # The least of the rounds: a process does not always give back the memory of an earlier job.
@@ -156,7 +158,7 @@ def _stopped(stalled: list[Row]) -> Iterator[Verdict]:
             yield _most(what, memory / window, MOST_BYTES_FOR_A_BYTE)
 
 
-def _idle(found: list[Row]) -> Iterator[Verdict]:
+def _idle(found: list[Row]) -> Iterator[PromiseVerdict]:
     """A thousand more: what all channels share is in both numbers, and so in neither."""
     for kind in dict.fromkeys(row["idle channels"] for row in found):
         mine = [row for row in found if row["idle channels"] == kind]

@@ -165,7 +165,7 @@ def tck_jars() -> list[Path]:
     return [*map(Path, named.split(":")), *jars(FOR_THE_TCK)]
 
 
-class Verdict(NamedTuple):
+class TckResult(NamedTuple):
     """One test of the TCK."""
 
     name: str
@@ -174,7 +174,7 @@ class Verdict(NamedTuple):
     message: str
 
 
-async def run_tck(parameters: Parameters) -> list[Verdict]:
+async def run_tck(parameters: Parameters) -> list[TckResult]:
     """Run the TCK against a new exchange whose channels have these parameters.
 
     Raises:
@@ -204,11 +204,11 @@ async def run_tck(parameters: Parameters) -> list[Verdict]:
         return list(_verdicts(Path(folder) / "report" / "testng-results.xml"))
 
 
-def _verdicts(report: Path) -> Iterator[Verdict]:
+def _verdicts(report: Path) -> Iterator[TckResult]:
     for test in ElementTree.parse(report).iter("test-method"):
         if test.get("is-config") is None:
             message = test.findtext("exception/message", "").strip()
-            yield Verdict(test.get("name", ""), test.get("status", ""), message)
+            yield TckResult(test.get("name", ""), test.get("status", ""), message)
 
 
 FLOWS: tuple[Parameters, ...] = (ChannelParameters(row_permits=8), Demand(size=8))

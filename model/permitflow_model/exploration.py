@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from permitflow_model.kernel.explore import Graph, Violation, explore
-from permitflow_model.manifest import DEADLOCK, SUCCESS, ManifestError, Model, Verdict
+from permitflow_model.manifest import DEADLOCK, SUCCESS, ManifestError, Model, ModelVerdict
 from permitflow_model.registry import Registered, system_of
 from permitflow_model.tla_values import TlaValue, snake_case
 
@@ -15,7 +15,7 @@ _ONLY_FOR_TLC = frozenset({"Fair"})
 class Exploration:
     """What the explorer found."""
 
-    verdict: Verdict
+    verdict: ModelVerdict
     states: int
     depth: int
     graph: Graph[Any]
@@ -77,7 +77,7 @@ def explore_model(model: Model) -> Exploration:
     )
     verdict = SUCCESS
     if graph.violations:
-        verdict = Verdict("invariant", graph.violations[0].invariant)
+        verdict = ModelVerdict("invariant", graph.violations[0].invariant)
     elif graph.deadlock is not None:
         verdict = DEADLOCK
     return Exploration(verdict, graph.state_count, graph.depth, graph)

@@ -136,7 +136,7 @@ _TEXT = re.compile(r"success|deadlock|(invariant|property) (\w+)")
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ModelVerdict:
     """Everything holds, or the name of the violated property."""
 
     kind: Kind
@@ -150,7 +150,7 @@ class Verdict:
         return self.kind if self.name is None else f"{self.kind} {self.name}"
 
     @classmethod
-    def parse(cls, text: str) -> "Verdict":
+    def parse(cls, text: str) -> "ModelVerdict":
         """Read what the manifest writes: ``success``, ``deadlock``, ``invariant Name`` or ``property Name``.
 
         Raises:
@@ -166,8 +166,8 @@ class Verdict:
         return cls("invariant" if match[1] == "invariant" else "property", match[2])
 
 
-SUCCESS = Verdict("success")
-DEADLOCK = Verdict("deadlock")
+SUCCESS = ModelVerdict("success")
+DEADLOCK = ModelVerdict("deadlock")
 
 
 _FILES = "*/models.toml"
@@ -193,7 +193,7 @@ class Model:
     properties: tuple[str, ...]
     """Temporal properties; only TLC can check them."""
 
-    expect: Verdict
+    expect: ModelVerdict
     states: int
     """Distinct states that are found until the verdict is known: all, unless an invariant or a deadlock stops it."""
 
@@ -281,7 +281,7 @@ def _unfair(model: Model, table: Table) -> Iterator[Model]:
                 reason=f"without fairness of {action}: {name} is violated",
                 constants={**model.constants, "Fair": fair - {action}},
                 properties=(name,),
-                expect=Verdict("property", name),
+                expect=ModelVerdict("property", name),
                 graph=False,
             )
 
@@ -339,9 +339,9 @@ def _first_with(key: str, chain: list[Table]) -> Table:
     return next((table for table in chain if table.has(key)), chain[0])
 
 
-def _verdict(table: Table) -> Verdict:
+def _verdict(table: Table) -> ModelVerdict:
     try:
-        return Verdict.parse(table.text("expect"))
+        return ModelVerdict.parse(table.text("expect"))
     except ValueError as error:
         raise ManifestError(f"{table.where}, expect: {error}") from None
 

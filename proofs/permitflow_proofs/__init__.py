@@ -5,15 +5,15 @@
 """
 
 from permitflow_proofs.catalogue import catalogue
-from permitflow_proofs.kernel.theorem import Theorem, Verdict, prove
+from permitflow_proofs.kernel.theorem import Theorem, TheoremVerdict, prove
 from permitflow_proofs.permit_channel.decision import Decision, Undecided, decide, safe_max_chunk_cost
 from permitflow_proofs.proving import prove_catalogue
 
 __all__ = [
     "Decision",
     "Theorem",
+    "TheoremVerdict",
     "Undecided",
-    "Verdict",
     "catalogue",
     "decide",
     "prove",

@@ -8,11 +8,11 @@ import sys
 from pathlib import Path
 
 from permitflow_proofs.document import theorems_document
-from permitflow_proofs.kernel.theorem import Verdict
+from permitflow_proofs.kernel.theorem import TheoremVerdict
 from permitflow_proofs.proving import prove_catalogue
 
 
-def _prove_all() -> list[Verdict]:
+def _prove_all() -> list[TheoremVerdict]:
     verdicts = []
     for verdict in prove_catalogue(solvers="both"):
         verdicts.append(verdict)

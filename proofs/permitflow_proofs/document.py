@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from permitflow_model.registry import systems
-from permitflow_proofs.kernel.theorem import Theorem, Verdict
+from permitflow_proofs.kernel.theorem import Theorem, TheoremVerdict
 
 _HEAD = """\
 # Theorems
@@ -44,7 +44,7 @@ What the theorems above need, and what their proofs assume of queues and familie
 """
 
 
-def theorems_document(verdicts: Iterable[Verdict]) -> str:
+def theorems_document(verdicts: Iterable[TheoremVerdict]) -> str:
     """The whole document."""
     promises: dict[str, list[str]] = {}
     lemmas = []
@@ -74,7 +74,7 @@ def _system_of(module: str) -> str:
     return max((name for name in systems() if module.startswith(name)), key=len)
 
 
-def _row(verdict: Verdict) -> str:
+def _row(verdict: TheoremVerdict) -> str:
     theorem = verdict.theorem
     cells = (
         f"`{theorem.id}`",

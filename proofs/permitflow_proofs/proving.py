@@ -8,7 +8,7 @@ from itertools import islice
 
 from permitflow_model.side_by_side import in_processes
 from permitflow_proofs.catalogue import catalogue
-from permitflow_proofs.kernel.theorem import Examined, Solvers, Theorem, Verdict, examine, prove
+from permitflow_proofs.kernel.theorem import Examined, Solvers, Theorem, TheoremVerdict, examine, prove
 
 
 def usable_processors() -> int:
@@ -20,7 +20,7 @@ def usable_processors() -> int:
 
 def prove_catalogue(
     names: Collection[str] | None = None, *, solvers: Solvers = "z3", processes: int | None = None
-) -> Generator[Verdict, None, None]:
+) -> Generator[TheoremVerdict, None, None]:
     """Prove theorems of the catalogue, in its order; yields each verdict as soon as it is there.
 
     ``names``: of the theorems; None: all.  ``processes``: as many as there are processors by default.
@@ -38,12 +38,12 @@ def prove_catalogue(
     yield from _in_parallel(theorems, solvers, processes)
 
 
-def _in_parallel(theorems: list[Theorem], solvers: Solvers, processes: int) -> Iterator[Verdict]:
+def _in_parallel(theorems: list[Theorem], solvers: Solvers, processes: int) -> Iterator[TheoremVerdict]:
     tasks = [(theorem.id, index, solvers) for theorem in theorems for index in range(len(theorem.obligations))]
     with closing(in_processes(_examine, *zip(*tasks, strict=True), processes=processes)) as results:
         for theorem in theorems:
             examined = tuple(islice(results, len(theorem.obligations)))
-            yield Verdict(theorem=theorem, examined=examined, solvers=solvers)
+            yield TheoremVerdict(theorem=theorem, examined=examined, solvers=solvers)
 
 
 @cache

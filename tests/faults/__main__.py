@@ -18,12 +18,12 @@ from collections.abc import Iterator, Sequence
 from datetime import date
 from pathlib import Path
 
-from tests.faults.judge import LAWS, Verdict, events, judged
+from tests.faults.judge import LAWS, FaultVerdict, events, judged
 from tests.faults.running import Evidence, is_possible, run_schedule
 from tests.faults.schedules import CASTS, SHARES, Kind, Schedule, Subject, draw
 from tools.reliability import Trial
 
-Result = tuple[Evidence, Verdict]
+Result = tuple[Evidence, FaultVerdict]
 
 
 async def run_all(schedules: Sequence[Schedule], jobs: int, folder: Path) -> list[Result]:
@@ -58,7 +58,7 @@ def _takes_long(schedule: Schedule) -> bool:
     return any(fault.kind in (Kind.BLACK_HOLE, Kind.STOP, Kind.SLEEP) for fault in schedule.faults)
 
 
-def _report(evidence: Evidence, verdict: Verdict) -> Iterator[str]:
+def _report(evidence: Evidence, verdict: FaultVerdict) -> Iterator[str]:
     schedule = evidence.schedule
     yield f"{'BROKEN' if verdict.broken else 'holds '} {schedule.name} ({evidence.seconds:.1f} s)"
     for number, fault in enumerate(schedule.faults):

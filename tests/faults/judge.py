@@ -14,7 +14,7 @@ Events = list[dict[str, Any]]
 Law = Callable[[Evidence], Iterator[str]]
 
 
-class Verdict(NamedTuple):
+class FaultVerdict(NamedTuple):
     broken: list[tuple[str, str]]
     """Laws, and how they were broken."""
     outcomes: dict[str, str]
@@ -302,8 +302,8 @@ def told_last(evidence: Evidence, party: Party) -> str:
     return f"{told[-1]['type']}: {told[-1]['message']}"
 
 
-def judged(evidence: Evidence) -> Verdict:
-    return Verdict(
+def judged(evidence: Evidence) -> FaultVerdict:
+    return FaultVerdict(
         broken=[(law.__name__.replace("_", " "), words) for law in LAWS for words in law(evidence)],
         outcomes={party: told_last(evidence, party) for party in evidence.journals},
     )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.faults.__main__ import main, rows_of, run_all
-from tests.faults.judge import LAWS, Verdict, judged
+from tests.faults.judge import LAWS, FaultVerdict, judged
 from tests.faults.running import Evidence, Life, is_possible, run_schedule
 from tests.faults.schedules import (
     CASTS,
@@ -33,7 +33,7 @@ from tests.support.cutting_proxy import Direction
 SEED = 1
 JOBS = 8
 
-Results = Mapping[str, tuple[Evidence, Verdict]]
+Results = Mapping[str, tuple[Evidence, FaultVerdict]]
 
 
 @pytest.fixture(scope="module")
@@ -168,7 +168,7 @@ FLIPPING = {
 """A few large chunks."""
 
 
-def judge_flips(flipping: Schedule, folder: Path, *, checksums: bool) -> Verdict:
+def judge_flips(flipping: Schedule, folder: Path, *, checksums: bool) -> FaultVerdict:
     (own := folder / str(checksums)).mkdir()
     return judged(asyncio.run(run_schedule(replace(flipping, checksums=checksums), own)))
 

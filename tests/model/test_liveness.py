@@ -11,7 +11,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.family import Family, family
 from permitflow_model.kernel.liveness import Lasso, check_liveness, counterexample
 from permitflow_model.kernel.system import Action, LeadsTo, ModelError, System, require
-from permitflow_model.manifest import Model, Verdict
+from permitflow_model.manifest import Model, ModelVerdict
 from permitflow_model.registry import system_of
 from permitflow_model.squelch import OFF, ON
 from tests.support.specification import MODELS
@@ -117,7 +117,7 @@ def test_what_leads_to_what_is_decided_as_by_tlc(name: str, property_: str) -> N
         for promise in promises
     ]
     broken = [each for each in found if each is not None]
-    assert model.expect == (Verdict("property", property_) if broken else Verdict("success"))
+    assert model.expect == (ModelVerdict("property", property_) if broken else ModelVerdict("success"))
     for lasso in broken:
         require_lasso(registered.system, parameters, lasso, promises[found.index(lasso)], fair_of(model))
 

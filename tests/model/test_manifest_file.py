@@ -10,7 +10,7 @@ from permitflow_model.manifest import (
     SUCCESS,
     ManifestError,
     Model,
-    Verdict,
+    ModelVerdict,
     find_spec_directory,
     read_manifest,
 )
@@ -105,7 +105,7 @@ def test_a_mistake_is_named_with_its_place(old: str, new: str, message: str, tmp
 def test_a_live_model_stands_for_those_without_a_fair_action(tmp_path: Path) -> None:
     models = read(GOOD + 'properties = ["Live", "Ends"]\nneeds = { Ends = ["Deliver"] }\n', tmp_path)
     live, unfair = models["good"], models["good-unfair-deliver"]
-    assert (unfair.properties, unfair.expect) == (("Ends",), Verdict("property", "Ends"))
+    assert (unfair.properties, unfair.expect) == (("Ends",), ModelVerdict("property", "Ends"))
     assert unfair.constants == {**live.constants, "Fair": frozenset()}
     assert (unfair.states, unfair.depth, unfair.invariants) == (live.states, live.depth, live.invariants)
 
@@ -145,7 +145,7 @@ def test_the_manifest_of_the_checkout_is_found(repository: Path) -> None:
 
 @pytest.mark.parametrize("text", ["success", "deadlock", "invariant NeverStuck", "property EveryChunkDelivered"])
 def test_a_verdict_is_read_as_it_is_written(text: str) -> None:
-    assert str(Verdict.parse(text)) == text
+    assert str(ModelVerdict.parse(text)) == text
 
 
 # From the manifest to the model.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from permitflow_model.manifest import DEADLOCK, SUCCESS, Verdict
+from permitflow_model.manifest import DEADLOCK, SUCCESS, ModelVerdict
 from permitflow_model.tlc.output import TlcError, read_dump, read_output
 
 
@@ -31,7 +31,7 @@ def test_success_comes_with_its_numbers() -> None:
 def test_a_violated_invariant_comes_with_the_run_into_it(step: str) -> None:
     trace = TRACE.replace("<Step line 9", step)
     found = read_output(START + message(2110, "Invariant Bounded is violated.", 1) + trace + COUNTS + DEPTH)
-    assert found.verdict == Verdict("invariant", "Bounded")
+    assert found.verdict == ModelVerdict("invariant", "Bounded")
     assert [(step.action, step.state["a"]) for step in found.trace] == [(None, 0), ("Step", 1)]
 
 
@@ -39,7 +39,7 @@ def test_a_violated_initial_state_is_a_trace_of_its_own() -> None:
     found = read_output(
         START + message(2107, "Invariant X is violated by the initial state:\n/\\ a = 3\n/\\ b = 1\n", 1)
     )
-    assert (found.verdict, found.states, found.depth) == (Verdict("invariant", "X"), 1, 1)
+    assert (found.verdict, found.states, found.depth) == (ModelVerdict("invariant", "X"), 1, 1)
     assert [step.state for step in found.trace] == [{"a": 3, "b": 1}]
 
 
@@ -47,11 +47,11 @@ def test_a_violated_initial_state_is_a_trace_of_its_own() -> None:
     ("code", "text", "verdict"),
     [
         (2114, "Deadlock reached.", DEADLOCK),
-        (2112, "Action property KeepsPlace is violated.", Verdict("property", "KeepsPlace")),
-        (2108, "Property P is violated by the initial state:\n/\\ a = 0\n", Verdict("property", "P")),
+        (2112, "Action property KeepsPlace is violated.", ModelVerdict("property", "KeepsPlace")),
+        (2108, "Property P is violated by the initial state:\n/\\ a = 0\n", ModelVerdict("property", "P")),
     ],
 )
-def test_other_violations_are_told_apart(code: int, text: str, verdict: Verdict) -> None:
+def test_other_violations_are_told_apart(code: int, text: str, verdict: ModelVerdict) -> None:
     assert read_output(START + message(code, text, 1)).verdict == verdict
 
 
@@ -67,7 +67,7 @@ def test_a_violated_temporal_property_is_named_where_that_is_certain(
     text: str, properties: list[str], name: str | None
 ) -> None:
     found = read_output(START + message(2116, text, 1) + TRACE + PROGRESS + COUNTS, properties=properties)
-    assert found.verdict == Verdict("property", name)
+    assert found.verdict == ModelVerdict("property", name)
     assert (found.states, found.depth) == (1206, 30)
 
 
@@ -75,7 +75,7 @@ def test_a_violated_temporal_property_is_named_where_that_is_certain(
 def test_an_instances_only_violated_formula_is_named(properties: list[str], name: str | None) -> None:
     text = "Action property line 49, col 27 to line 49, col 49 of module BoundedQueue is violated."
     output = message(2112, text, severity=1)
-    assert read_output(output, properties=properties).verdict == Verdict("property", name)
+    assert read_output(output, properties=properties).verdict == ModelVerdict("property", name)
 
 
 def test_a_run_against_liveness_says_where_it_turns_back() -> None:

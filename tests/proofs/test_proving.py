@@ -4,14 +4,14 @@ from contextlib import closing
 
 import pytest
 
-from permitflow_proofs import Verdict, catalogue, prove_catalogue
+from permitflow_proofs import TheoremVerdict, catalogue, prove_catalogue
 from permitflow_proofs.proving import usable_processors
 from tests.support.process import workers
 
 SHORT = ["bounded", "2014-sign", "2014-right"]
 
 
-def gist(verdict: Verdict) -> tuple[object, ...]:
+def gist(verdict: TheoremVerdict) -> tuple[object, ...]:
     opinions = [(opinion.solver, opinion.outcome, opinion.problems) for opinion in verdict.opinions]
     return verdict.theorem.id, verdict.is_as_expected, verdict.obligations, verdict.twins_refuted, opinions
 

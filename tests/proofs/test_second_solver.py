@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import z3
 
-from permitflow_proofs import Verdict, prove
+from permitflow_proofs import TheoremVerdict, prove
 from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.paths import Trail
@@ -40,7 +40,7 @@ def theorem(claim: Callable[[], bool], twin: Callable[[], bool] = false) -> Theo
     )
 
 
-def outcomes(verdict: Verdict) -> dict[str, str]:
+def outcomes(verdict: TheoremVerdict) -> dict[str, str]:
     return {opinion.solver: opinion.outcome for opinion in verdict.opinions}
 
 

@@ -10,7 +10,7 @@ import pytest
 from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_model.registry import Registered, systems
-from permitflow_proofs import Verdict, catalogue, prove
+from permitflow_proofs import TheoremVerdict, catalogue, prove
 from permitflow_proofs.document import actions_document, theorems_document
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.theorem import Solvers
@@ -27,16 +27,16 @@ REFUTED = REFUTED_OF_2014 | {
 class VerdictOn(Protocol):
     """Gives the verdict on the theorem of this name."""
 
-    def __call__(self, name: str, solvers: Solvers = "z3") -> Verdict: ...
+    def __call__(self, name: str, solvers: Solvers = "z3") -> TheoremVerdict: ...
 
 
 @pytest.fixture(scope="class")
 def verdict_on() -> VerdictOn:
     """The verdict on the theorem of this name, by these solvers or by both."""
     theorems = {theorem.id: theorem for theorem in catalogue()}
-    known: dict[str, Verdict] = {}
+    known: dict[str, TheoremVerdict] = {}
 
-    def verdict(name: str, solvers: Solvers = "z3") -> Verdict:
+    def verdict(name: str, solvers: Solvers = "z3") -> TheoremVerdict:
         if name not in known or known[name].solvers not in (solvers, "both"):
             known[name] = prove(theorems[name], solvers)
         return known[name]

@@ -4,7 +4,7 @@ They are read strictly: any other line is an error that names the line.
 """
 
 import json
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, NoReturn
@@ -22,6 +22,12 @@ from permitflow.tracing.events import (
     header_of,
     shape_of,
 )
+
+_decode: Callable[[str], Any]
+try:
+    from msgspec.json import decode as _decode  # permitflow[traces]
+except ImportError:
+    _decode = json.loads
 
 # A limit, because a file may hold anything, and a device has no end.
 _MOST_CHARACTERS = 1 << 20
@@ -198,15 +204,10 @@ def _take(reading: "_Reading", path: str, line: int, text: str, *, is_scan: bool
 
 
 def _value_of(line: str) -> Any:
-    """As ``json.loads``, whose search for white space takes a third of its time: our writer puts none around a line."""
-    if line.startswith("{"):
-        value, end = _raw_decode(line)
-        if end == len(line):
-            return value
-    return json.loads(line)
-
-
-_raw_decode = json.JSONDecoder().raw_decode
+    try:
+        return _decode(line)
+    except (ValueError, RecursionError):
+        return json.loads(line)  # the same errors, whoever decodes
 
 
 def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[tuple[LinePosition, list[str]]]:

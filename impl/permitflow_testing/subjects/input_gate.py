@@ -116,6 +116,10 @@ class GateExplanation:
     def _plain_steps(self, channel: Channel, event: Event) -> Sequence[str]:
         numbers = event.arguments
         match event.action:
+            case (
+                "OfferData" | "SendData" | "ConsumeData" | "Borrow"
+            ):  # the usual ones first: they are compared in order
+                return (event.action,) * numbers[0]
             case "Deliver":
                 data, barriers, _, _ = numbers
                 return ("Deliver",) * (data + barriers)
@@ -139,8 +143,6 @@ class GateExplanation:
                 return ("ConsumeEnd",) if channel.closed else ("OfferEnd", "ConsumeEnd")
             case "AnnounceBacklog":
                 return ()
-            case "OfferData" | "SendData" | "ConsumeData" | "Borrow":
-                return (event.action,) * numbers[0]
             case _:
                 return (event.action,)
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 _MOST_RESIDUES = 20_000_000
 
 
-Verdict = Literal["live", "deadlock", "overspend", "refused", "violation", "impossible", "too large", "undecided"]
+ChannelVerdict = Literal[
+    "live", "deadlock", "overspend", "refused", "violation", "impossible", "too large", "undecided"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +35,7 @@ class Finding:
 
     values: Mapping[str, int]
     """By the name of the axis, in rows."""
-    verdict: Verdict
+    verdict: ChannelVerdict
     reason: str
     """The reason of the verdict, in words."""
     run: tuple[str, ...] = ()
@@ -69,7 +71,7 @@ class Answer:
     """Why a handshake refuses two ends that disagree; empty if it does not."""
 
     @property
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ChannelVerdict:
         """The verdict in one word."""
         if not self.decision.is_live:
             return "deadlock"

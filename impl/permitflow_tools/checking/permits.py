@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from permitflow_model.kernel.explore import Graph, StateLimitReached, explore
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
-from permitflow_tools.checking.deciding import Finding, Verdict, overspend_of
+from permitflow_tools.checking.deciding import ChannelVerdict, Finding, overspend_of
 from permitflow_tools.simulation.setting import Setting, costs_of, largest_cost
 
 _COUNTABLE = 10**18
@@ -54,7 +54,9 @@ def _too_large(values: Mapping[str, int], it_has: str, states: int, max_states: 
     return Finding(values=values, verdict="too large", reason=reason)
 
 
-def _verdict(setting: Setting, parameters: Parameters, graph: Graph[State]) -> tuple[Verdict, str, tuple[str, ...]]:
+def _verdict(
+    setting: Setting, parameters: Parameters, graph: Graph[State]
+) -> tuple[ChannelVerdict, str, tuple[str, ...]]:
     """The verdict, its reason, and the run that shows it."""
     broken = {violation.invariant: violation for violation in graph.violations}
     stuck = broken.pop("NeverStuck", None) or graph.deadlock

@@ -12,7 +12,7 @@ from permitflow_tools.cli.options import chosen, one_of, option, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
-    from permitflow_proofs import Theorem, Verdict
+    from permitflow_proofs import Theorem, TheoremVerdict
     from permitflow_proofs.kernel.theorem import Opinion
 
 
@@ -103,7 +103,7 @@ def _available(wanted: Solver | None) -> Solver:
     return Solver.Z3
 
 
-def _verdicts(wanted: "list[Theorem]", solver: Solver, jobs: int | None) -> "list[Verdict]":
+def _verdicts(wanted: "list[Theorem]", solver: Solver, jobs: int | None) -> "list[TheoremVerdict]":
     from concurrent.futures.process import BrokenProcessPool
 
     from permitflow_proofs import prove_catalogue
@@ -126,7 +126,7 @@ def _export(wanted: "list[Theorem]", folder: Path) -> None:
     typer.echo(f"{count} questions in {folder}; the first lines of each say what it asks and what must be answered")
 
 
-def _print_verdicts(verdicts: "list[Verdict]", seconds: float) -> None:
+def _print_verdicts(verdicts: "list[TheoremVerdict]", seconds: float) -> None:
     """Print the table, then what went wrong, then how it went; ``seconds`` are of the clock."""
     console = open_console()
     table = open_table(
@@ -162,7 +162,7 @@ def _outcome(opinion: "Opinion", expected: str) -> str:
     return f"{opinion.outcome}, BUT" if opinion.problems else opinion.outcome
 
 
-def _summary(verdicts: "list[Verdict]", seconds: float) -> str:
+def _summary(verdicts: "list[TheoremVerdict]", seconds: float) -> str:
     good = sum(verdict.is_as_expected for verdict in verdicts)
     obligations = sum(verdict.obligations for verdict in verdicts)
     twins = sum(verdict.twins_refuted for verdict in verdicts)
@@ -174,7 +174,7 @@ def _summary(verdicts: "list[Verdict]", seconds: float) -> str:
     )
 
 
-def _print_runs(verdicts: "list[Verdict]") -> None:
+def _print_runs(verdicts: "list[TheoremVerdict]") -> None:
     """Print a shortest run into each refuted statement."""
     console = open_console()
     for verdict in verdicts:
@@ -184,7 +184,7 @@ def _print_runs(verdicts: "list[Verdict]") -> None:
             print_table(console, run_table(verdict.theorem.module, run.start, run.steps))
 
 
-def _as_json(verdict: "Verdict") -> dict[str, object]:
+def _as_json(verdict: "TheoremVerdict") -> dict[str, object]:
     """A theorem and what became of it, for programs; times are of the processor, in seconds."""
     return {
         "id": verdict.theorem.id,

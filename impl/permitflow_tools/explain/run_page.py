@@ -10,7 +10,7 @@ from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import document_of, facts_list, facts_of
 from permitflow_tools.explain.look import DRAWING_WIDTH, MARGIN, Document, call
-from permitflow_tools.explain.run import ExplainedRun, Verdict, last_steps
+from permitflow_tools.explain.run import ExplainedRun, RunVerdict, last_steps
 from permitflow_tools.explain.surroundings import MOST_STATES, Surroundings
 
 STYLES = ("palette.css", "page.css", "storyboard.css", "playground.css")
@@ -117,7 +117,7 @@ def film(run: ExplainedRun, *, step_seconds: float = 1.6, end_seconds: float = 4
 
 
 def _head(run: ExplainedRun, y: float) -> tuple[list[str], float]:
-    is_bad = run.verdict in (Verdict.STUCK, Verdict.VIOLATED, Verdict.INVALID)
+    is_bad = run.verdict in (RunVerdict.STUCK, RunVerdict.VIOLATED, RunVerdict.INVALID)
     badge = 26 + svg.length(run.verdict.value, 13)
     parts = [
         svg.element(
@@ -183,7 +183,7 @@ def _end(run: ExplainedRun, y: float) -> tuple[list[str], float]:
 
 
 def _conclusions(run: ExplainedRun) -> Iterator[tuple[str, list[str]]]:
-    if run.verdict is Verdict.STUCK:
+    if run.verdict is RunVerdict.STUCK:
         refused = run.look.refusals(run.end, run.parameters)
         yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused]
     for section in run.conclusions:

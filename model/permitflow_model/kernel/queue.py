@@ -210,6 +210,8 @@ class SummedFifo(Generic[T]):
 
     def push(self, item: T) -> "SummedFifo[T]":
         """The queue with one more item at its end."""
+        if self._size == 0:
+            return SummedFifo(_Cell(item, None), None, 1)  # at the front at once: most queues hold one item or none
         return SummedFifo(self._front, _Cell(item, self._back), self._size + 1)
 
     def without_head(self) -> "SummedFifo[T]":

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias
 
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.kernel.explore import StateLimitReached, Violation
-from permitflow_model.manifest import ManifestError, Model, Verdict, find_spec_directory, read_manifest
+from permitflow_model.manifest import ManifestError, Model, ModelVerdict, find_spec_directory, read_manifest
 from permitflow_model.side_by_side import result_of
 from permitflow_model.tlc.graphs import LabelledGraph, first_difference, graph_of_model
 from permitflow_model.tlc.output import TlcError, TlcResult
@@ -26,7 +26,7 @@ class Finding:
 
     engine: Literal["tlc", "explorer"]
 
-    verdict: Verdict | None
+    verdict: ModelVerdict | None
     """None: it reached none; the result's problems say why."""
 
     states: int

@@ -9,7 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from permitflow_model.manifest import DEADLOCK, SUCCESS, Verdict
+from permitflow_model.manifest import DEADLOCK, SUCCESS, ModelVerdict
 from permitflow_model.tla_values import TlaValue, format_state, parse_state
 from permitflow_model.tlc.graphs import LabelledGraph
 
@@ -55,7 +55,7 @@ class TraceStep:
 class TlcResult:
     """TLC's findings."""
 
-    verdict: Verdict
+    verdict: ModelVerdict
 
     states: int
     """Distinct states found until TLC stopped: all of them, unless a violation stopped it earlier."""
@@ -111,20 +111,20 @@ def read_output(output: str, *, properties: Sequence[str] = ()) -> TlcResult:
     )
 
 
-def _verdict(messages: list[_Message], properties: Sequence[str], output: str) -> Verdict:
+def _verdict(messages: list[_Message], properties: Sequence[str], output: str) -> ModelVerdict:
     problem = next((message for message in messages if message.severity in _ERROR_SEVERITIES), None)
     if problem is None:
         if any(message.code == _SUCCESS for message in messages):
             return SUCCESS
         raise TlcError(f"TLC stopped without a verdict:\n{output[-2000:]}", output=output)
     if problem.code in (_INVARIANT, _INITIAL_INVARIANT):
-        return Verdict("invariant", _second_word(problem.text))
+        return ModelVerdict("invariant", _second_word(problem.text))
     if problem.code == _INITIAL_PROPERTY:
-        return Verdict("property", _second_word(problem.text))
+        return ModelVerdict("property", _second_word(problem.text))
     if problem.code == _ACTION_PROPERTY:
-        return Verdict("property", _action_property(problem.text, properties))
+        return ModelVerdict("property", _action_property(problem.text, properties))
     if problem.code == _TEMPORAL_PROPERTY:
-        return Verdict("property", _named_property(problem.text, properties))
+        return ModelVerdict("property", _named_property(problem.text, properties))
     if problem.code == _DEADLOCK:
         return DEADLOCK
     raise TlcError(_complaint(messages, output), output=output)

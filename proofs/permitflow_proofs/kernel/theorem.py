@@ -94,7 +94,7 @@ class Opinion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
+class TheoremVerdict:
     """The result of a theorem."""
 
     theorem: Theorem
@@ -233,11 +233,11 @@ def examine(obligation: Obligation, solvers: Solvers = "z3") -> Examined:
     )
 
 
-def prove(theorem: Theorem, solvers: Solvers = "z3") -> Verdict:
+def prove(theorem: Theorem, solvers: Solvers = "z3") -> TheoremVerdict:
     """Examine every obligation of a theorem.
 
     Raises:
         ModuleNotFoundError: cvc5 is wanted, and not installed.
     """
     examined = tuple(examine(obligation, solvers) for obligation in theorem.obligations)
-    return Verdict(theorem=theorem, examined=examined, solvers=solvers)
+    return TheoremVerdict(theorem=theorem, examined=examined, solvers=solvers)
