@@ -1,26 +1,22 @@
-"""The file of a durable store: its tables, its opening, and the one thread that accesses it.
+"""The file of a durable store: its opening, and what runs jobs on it.
 
-The event loop never waits for the disk: it submits jobs.  The thread commits all waiting jobs as one transaction, so
-that many channels share the cost of one flush.  A job is done once it is on disk: SQLite's write-ahead log is flushed
-at each commit (``synchronous=FULL``).
+A job is done once it is on disk: SQLite's write-ahead log is flushed at each commit (``synchronous=FULL``).
 """
 
-import asyncio
 import errno
 import logging
 import sqlite3
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from math import inf
 from pathlib import Path
 from traceback import clear_frames
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from permitflow.errors import StoreInUseError, StoreUnusableError, StoreWriteError
+from permitflow.errors import StoreInUseError, StoreUnusableError
+from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
-from permitflow.exchange.stores.system import System, Writer
+from permitflow.exchange.stores.system import System
 
 T = TypeVar("T")
 
@@ -28,106 +24,23 @@ _log = logging.getLogger(__name__)
 
 FILE_NAME = "permitflow.sqlite"
 
-TABLES_VERSION = 4
-"""The version of the tables; it changes if an older release could not read them.  No release has written 1 to 3."""
+_TYPES = {
+    "identity": "INTEGER PRIMARY KEY",
+    "integer": "INTEGER",
+    "bytes": "BLOB",
+    "table": "STRICT",
+    "keyed_table": "STRICT, WITHOUT ROWID",
+}
 
-TABLES = (
-    """
-    CREATE TABLE IF NOT EXISTS channels (
-        id INTEGER PRIMARY KEY,
-        name TEXT NOT NULL UNIQUE,
-        log_id TEXT NOT NULL,              -- the log in which its rows are counted
-        flow TEXT NOT NULL,                -- its name
-        parameters TEXT NOT NULL,          -- of the flow, as JSON
-        schema BLOB,                       -- Arrow IPC; NULL until a producer has stated it
-        next_row INTEGER NOT NULL,
-        state TEXT NOT NULL,               -- open, ended, broken
-        reason TEXT NOT NULL               -- why it is broken
-    ) STRICT
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS consumers (
-        channel INTEGER NOT NULL REFERENCES channels,
-        name TEXT NOT NULL,
-        acknowledged_row INTEGER NOT NULL, -- it needs none before this one
-        PRIMARY KEY (channel, name)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS producers (
-        channel INTEGER NOT NULL REFERENCES channels,
-        name TEXT NOT NULL,
-        rows INTEGER NOT NULL,             -- of it that were ever taken over
-        PRIMARY KEY (channel, name)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS batches (
-        id INTEGER PRIMARY KEY,
-        arrow BLOB NOT NULL,               -- Arrow IPC, without the schema
-        checksum INTEGER NOT NULL          -- CRC-32 of it: SQLite has none of its own
-    ) STRICT
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS kept (
-        channel INTEGER NOT NULL REFERENCES channels,
-        first_row INTEGER NOT NULL,
-        rows INTEGER NOT NULL,
-        batch INTEGER NOT NULL REFERENCES batches,
-        PRIMARY KEY (channel, first_row)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS barriers (
-        channel INTEGER NOT NULL REFERENCES channels,
-        number INTEGER NOT NULL,
-        row INTEGER NOT NULL,              -- it stands before this one
-        PRIMARY KEY (channel, number)
-    ) STRICT, WITHOUT ROWID
-    """,
-    # In the order of their beginnings.
-    """
-    CREATE TABLE IF NOT EXISTS parts (
-        id INTEGER PRIMARY KEY,
-        channel INTEGER NOT NULL REFERENCES channels,
-        query TEXT NOT NULL,
-        batch INTEGER NOT NULL,
-        partition INTEGER NOT NULL,
-        attempt TEXT NOT NULL
-    ) STRICT
-    """,
-    "CREATE INDEX IF NOT EXISTS parts_by_key ON parts (channel, query, batch, partition, attempt)",
-    """
-    CREATE TABLE IF NOT EXISTS staged (
-        part INTEGER NOT NULL REFERENCES parts,
-        position INTEGER NOT NULL,
-        rows INTEGER NOT NULL,
-        batch INTEGER NOT NULL REFERENCES batches,
-        PRIMARY KEY (part, position)
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS published (
-        query TEXT PRIMARY KEY,
-        batch INTEGER NOT NULL             -- the last one
-    ) STRICT, WITHOUT ROWID
-    """,
-    """
-    CREATE TABLE IF NOT EXISTS publishing (
-        turn INTEGER PRIMARY KEY,          -- the largest belongs to the last publisher
-        query TEXT NOT NULL UNIQUE
-    ) STRICT
-    """,
-    # One row: see ``sqlite_journal``.
-    """
-    CREATE TABLE IF NOT EXISTS commits (
-        store TEXT NOT NULL,               -- made with the tables; its journal has the same
-        number INTEGER NOT NULL,           -- of the last commit
-        digest INTEGER NOT NULL,           -- of the other tables but ``batches`` and ``kept``
-        previous_digest INTEGER NOT NULL   -- as the commit before has left it
-    ) STRICT
-    """,
-)
+# One row: see ``sqlite_journal``.
+_COMMITS = """
+CREATE TABLE IF NOT EXISTS commits (
+    store TEXT NOT NULL,               -- made with the tables; its journal has the same
+    number INTEGER NOT NULL,           -- of the last commit
+    digest INTEGER NOT NULL,           -- of the other tables but ``batches`` and ``kept``
+    previous_digest INTEGER NOT NULL   -- as the commit before has left it
+) STRICT
+"""
 
 # The file's own mark, by which SQLite tells applications apart: "pfEx".
 _APPLICATION_ID = 0x70664578
@@ -159,7 +72,7 @@ _PAGES_GIVEN_BACK_FOR_RESERVE = 16
 _COMMITS_BETWEEN_LOOKS = 32
 
 
-def open_database(folder: Path, load: Callable[[sqlite3.Connection], T], system: System) -> "tuple[Database, T]":
+def open_database(folder: Path, load: Load[T], system: System) -> "tuple[SqliteDatabase, T]":
     """Open the store in this folder, or make one; no other process can open it until the database is closed.
 
     The lock is the operating system's, on the file itself: a killed process leaves no lock behind.
@@ -204,7 +117,7 @@ def open_database(folder: Path, load: Callable[[sqlite3.Connection], T], system:
             raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
         _settle(connection, path, system)
         journal.start(connection)
-        return Database(connection, folder, journal, system), loaded
+        return SqliteDatabase(connection, folder, journal, system), loaded
     except BaseException as error:
         if journal is not None:
             journal.close()
@@ -314,7 +227,8 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     require_nothing_confirmed(path, system)
     connection.execute("BEGIN IMMEDIATE")
     for table in TABLES:
-        connection.execute(table)
+        connection.execute(table.format_map(_TYPES))
+    connection.execute(_COMMITS)
     begin_counting(connection, path, system)
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
@@ -377,17 +291,10 @@ class Reserve:
             return 0
 
 
-@dataclass(slots=True)
-class _Job:
-    do: Callable[[sqlite3.Connection], object]
-    answer: "asyncio.Future[Any] | Future[Any]"
-    makes_room: bool
-    value: object = None
-    error: BaseException | None = None
+class SqliteDatabase(Database):
+    """Runs jobs on one file."""
 
-
-class Database:
-    """Runs jobs in the order of their submission, many in one transaction.  For one event loop."""
+    _ERRORS = (sqlite3.Error, OSError)
 
     def __init__(self, connection: sqlite3.Connection, path: Path, journal: Journal, system: System) -> None:
         """Take over a connection that no other thread uses any more; it must be in autocommit mode.
@@ -398,66 +305,18 @@ class Database:
             journal: of the same store; closed with the connection.
             system: has the file.
         """
+        super().__init__(str(path))
         self._connection = connection
-        self._path = path
         self._journal = journal
         self._file = path / FILE_NAME
         self._system = system
         self._reserve = Reserve(log_of(self._file, system), system)
-        self._is_closed = self._is_failing = False
         self._journal_error: OSError | None = None
-        self.commits = 0
-        """The number of transactions so far; concurrent jobs share one."""
-        self._writer: Writer[_Job] = system.begin_writing(self._run, self._end, name=f"permitflow stores in {path}")
-
-    def submit(self, do: Callable[[sqlite3.Connection], T], *, makes_room: bool = False) -> "asyncio.Future[T]":
-        """Submit a job; its result arrives once it is on disk.
-
-        A caller that stops waiting does not stop the job.
-
-        Args:
-            do: reads and writes, in the database's thread, within a transaction that it must not end.  It is called
-                once more if the first transaction had to be undone, so it must leave no traces anywhere else.
-            makes_room: it deletes rows, or lets others do so: on a full disk it may use the reserve.
-
-        Raises:
-            StoreWriteError: later, by the answer: it could not be done, and nothing of it was.
-            RuntimeError: the database is closed.
-        """
-        answer: asyncio.Future[T] = asyncio.get_running_loop().create_future()
-        self._put(_Job(do, answer, makes_room))
-        return answer
-
-    def done(self, do: Callable[[sqlite3.Connection], T]) -> T:
-        """Submit a job, and wait for it without an event loop; see ``submit``."""
-        answer: Future[T] = Future()
-        self._put(_Job(do, answer, makes_room=False))
-        return self._writer.result(answer)
-
-    def post(self, do: Callable[[sqlite3.Connection], object]) -> None:
-        """Submit a job that makes room, without waiting for it; a failure is logged."""
-        answer: Future[object] = Future()
-        answer.add_done_callback(self._note)
-        self._put(_Job(do, answer, makes_room=True))
-
-    def _put(self, job: _Job) -> None:
-        if self._is_closed:
-            raise RuntimeError(f"the store {self._path} is closed")
-        self._writer.put(job)
-
-    def _note(self, answer: "Future[object]") -> None:
-        if (error := answer.exception()) is not None:
-            _log.error("the store %s: %s", self._path, error)
-
-    def close(self) -> None:
-        """Run the submitted jobs, then close the file.  Closing twice is harmless."""
-        if not self._is_closed:
-            self._is_closed = True
-            self._writer.close()
+        self._writer = system.begin_writing(self._run, self._end, name=f"permitflow stores in {path}")
 
     # The methods below run in the thread.
 
-    def _run(self, jobs: Sequence[_Job]) -> None:
+    def _run(self, jobs: Sequence[Job]) -> None:
         self._carry_out(jobs)
         self._answer(jobs)
         self._see_to_room()
@@ -468,7 +327,7 @@ class Database:
         self._connection.close()
         self._journal.close()
 
-    def _carry_out(self, jobs: Sequence[_Job]) -> None:
+    def _carry_out(self, jobs: Sequence[Job]) -> None:
         if self._journal_error is not None:
             self._refuse(jobs, self._journal_error)
             return
@@ -480,7 +339,7 @@ class Database:
         if jobs:
             self._do(jobs)
 
-    def _do(self, jobs: Sequence[_Job], *, may_fold: bool = True) -> None:
+    def _do(self, jobs: Sequence[Job], *, may_fold: bool = True) -> None:
         try:
             self._together(jobs)
         except Exception as error:
@@ -496,7 +355,7 @@ class Database:
             else:
                 self._refuse(jobs, error)
 
-    def _together(self, jobs: Sequence[_Job]) -> None:
+    def _together(self, jobs: Sequence[Job]) -> None:
         """Run the jobs in one transaction: all or none."""
         changes = self._connection.total_changes
         self._journal.begin()
@@ -516,25 +375,8 @@ class Database:
                 self._journal_error = OSError(error.errno, reason)
                 self._refuse(jobs, self._journal_error)
                 return
-        if self._is_failing and self._reserve.is_there:  # without it, producers' rows are still refused
-            self._is_failing = False
-            _log.warning("the store %s can be written again", self._path)
-
-    def _refuse(self, jobs: Sequence[_Job], error: Exception) -> None:
-        for job in jobs:
-            job.error = self._told(error)
-
-    def _told(self, error: Exception) -> Exception:
-        if not isinstance(error, sqlite3.Error | OSError):
-            return error
-        reason = getattr(error, "strerror", None) or str(error)
-        if not self._is_failing:
-            # Producers try again and again; one message is enough for the operator.
-            self._is_failing = True
-            _log.error("the store %s cannot be written: %s", self._path, reason)
-        told = StoreWriteError(path=str(self._path), reason=reason)
-        told.__cause__ = error
-        return told
+        if self._reserve.is_there:  # without it, producers' rows are still refused
+            self._works()
 
     def _roll_back(self) -> None:
         try:
@@ -594,26 +436,8 @@ class Database:
         (value,) = self._connection.execute(f"PRAGMA {pragma}").fetchone()
         return int(value)
 
-    @staticmethod
-    def _answer(jobs: Sequence[_Job]) -> None:
-        _tell([job for job in jobs if isinstance(job.answer, Future)])
-        loops = {job.answer.get_loop() for job in jobs if isinstance(job.answer, asyncio.Future)}
-        for loop in loops:  # one at most
-            with suppress(RuntimeError):  # the loop is closed: no caller waits any more
-                loop.call_soon_threadsafe(_tell, [job for job in jobs if isinstance(job.answer, asyncio.Future)])
-
 
 def _may_be_full(error: Exception) -> bool:
     """Is the disk full, or a quota used up, which SQLite reports as a disk error?"""
     codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in codes
-
-
-def _tell(jobs: Sequence[_Job]) -> None:
-    for job in jobs:
-        if job.answer.done():
-            continue  # the caller has stopped waiting
-        if job.error is None:
-            job.answer.set_result(job.value)
-        else:
-            job.answer.set_exception(job.error)

@@ -1,0 +1,544 @@
+"""A store in a database: its data survive a crash of the process, and of the machine.
+
+Each write is flushed to the disk before the call returns; reads come from memory.  The database is SQLite's, or
+PostgreSQL's, with the same tables and the same statements.
+
+Rows are record batches in bytes, small ones together.  The bytes of a chunk are written once: what is published moves
+from ``staged`` to ``kept`` by its number.
+"""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import count
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypeAlias
+from zlib import crc32
+
+import pyarrow as pa
+
+from permitflow.chunks import KEPT_CHUNK_ROWS
+from permitflow.errors import (
+    LocalProtocolError,
+    StoreLeftoverError,
+    StoreMismatchError,
+    UndecodableDataError,
+)
+from permitflow.exchange.stores.database import Connection, Database, Load, Rows
+from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
+from permitflow.flows.seam import Parameters
+from permitflow.stream.control import ChannelState, KeptBarrier
+from permitflow.stream.frames import Staging
+from permitflow.wire.arrow import BatchCodec, joined, runs
+from permitflow.wire.buffers import Buffer
+from permitflow.wire.schemas import OF_STORE, read_schema, require_equal_schemas
+
+__all__ = ["DurableChannelStore", "DurableStore"]
+
+# A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
+_JOINED_BYTES = 256 << 10
+
+_ADD_CHANNEL = """
+INSERT INTO channels (name, log_id, flow, parameters, next_row, state, reason) VALUES (?, ?, ?, ?, 0, 'open', '')
+RETURNING id
+"""
+_ADD_CONSUMER = "INSERT INTO consumers (channel, name, acknowledged_row) VALUES (?, ?, 0)"
+_KEEP_PRODUCER = """
+INSERT INTO producers (channel, name, rows) VALUES (?, ?, ?)
+ON CONFLICT (channel, name) DO UPDATE SET rows = excluded.rows
+"""
+_PARTS = "SELECT id FROM parts WHERE channel = ?"
+_REMOVE = (
+    "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
+    f"DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part IN ({_PARTS}))",
+    f"DELETE FROM staged WHERE part IN ({_PARTS})",
+    *(f"DELETE FROM {table} WHERE channel = ?" for table in ("parts", "barriers", "kept", "producers", "consumers")),
+    "DELETE FROM channels WHERE id = ?",
+)
+# The first condition on rows lets the index stop the search.
+_FORGET = "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch"
+_FIND_PART = f"{_PARTS} AND query = ? AND batch = ? AND partition = ? AND attempt = ?"
+_ADD_PART = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?) RETURNING id"
+_NEXT_POSITION = "SELECT coalesce(max(position) + 1, 0) FROM staged WHERE part = ?"
+_FORGET_PARTS = (
+    "DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part = ?)",
+    "DELETE FROM staged WHERE part = ?",
+    "DELETE FROM parts WHERE id = ?",
+)
+_BECOME_ROWS = """
+INSERT INTO kept (channel, first_row, rows, batch)
+SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged WHERE part = ?
+"""
+
+_NOTE_PUBLISHED = """
+INSERT INTO published (query, batch) VALUES (?, ?) ON CONFLICT (query) DO UPDATE SET batch = excluded.batch
+"""
+
+_LOAD_CHANNELS = """
+SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM channels ORDER BY id
+"""
+# So many at a time: all bytes of a channel may be too many at once.
+_LOAD_BATCHES = """
+SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = id
+WHERE channel = ? AND first_row >= ? ORDER BY first_row LIMIT 64
+"""
+_LOAD_PARTS = "SELECT id, query, batch, partition, attempt FROM parts WHERE channel = ? ORDER BY id"
+_LOAD_STAGED = """
+SELECT position, rows, arrow, checksum FROM staged LEFT JOIN batches ON batch = id
+WHERE part = ? AND position >= ? ORDER BY position LIMIT 64
+"""
+_COUNT_NAMED = "SELECT count(*) FROM (SELECT batch FROM kept UNION SELECT batch FROM staged) AS named"
+_LOAD_PUBLISHED = "SELECT query, batch FROM published JOIN publishing USING (query) ORDER BY turn"
+
+
+def _encoded(codec: BatchCodec, batch: pa.RecordBatch) -> tuple[Buffer, int]:
+    """A batch in bytes, and their checksum."""
+    pieces = codec.encode([batch])
+    arrow: Buffer = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+    return arrow, crc32(arrow)
+
+
+def _number_of(inserted: Rows) -> int:
+    ((number,),) = inserted.fetchall()
+    return int(number)
+
+
+def _count_rows(connection: Connection, channel: int, first_row: int, next_row: int) -> None:
+    """Add rows to the channel's count; a gap would make all later numbers wrong."""
+    moved = connection.execute(
+        "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
+    )
+    if moved.rowcount != 1:
+        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
+
+
+def _part_of(connection: Connection, channel: int, staging: Staging) -> int | None:
+    found = connection.execute(_FIND_PART, (channel, *staging)).fetchone()
+    return None if found is None else int(found[0])
+
+
+def _forget_parts(connection: Connection, parts: Iterable[int]) -> None:
+    numbers = [(part,) for part in parts]
+    for statement in _FORGET_PARTS:
+        connection.executemany(statement, numbers)
+
+
+def _publish(
+    connection: Connection,
+    query: str,
+    batch: int,
+    parts: Iterable[tuple[int, Staging, int]],
+    forgotten: Collection[str],
+) -> None:
+    """Move attempts to their channels, and delete all other attempts at this batch and at older ones.
+
+    ``parts``: for each, the channel, the attempt, and the number of its first row.
+    """
+    for channel, staging, first_row in parts:
+        part = _part_of(connection, channel, staging)
+        if part is not None:  # the bytes of its chunks stay in place
+            ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
+            connection.execute(_BECOME_ROWS, (channel, first_row, part))
+            _count_rows(connection, channel, first_row, first_row + int(rows))
+            for statement in _FORGET_PARTS[1:]:
+                connection.execute(statement, (part,))
+    late = connection.execute("SELECT id FROM parts WHERE query = ? AND batch <= ?", (query, batch)).fetchall()
+    _forget_parts(connection, (part for (part,) in late))
+    connection.executemany("DELETE FROM published WHERE query = ?", [(old,) for old in forgotten])
+    connection.executemany("DELETE FROM publishing WHERE query = ?", [(old,) for old in (query, *forgotten)])
+    connection.execute(_NOTE_PUBLISHED, (query, batch))
+    connection.execute("INSERT INTO publishing (query) VALUES (?)", (query,))
+
+
+class _Found:
+    """The rows of a channel in the database, each batch compared with its checksum."""
+
+    def __init__(self, connection: Connection, channel: int, schema: bytes | None) -> None:
+        """Read them all.
+
+        Raises:
+            UndecodableDataError: a batch is damaged.
+            ValueError: data are missing or damaged.
+        """
+        self.codec = None if schema is None else BatchCodec(read_schema(schema))
+        self.batches: list[tuple[int, pa.RecordBatch]] = []
+        self.parts: dict[Staging, list[pa.RecordBatch]] = {}
+        if self.codec is None:
+            return
+        next_row: int | None = None
+        for first_row, rows, arrow, checksum in _each(connection, _LOAD_BATCHES, channel):
+            if next_row not in (None, first_row):
+                raise ValueError(f"rows before row {first_row} are missing")
+            next_row = first_row + rows
+            what = f"the run of rows {first_row} to {next_row - 1}"
+            self.batches.append((first_row, _read(self.codec, what, rows, arrow, checksum)))
+        for part, *key in connection.execute(_LOAD_PARTS, (channel,)).fetchall():
+            staging = Staging(*key)
+            what = f"a run of staged rows ({staging})"
+            chunks = [_read(self.codec, what, *chunk) for _, *chunk in _each(connection, _LOAD_STAGED, part)]
+            if chunks:
+                self.parts[staging] = chunks
+
+
+def _each(connection: Connection, statement: str, number: int) -> Iterator[tuple[Any, ...]]:
+    """All rows of a statement that returns some of them, from a place on; the first column is the place of a row."""
+    place = 0
+    while rows := connection.execute(statement, (number, place)).fetchall():
+        yield from rows
+        place = rows[-1][0] + 1
+
+
+def _read(codec: BatchCodec, what: str, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
+    """Decode a batch; ``what`` names its rows for an error."""
+    if arrow is None:
+        raise ValueError(f"{what} is missing")
+    if (computed := crc32(arrow)) != checksum:
+        raise ValueError(f"{what} was altered: its checksum is {checksum:08x}, that of its bytes {computed:08x}")
+    return codec.decode(arrow, [rows])
+
+
+class DurableChannelStore(ChannelStore):
+    """Keeps one channel on disk as well.
+
+    The channel's limit bounds its rows, so they fit into memory as without a disk.  The database is read once, when the
+    exchange starts, and only written after that.
+    """
+
+    def __init__(
+        self,
+        store: "DurableStore",
+        name: str,
+        number: int,
+        parameters: tuple[str, Mapping[str, object]],
+        kept: KeptChannel,
+        batches: Iterable[tuple[int, pa.RecordBatch]] = (),
+        parts: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
+    ) -> None:
+        """Continue with a stored channel.
+
+        Args:
+            store: of the channel.
+            name: of the channel.
+            number: by which the tables know it.
+            parameters: its flow's name, and what ``Flow.stated`` gives.
+            kept, batches, parts: as for ``ChannelStore``.
+        """
+        super().__init__(kept, batches, parts, partial(store.forget, name))
+        self._store = store
+        self.number = number
+        self.parameters = parameters
+        self.most_rows = KEPT_CHUNK_ROWS
+        """Of each batch to write."""
+        self._first_kept_row = min((kept.acknowledged or {}).values(), default=kept.next_row)
+
+    @classmethod
+    def loaded(cls, store: "DurableStore", connection: Connection, row: tuple[Any, ...]) -> Self:
+        """A channel as the database has it.
+
+        Raises:
+            ValueError: data are missing or damaged; the message names the channel.
+        """
+        number, name, flow, parameters, log_id, next_row, schema, state, reason = row
+
+        def by_name(column: str, table: str) -> dict[str, int]:
+            return dict(connection.execute(f"SELECT name, {column} FROM {table} WHERE channel = ?", (number,)))
+
+        barriers = connection.execute("SELECT number, row FROM barriers WHERE channel = ? ORDER BY number", (number,))
+        try:
+            found = _Found(connection, number, schema)
+        except (ValueError, UndecodableDataError) as error:
+            raise ValueError(f"channel {name!r}: {error}") from error
+        kept = KeptChannel(
+            log_id=log_id,
+            next_row=next_row,
+            acknowledged=by_name("acknowledged_row", "consumers"),
+            producers=by_name("rows", "producers"),
+            schema=None if found.codec is None else found.codec.schema,
+            state=ChannelState(state),
+            reason=reason,
+            staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in found.parts.items()},
+            barriers=[KeptBarrier(*place) for place in barriers],
+        )
+        self = cls(store, name, number, (flow, json.loads(parameters)), kept, found.batches, found.parts)
+        missing_rows = next_row - self._first_kept_row - sum(batch.num_rows for _, batch in found.batches)
+        if missing_rows > 0:
+            raise ValueError(f"channel {name!r}: {missing_rows} rows are missing")
+        if found.batches and found.batches[-1][0] + found.batches[-1][1].num_rows != next_row:
+            raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
+        return self
+
+    async def declare(self, schema: pa.Schema) -> None:
+        """Note the schema."""
+        await self._execute("UPDATE channels SET schema = ? WHERE id = ?", BatchCodec(schema).schema_bytes)
+        await super().declare(schema)
+
+    async def append(
+        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
+    ) -> None:
+        """Keep rows and their producer's row count, in one transaction."""
+        codec, number = self._known_codec(), self.number
+        next_row = first_row + sum(batch.num_rows for batch in batches)
+
+        def write(connection: Connection) -> None:
+            _count_rows(connection, number, first_row, next_row)
+            row, places = first_row, []
+            written = [*self._joined_for_disk(codec, batches)]
+            for batch, batch_number in zip(written, self._insert(connection, codec, written), strict=True):
+                places.append((number, row, batch.num_rows, batch_number))
+                row += batch.num_rows
+            connection.executemany("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", places)
+            if producer:
+                connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
+
+        await self._write(write)
+        await super().append(first_row, batches, producer, producer_rows)
+
+    def _insert(self, connection: Connection, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> list[int]:
+        """Write batches; return their numbers, by which other tables refer to them."""
+        facts = [(self._store.new_batch_number(), *_encoded(codec, batch)) for batch in batches]
+        connection.executemany("INSERT INTO batches (id, arrow, checksum) VALUES (?, ?, ?)", facts)
+        return [number for number, _, _ in facts]
+
+    def _joined_for_disk(self, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+        if not codec.can_join:
+            return batches
+        found = runs(batches, codec.size_of, most_bytes=_JOINED_BYTES, most_rows=self.most_rows)
+        return (batch for run in found for batch in joined(run))
+
+    async def keep_barrier(self, barrier: KeptBarrier) -> None:
+        """Keep a barrier."""
+        await self._execute("INSERT INTO barriers (number, row, channel) VALUES (?, ?, ?)", *barrier)
+
+    async def acknowledge(self, consumer: str, row: int, first_kept_row: int, next_barrier: int = 0) -> None:
+        """Note a consumer's acknowledged row, and delete unneeded batches and barriers, in one transaction."""
+        number, forgets = self.number, first_kept_row > self._first_kept_row
+
+        def write(connection: Connection) -> None:
+            connection.execute(
+                "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?", (row, number, consumer)
+            )
+            if next_barrier:
+                connection.execute("DELETE FROM barriers WHERE channel = ? AND number < ?", (number, next_barrier))
+            if forgets:
+                gone = connection.execute(_FORGET, (number, first_kept_row, first_kept_row)).fetchall()
+                connection.executemany("DELETE FROM batches WHERE id = ?", gone)
+
+        await self._write(write, makes_room=True)
+        self._first_kept_row = first_kept_row
+        await super().acknowledge(consumer, row, first_kept_row, next_barrier)
+
+    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
+        """Append chunks to an attempt."""
+        codec, number = self._known_codec(), self.number
+
+        def write(connection: Connection) -> None:
+            part = _part_of(connection, number, staging)
+            if part is None:
+                part = _number_of(connection.execute(_ADD_PART, (number, *staging)))
+            ((first,),) = connection.execute(_NEXT_POSITION, (part,))
+            numbered = enumerate(zip(batches, self._insert(connection, codec, batches), strict=True), first)
+            connection.executemany(
+                "INSERT INTO staged (part, position, rows, batch) VALUES (?, ?, ?, ?)",
+                [(part, position, batch.num_rows, batch_number) for position, (batch, batch_number) in numbered],
+            )
+
+        await self._write(write)
+        await super().stage(staging, batches)
+
+    async def forget(self, stagings: Sequence[Staging]) -> None:
+        """Delete attempts."""
+        number = self.number
+
+        def delete(connection: Connection) -> None:
+            found = [_part_of(connection, number, staging) for staging in stagings]
+            _forget_parts(connection, (part for part in found if part is not None))
+
+        await self._write(delete, makes_room=True)
+        await super().forget(stagings)
+
+    async def finish(self, state: ChannelState, reason: str) -> None:
+        """Note that the channel has ended, or is broken."""
+        # Readers of a channel that has ended acknowledge its remaining rows.
+        change = "UPDATE channels SET state = ?, reason = ? WHERE id = ?"
+        await self._execute(change, state.value, reason.replace("\0", "�"), makes_room=True)
+
+    def remove(self) -> None:
+        """Delete the channel, without waiting for it."""
+        number = self.number
+
+        def delete(connection: Connection) -> None:
+            for statement in _REMOVE:
+                connection.execute(statement, (number,))
+
+        self._store.database.post(delete)
+        super().remove()
+
+    async def _execute(self, statement: str, *values: object, makes_room: bool = False) -> None:
+        """Execute it with these values, and behind them the channel's number."""
+        values = (*values, self.number)
+        await self._write(lambda connection: connection.execute(statement, values).rowcount, makes_room=makes_room)
+
+    async def _write(self, do: Callable[[Connection], object], *, makes_room: bool = False) -> None:
+        await self._store.database.submit(do, makes_room=makes_room)
+
+    def _known_codec(self) -> BatchCodec:
+        if self._codec is None:
+            raise LocalProtocolError("rows can be kept once their schema is declared")
+        return self._codec
+
+
+_Loaded: TypeAlias = tuple[dict[str, DurableChannelStore], dict[str, int]]
+
+
+class DurableStore(Store):
+    """Keeps channels in a database as well.  For one exchange at a time; also a context manager that closes it."""
+
+    is_durable = True
+
+    def __init__(self, path: str, open_: Callable[[Load[_Loaded]], tuple[Database, _Loaded]]) -> None:
+        """Open a database, or make one; reads all kept rows, so it may take seconds.
+
+        Args:
+            path: of the store, for messages.
+            open_: opens the database; gets what reads it.
+
+        Raises:
+            StoreInUseError: another exchange has it open.
+            StoreUnusableError: there is something else, a newer store or a damaged one, or one that cannot be written.
+        """
+        self._path = path
+        self.database, (self._stored, published) = open_(self._loaded)
+        super().__init__(published)
+
+    def _loaded(self, connection: Connection) -> _Loaded:
+        """All channels by name, and the last published batch of each query."""
+        rows = connection.execute(_LOAD_CHANNELS).fetchall()
+        channels = {row[1]: DurableChannelStore.loaded(self, connection, row) for row in rows}
+        ((batches, newest),) = connection.execute("SELECT count(*), coalesce(max(id), 0) FROM batches").fetchall()
+        ((named,),) = connection.execute(_COUNT_NAMED).fetchall()
+        if batches != named:
+            raise ValueError(f"{batches} batches are there, and {named} are named")
+        self._batch_numbers: Iterator[int] = count(newest + 1)
+        return channels, dict(connection.execute(_LOAD_PUBLISHED).fetchall())
+
+    def new_batch_number(self) -> int:
+        """A number for a batch that no other one has.  For the database's thread."""
+        return next(self._batch_numbers)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def commits(self) -> int:
+        """The number of transactions so far; concurrent writes share one."""
+        return self.database.commits
+
+    def require_fitting(self, channels: Collection[str], *, parameters: Parameters, consumers: Sequence[str]) -> None:
+        """Refuse channels that do not fit the store, before any of them is opened.
+
+        Args:
+            channels: the names of all channels to open.
+            parameters: of all channels.
+            consumers: of all channels.
+
+        Raises:
+            StoreLeftoverError: the store has other channels, whose rows would be unreadable.
+            StoreMismatchError: a channel was stored with other parameters, or for other consumers.
+        """
+        if others := tuple(name for name in self._stored if name not in channels):
+            raise StoreLeftoverError(path=self._path, channels=others)
+        for name, stored in self._stored.items():
+            self._require_same(name, stored, parameters, consumers)
+
+    def open_channels(
+        self, names: Sequence[str], *, parameters: Parameters, consumers: Sequence[str], schema: pa.Schema | None = None
+    ) -> list[DurableChannelStore]:
+        """Open several channels, in this order; write all new ones in one transaction.
+
+        After an error, no channel was opened.
+
+        Raises:
+            SchemaMismatchError: a channel was stored with another schema.
+            StoreMismatchError: a channel was stored with other parameters, or for other consumers.
+            StoreWriteError: the write of the new channels failed.
+        """
+        for name in names:
+            if (stored := self._stored.get(name)) is not None:
+                self._require_same(name, stored, parameters, consumers)
+                if schema is not None and (known := stored.load().schema) is not None:
+                    require_equal_schemas(ours=known, theirs=schema, owners=OF_STORE)
+        self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
+        places = {name: self._stored.pop(name) for name in names}
+        for place in places.values():
+            place.most_rows = parameters.most_rows or KEPT_CHUNK_ROWS
+        self._channels |= places
+        return list(places.values())
+
+    async def publish(
+        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
+    ) -> None:
+        """Publish a batch, in one transaction for all channels."""
+        # A channel removed meanwhile gets nothing; its deleted rows are not looked for.
+        numbers = [
+            (place.number, staging, first_row)
+            for channel, staging, first_row in parts
+            if isinstance(place := self._channels.get(channel), DurableChannelStore)
+        ]
+        # Published rows can be read and acknowledged.
+        await self.database.submit(
+            lambda connection: _publish(connection, query, batch, numbers, forgotten), makes_room=True
+        )
+        await super().publish(query, batch, parts, forgotten)
+
+    def close(self) -> None:
+        """Finish the running writes: another exchange may open the store.  Closing twice is harmless."""
+        self.database.close()
+
+    def _require_same(
+        self, channel: str, stored: DurableChannelStore, parameters: Parameters, consumers: Sequence[str]
+    ) -> None:
+        """Refuse other settings than those with which the channel was stored."""
+        flow, numbers = stored.parameters
+        theirs = {"consumers": sorted(stored.load().acknowledged or ()), "flow": flow, **numbers}
+        ours = {"consumers": sorted(consumers), "flow": parameters.flow.name}
+        for what, given in {**dict.fromkeys(theirs), **ours, **parameters.flow.stated(parameters)}.items():
+            if (found := theirs.get(what)) != given:
+                raise StoreMismatchError(
+                    path=self._path,
+                    channel=channel,
+                    what=what.replace("_", " "),
+                    stored=_words(found),
+                    given=_words(given),
+                )
+
+    def _added(
+        self, names: Sequence[str], parameters: Parameters, consumers: Sequence[str]
+    ) -> dict[str, DurableChannelStore]:
+        """Write new channels, all or none, with one flush, which may take milliseconds."""
+        if not names:
+            return {}
+        new = {name: KeptChannel() for name in names}
+        flow, stated = parameters.flow.name, parameters.flow.stated(parameters)
+
+        def add(connection: Connection) -> list[int]:
+            numbers = []
+            for name in names:
+                facts = (name, new[name].log_id, flow, json.dumps(stated))
+                numbers.append(_number_of(connection.execute(_ADD_CHANNEL, facts)))
+                connection.executemany(_ADD_CONSUMER, [(numbers[-1], consumer) for consumer in consumers])
+            return numbers
+
+        numbers = self.database.done(add)
+        return {
+            name: DurableChannelStore(self, name, number, (flow, stated), new[name])
+            for name, number in zip(names, numbers, strict=True)
+        }
+
+
+def _words(value: object) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
