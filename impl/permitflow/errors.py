@@ -980,8 +980,18 @@ class StoreError(PermitflowError):
 class StoreInUseError(StoreError):
     """Another exchange has the store open: each would delete the other's rows."""
 
-    path: str  # the store's folder
-    text = "the store {path} is in use by another exchange: stop that one, or take another folder"
+    path: str  # the store's folder or address
+    by: str = "another exchange"  # who has it, as far as that is known
+    text = "the store {path} is in use by {by}: stop that one, or take another store"
+
+
+class StoreTakenOverError(StoreError):
+    """Another exchange has taken the store over: this one may write nothing any more.  Confirmed rows are safe."""
+
+    status = "UNAVAILABLE"
+    path: str
+    by: str  # the exchange that has it now
+    text = "the exchange has lost its store {path} to {by}, and confirms nothing any more: dial that one"
 
 
 class StoreUnusableError(StoreError):
@@ -1001,7 +1011,7 @@ class StoreLeftoverError(StoreError):
     def _worded(self) -> str:
         return (
             f"the store {self.path} holds channels that are not to be served: {_listed(map(repr, self.channels))}; "
-            "name their streams as well, or take another folder"
+            "name their streams as well, or take another store"
         )
 
 
@@ -1015,7 +1025,7 @@ class StoreMismatchError(StoreError):
     given: str
     text = (
         "channel {channel!r} was stored in {path} with {what} {stored}, and {given} was given now: "
-        "use the stored setting, or take another folder"
+        "use the stored setting, or take another store"
     )
 
 

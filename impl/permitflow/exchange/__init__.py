@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.registry import Exchange, Keeping
     from permitflow.exchange.server import ExchangeServer
     from permitflow.exchange.statistics import BridgeState, BridgeStatistics
+    from permitflow.exchange.stores.postgres import PostgresStore
     from permitflow.exchange.stores.sqlite import SqliteStore
     from permitflow.exchange.stores.store import ChannelStore, Store
 
@@ -33,6 +34,7 @@ __all__ = [
     "ExchangeServer",
     "Keeping",
     "Limits",
+    "PostgresStore",
     "ReplayChannel",
     "Retention",
     "Security",
@@ -52,6 +54,7 @@ _ON_FIRST_USE = {
     "registry": ("Exchange", "Keeping", "stream_channels"),
     "server": ("ExchangeServer", "Security"),
     "statistics": ("BridgeState", "BridgeStatistics"),
+    "stores.postgres": ("PostgresStore",),
     "stores.sqlite": ("SqliteStore",),
     "stores.store": ("ChannelStore", "Store"),
 }

@@ -197,7 +197,7 @@ OF_PRODUCER = Owners(
     "or take another channel",
 )
 OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
-OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another folder")
+OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another store")
 OF_BATCH = Owners("the stream has", "this batch has", "cast the batch, or open the stream with its schema")
 
 

@@ -11,7 +11,8 @@ from typing import Any
 import psutil
 import pytest
 
-from permitflow.exchange import SqliteStore, Store
+from permitflow.exchange import PostgresStore, SqliteStore, Store
+from tests.support.postgres import PostgresServer, shared_server
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -64,9 +65,21 @@ def start() -> Iterator[Callable[..., Endpoint]]:
         endpoint.discard()
 
 
-@pytest.fixture(params=["memory", "sqlite"])
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """A server of PostgreSQL for all tests; each makes schemas of its own."""
+    base = tmp_path_factory.getbasetemp()
+    with shared_server((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "postgres") as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgres"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Store]:
     """Every store that there is."""
-    opened: Store = Store() if request.param == "memory" else SqliteStore(tmp_path / "store")
+    opened = Store()
+    if request.param == "sqlite":
+        opened = SqliteStore(tmp_path / "store")
+    elif request.param == "postgres":
+        opened = PostgresStore(request.getfixturevalue("postgres").new_address())
     yield opened
     opened.close()

@@ -33,7 +33,7 @@ from permitflow.wire.arrow import BatchCodec, joined, runs
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.schemas import OF_STORE, read_schema, require_equal_schemas
 
-__all__ = ["DurableChannelStore", "DurableStore"]
+__all__ = ["DurableChannelStore", "DurableStore", "Loaded"]
 
 # A row of a table costs tens of microseconds however small it is; above that, joining costs more than it saves.
 _JOINED_BYTES = 256 << 10
@@ -387,7 +387,8 @@ class DurableChannelStore(ChannelStore):
         return self._codec
 
 
-_Loaded: TypeAlias = tuple[dict[str, DurableChannelStore], dict[str, int]]
+Loaded: TypeAlias = tuple[dict[str, DurableChannelStore], dict[str, int]]
+"""All channels by name, and the last published batch of each query."""
 
 
 class DurableStore(Store):
@@ -395,7 +396,7 @@ class DurableStore(Store):
 
     is_durable = True
 
-    def __init__(self, path: str, open_: Callable[[Load[_Loaded]], tuple[Database, _Loaded]]) -> None:
+    def __init__(self, path: str, open_: Callable[[Load[Loaded]], tuple[Database, Loaded]]) -> None:
         """Open a database, or make one; reads all kept rows, so it may take seconds.
 
         Args:
@@ -410,7 +411,7 @@ class DurableStore(Store):
         self.database, (self._stored, published) = open_(self._loaded)
         super().__init__(published)
 
-    def _loaded(self, connection: Connection) -> _Loaded:
+    def _loaded(self, connection: Connection) -> Loaded:
         """All channels by name, and the last published batch of each query."""
         rows = connection.execute(_LOAD_CHANNELS).fetchall()
         channels = {row[1]: DurableChannelStore.loaded(self, connection, row) for row in rows}

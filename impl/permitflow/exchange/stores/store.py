@@ -5,6 +5,7 @@ of the process and of the machine; a store in memory ends with its process.  A c
 this process sees; if the disk failed to flush, the next one to open the store may find what was refused.
 """
 
+import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from uuid import uuid4
 
 import pyarrow as pa
 
+from permitflow.errors import StoreError
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
@@ -290,6 +292,14 @@ class Store:
         for old in (query, *forgotten):
             self._published_batches.pop(old, None)
         self._published_batches[query] = batch
+
+    async def until_lost(self) -> StoreError:
+        """Wait until the store can never be written again, because another exchange has it; why.  Most are never lost.
+
+        The exchange ends its streams then, so that its peers dial the other one.
+        """
+        never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
+        return await never
 
     def close(self) -> None:
         """Release the store's resources; the exchange calls no method afterwards.  Closing twice is harmless."""

@@ -41,9 +41,18 @@ class Writer(Protocol[J_contra]):
 class WritingThread(Generic[J]):
     """A writer in a thread of its own."""
 
-    def __init__(self, run: Callable[[list[J]], object], finish: Callable[[], object], name: str) -> None:
-        """Begin to wait for jobs; see ``System.begin_writing``."""
-        self._do, self._finish = run, finish
+    def __init__(
+        self,
+        run: Callable[[list[J]], object],
+        finish: Callable[[], object],
+        name: str,
+        beat_seconds: float | None = None,
+    ) -> None:
+        """Begin to wait for jobs; see ``System.begin_writing``.
+
+        ``beat_seconds``: after so long without a job, run none; None: never.
+        """
+        self._do, self._finish, self._beat_seconds = run, finish, beat_seconds
         self._jobs: queue.SimpleQueue[J | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
@@ -67,22 +76,26 @@ class WritingThread(Generic[J]):
 
     def _run(self) -> None:
         try:
-            while jobs := self._next():
+            while (jobs := self._next()) is not None:
                 self._do(jobs)
         finally:
             self._finish()
 
-    def _next(self) -> list[J]:
-        """Wait for a job, and return all waiting ones.  Empty: the end."""
+    def _next(self) -> list[J] | None:
+        """Wait for a job, and return all waiting ones.  Empty: none has come for a beat; None: the end."""
         jobs: list[J] = []
-        job = self._jobs.get()
+        try:
+            job = self._jobs.get(timeout=self._beat_seconds)
+        except queue.Empty:
+            return jobs
         while job is not None:
             jobs.append(job)
             if len(jobs) == _JOBS_AT_ONCE or self._jobs.empty():
                 return jobs
             job = self._jobs.get()
-        if jobs:
-            self._jobs.put(None)
+        if not jobs:
+            return None
+        self._jobs.put(None)
         return jobs
 
 

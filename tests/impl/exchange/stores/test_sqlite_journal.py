@@ -20,7 +20,7 @@ from permitflow.exchange import SqliteStore
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_NAME
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.store import PublishedPart
-from tests.support.stored_rows import CONSUMERS, OpenStore, channel, filled, rows
+from tests.support.stored_rows import CONSUMERS, OpenSqlite, channel, filled, rows
 
 LOG_NAME = f"{FILE_NAME}-wal"
 SLOT_BYTES = 4 << 10
@@ -49,14 +49,14 @@ def flip(path: Path, at: int) -> None:
 
 
 @pytest.fixture
-def left(run: asyncio.Runner, open_store: OpenStore, tmp_path: Path) -> Path:
+def left(run: asyncio.Runner, open_sqlite: OpenSqlite, tmp_path: Path) -> Path:
     """A store of 3,000 rows, of which 1,000 came in each commit, and whose exchange was killed.
 
     ``older`` beside it is a copy from before the last two commits, ``newest`` one from before the last.
     """
 
     async def write() -> None:
-        place = channel(open_store())
+        place = channel(open_sqlite())
         await place.declare(rows(0, 0).schema)
         for first_row, name in ((0, "older"), (1000, "newest"), (2000, "left")):
             await place.append(first_row, [rows(first_row, 1000)])
@@ -171,9 +171,9 @@ async def test_who_wants_what_is_left_can_say_so(left: Path) -> None:
 
 
 async def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
-    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    open_sqlite: OpenSqlite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = await filled(open_store())
+    place = await filled(open_sqlite())
 
     def fails(*_: object) -> int:
         raise OSError(errno.EIO, "the disk fails")
@@ -185,7 +185,7 @@ async def test_nothing_is_confirmed_once_the_journal_cannot_be_written(
     with pytest.raises(StoreWriteError, match=r"its journal cannot be written .the disk fails., so start"):
         await place.append(30, [rows(30, 1)])
     # As after a crash: nobody was told of the last row.
-    open_store().close()
+    open_sqlite().close()
     assert next_row(tmp_path / "store") == 31
 
 
@@ -360,24 +360,24 @@ DAMAGES_OF_FILE: dict[str, Callable[[Path], None]] = {
 
 
 @pytest.mark.parametrize("what", DAMAGES_OF_FILE)
-async def test_a_damaged_store_is_refused_and_left_as_it_is(open_store: OpenStore, tmp_path: Path, what: str) -> None:
-    await filled(open_store())
-    open_store().close()
+async def test_a_damaged_store_is_refused_and_left_as_it_is(open_sqlite: OpenSqlite, tmp_path: Path, what: str) -> None:
+    await filled(open_sqlite())
+    open_sqlite().close()
     path = tmp_path / "store" / FILE_NAME
     DAMAGES_OF_FILE[what](path)
     before = {path.name: path.read_bytes() for path in path.parent.iterdir()}
     with pytest.raises(StoreUnusableError, match=r"damaged.*take another folder"):
-        open_store()
+        open_sqlite()
     assert {path.name: path.read_bytes() for path in path.parent.iterdir()} == before
 
 
 @pytest.mark.parametrize("is_staged", [False, True])
 async def test_a_flipped_bit_on_disk_is_named_with_channel_and_rows(
-    open_store: OpenStore, tmp_path: Path, is_staged: bool
+    open_sqlite: OpenSqlite, tmp_path: Path, is_staged: bool
 ) -> None:
-    place = await filled(open_store())
+    place = await filled(open_sqlite())
     await place.stage(Staging("q", 7, 0, "first"), [rows(30, 10)])
-    open_store().close()
+    open_sqlite().close()
     path = tmp_path / "store" / FILE_NAME
     with sqlite3.connect(path) as connection:
         table, order = ("staged", "position") if is_staged else ("kept", "first_row")
@@ -394,9 +394,9 @@ async def test_a_flipped_bit_on_disk_is_named_with_channel_and_rows(
         with pytest.raises(
             StoreUnusableError, match=f"channel 'orders/0': .*{words}.*its checksum is [0-9a-f]{{8}}, that"
         ):
-            open_store()
+            open_sqlite()
     path.write_bytes(sound)
-    assert (await channel(open_store()).read(20, 30))[0].equals(rows(20, 10))
+    assert (await channel(open_sqlite()).read(20, 30))[0].equals(rows(20, 10))
 
 
 def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
@@ -416,27 +416,27 @@ def test_the_database_of_another_program_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_store_of_another_release_is_refused_and_stays_as_it_is(
-    open_store: OpenStore, tmp_path: Path, version: int, words: str
+    open_sqlite: OpenSqlite, tmp_path: Path, version: int, words: str
 ) -> None:
-    open_store().close()
+    open_sqlite().close()
     with closing(sqlite3.connect(tmp_path / "store" / FILE_NAME)) as connection:
         connection.execute(f"PRAGMA user_version={version}")
     before = contents(tmp_path / "store")
     with pytest.raises(StoreUnusableError, match=words):
-        open_store()
+        open_sqlite()
     assert contents(tmp_path / "store") == before
 
 
 @pytest.mark.parametrize("name", ["", FILE_NAME])
 def test_a_store_that_may_not_be_written_to_is_named(
-    open_store: OpenStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+    open_sqlite: OpenSqlite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    open_store().close()
+    open_sqlite().close()
     kept = tmp_path / "store" / name
     # The user who runs the tests may write to everything.
     monkeypatch.setattr("os.access", lambda path, _: path != kept)
     with pytest.raises(StoreUnusableError, match=f"{kept.name} may not be written to"):
-        open_store()
+        open_sqlite()
 
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
@@ -445,8 +445,8 @@ def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
         SqliteStore(tmp_path / "store")
 
 
-async def test_many_channels_with_long_names_fit_into_the_journal(open_store: OpenStore, tmp_path: Path) -> None:
-    store = open_store()
+async def test_many_channels_with_long_names_fit_into_the_journal(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
+    store = open_sqlite()
     for number in range(100):
         place = channel(store, f"{number}/{'x' * 300}")
         await place.declare(rows(0, 0).schema)
