@@ -54,6 +54,7 @@ _YES: frozenset[type[PermitflowError]] = frozenset(
         errors.PeerTimeoutError,
         errors.ResumeRefusedError,
         errors.ResumeTimeoutError,
+        errors.StoreTakenOverError,
     )
 )
 _LATER: frozenset[type[PermitflowError]] = frozenset(

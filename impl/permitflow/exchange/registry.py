@@ -17,6 +17,7 @@ from permitflow.errors import (
     ChannelResetError,
     InvalidParametersError,
     RetentionError,
+    StoreError,
     UnknownChannelError,
 )
 from permitflow.exchange.admission import Admission, Place, limit_reached
@@ -149,6 +150,10 @@ class Exchange:
     def is_durable(self) -> bool:
         """Do kept rows survive the exchange?"""
         return self._store.is_durable
+
+    async def until_lost(self) -> StoreError:
+        """Wait until another exchange has taken the store over; then end all servers, so that peers dial that one."""
+        return await self._store.until_lost()
 
     @overload
     def add_channel(

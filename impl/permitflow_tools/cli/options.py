@@ -104,6 +104,16 @@ def folder(text: str | Path) -> Path:
     return Path(text)
 
 
+def folder_or_database(text: str) -> str:
+    """Parse the place of a store: a folder, or the address of a database in PostgreSQL."""
+    return str(text) if is_database(str(text)) else str(folder(text))
+
+
+def is_database(text: str) -> bool:
+    """Is it the address of a database in PostgreSQL?"""
+    return text.startswith(("postgresql:", "postgres:"))
+
+
 def host_and_port(text: str) -> str:
     """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
     try:

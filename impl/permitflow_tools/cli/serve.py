@@ -41,9 +41,10 @@ from permitflow_tools.cli.channel_options import (
 from permitflow_tools.cli.options import (
     MOST,
     StreamName,
-    folder,
+    folder_or_database,
     host_and_port,
     http_address,
+    is_database,
     limit,
     one_of,
     option,
@@ -55,6 +56,7 @@ from permitflow_tools.cli.outcomes import ExitCode, Json, requires_extra, unusab
 
 if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
+    from permitflow.exchange.stores.durable import DurableStore
 
 _LIMITS = Limits()
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
@@ -87,13 +89,23 @@ def serve(
     retention: RetentionRule = Retention.ONCE,
     consumer: ConsumerNames = None,
     store: Annotated[
-        Path | None,
+        str | None,
         option(
-            folder,
-            "DIR",
-            "With replay: keep rows on disk, in this folder; a restart goes on from there. Default: in memory.",
+            folder_or_database,
+            "DIR|postgresql://…",
+            "With replay: keep rows on disk, in this folder, or in a schema of this database of PostgreSQL, "
+            "postgresql://[USER@]HOST[:PORT]/DATABASE[?schema=NAME]; a restart goes on from there. The password comes "
+            "from PGPASSWORD or PGPASSFILE. Default: in memory.",
         ),
     ] = None,
+    standby: Annotated[
+        bool,
+        typer.Option(
+            "--standby",
+            help="With a store in PostgreSQL: while another exchange has it, wait; take it over, and begin to listen, "
+            "once that one has ended or is silent for 10 seconds.",
+        ),
+    ] = False,
     kept_rows: KeptRowsLimit = None,
     staging_rows: StagingRowsLimit = None,
     staging_timeout_seconds: Annotated[
@@ -249,6 +261,8 @@ def serve(
       permitflow serve --stream q12 --trace run.jsonl          for the model to replay
       permitflow serve --stream orders:2 --retention replay --consumer etl --consumer audit --store orders.store
                                                                rows that are read again, and survive a crash
+      permitflow serve --stream orders:2 --retention replay --store postgresql://db/app --standby
+                                                               takes over from an exchange that has died
 
     The first line is "listening at HOST:PORT", one for each address. After it, a terminal shows a live table,
     anything else gets a line when something has changed, and --json prints one object a line.
@@ -258,7 +272,8 @@ def serve(
     memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
     what was left behind. A second signal stops at once. More: docs/guides/serving.md.
 
-    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, or it cannot listen there.
+    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, also one that another exchange
+    has taken over, or it cannot listen there.
     130: stopped by Ctrl-C.
     """
     refuse_twice("--stream", [one.name for one in stream])
@@ -275,7 +290,6 @@ def serve(
     )
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
-        from permitflow.exchange.stores.sqlite import SqliteStore
         from permitflow_tools.cli.serve_reports import Report
         from permitflow_tools.cli.serving import all_descriptors, new_recording, serve_until_signal
     if reflection:
@@ -284,6 +298,8 @@ def serve(
     if metrics_address is not None:
         with requires_extra("metrics"):
             import prometheus_client  # noqa: F401 - to complain now
+    if standby and not is_database(store or ""):
+        unusable("--standby: needs --store postgresql://…: only such a store can be taken over")
     security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
     access = _access(rights, token_file)
     _require_safe(ui, security)
@@ -292,7 +308,7 @@ def serve(
     try:
         with ExitStack() as stack:
             recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
-            kept = stack.enter_context(SqliteStore(store)) if store else None
+            kept = stack.enter_context(_opened(store, standby=standby)) if store else None
             if kept is not None:  # all of it, before the first channel is written down
                 kept.require_fitting(channels, parameters=parameters, consumers=consumers)
             exchange = Exchange(
@@ -349,6 +365,25 @@ def serve(
     except StoreError as error:
         unusable(f"--store: {error}")
     raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
+
+
+def _opened(store: str, *, standby: bool) -> "DurableStore":
+    """The store at this place; for a standby, once it is free.
+
+    Raises:
+        StoreError: it is in use, or cannot be used.
+    """
+    if not is_database(store):
+        from permitflow.exchange.stores.sqlite import SqliteStore
+
+        return SqliteStore(Path(store))
+    with requires_extra("postgres"):
+        from permitflow.exchange.stores.postgres import PostgresStore
+
+    def tell(by: str) -> None:
+        typer.echo(f"standing by: waiting for the store, which {by} has", err=True)
+
+    return PostgresStore(store, on_wait=tell if standby else None)
 
 
 def _security(certificate: Path | None, key: Path | None, client_ca: Path | None, *, insecure: bool) -> Security:

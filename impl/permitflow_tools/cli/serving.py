@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from permitflow.carriers.security import Security
-from permitflow.errors import InvalidOptionError, TraceWriteError
+from permitflow.errors import InvalidOptionError, StoreError, TraceWriteError
 from permitflow.exchange.access import AccessControl
 from permitflow.exchange.draining import drain, remainder
 from permitflow.exchange.registry import Exchange
@@ -102,6 +102,7 @@ async def serve_until_signal(
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
 
     Raises:
+        StoreError: another exchange has taken the store over; all streams were ended.
         InvalidOptionError: the address for metrics or for the page cannot be had.
         InvalidParametersError: an address needs TLS, or a file for TLS cannot be used.
         TransportError: an address cannot be had.
@@ -140,7 +141,12 @@ async def serve_until_signal(
             listening = [server.address for server in servers]
             board = serving_dashboard(ui_address, exchange, listening, security=security, access=access)
             report.page(await stack.enter_async_context(board))
+        lost = asyncio.ensure_future(exchange.until_lost())
+        stack.callback(lost.cancel)
+        lost.add_done_callback(lambda task: _give_up(stopped, task))
         begun = await _watch(exchange, report, stopped)
+        if (error := stopped.exception()) is not None:
+            raise error  # nothing can be kept any more, so there is nothing to drain
         report.stopping()
         draining = asyncio.ensure_future(drain(exchange, drain_seconds))
         await _watch(exchange, report, draining)
@@ -150,6 +156,11 @@ async def serve_until_signal(
                 group.create_task(server.stop())
     report.stopped(rates_between(begun, await traffic_through(exchange)), remainder(exchange))
     return stopped.result()
+
+
+def _give_up(stopped: "asyncio.Future[bool]", lost: "asyncio.Future[StoreError]") -> None:
+    if not (lost.cancelled() or stopped.done()):
+        stopped.set_exception(lost.result())
 
 
 def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:

@@ -142,13 +142,25 @@ REFUSED = {
         f"serve --stream a {option}": f"{option.split()[0]}: rows are gone once they were read; to keep them, add "
         "--retention replay"
         for option in (
-            *("--kept-rows 8", "--consumer etl", "--store .", "--staging-rows 5", "--staging-timeout-seconds 5"),
+            *(
+                "--kept-rows 8",
+                "--consumer etl",
+                "--store .",
+                "--store postgresql://h/d",
+                "--staging-rows 5",
+                "--staging-timeout-seconds 5",
+            ),
         )
     },
     f"{KEEPING} --consumer a --consumer a": "--consumer: 'a' is given twice",
     f"{KEEPING} --consumer ''": "--consumer: a name must not be empty",
     f"{KEEPING} --store {__file__}": "--store: ",
     f"{KEEPING} --store ''": "must be a folder, not empty",
+    f"{KEEPING} --store postgresql://me:secret@localhost/db": "--store: postgresql://…@localhost/db cannot be used as a "
+    "store: others can see a password in an address",
+    f"{KEEPING} --store postgresql:///db?host=/nowhere": "--store: postgresql:///db?schema=permitflow cannot be used",
+    f"{KEEPING} --store orders.store --standby": "--standby: needs --store postgresql://",
+    f"{KEEPING} --standby": "--standby: needs --store postgresql://",
     "simulate": "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows",
     "simulate --row-permits 8 --chunk-rows 1": "another rate must be finite where there is no round-trip time",
     "simulate --row-permits 8 --permit-batch 8 --chunk-rows 1": "--permit-batch must be below row_permits = 8",

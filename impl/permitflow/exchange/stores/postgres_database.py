@@ -113,7 +113,7 @@ class Location(NamedTuple):
         schema = schemas[-1] if schemas else DEFAULT_SCHEMA
         conninfo = f"{base}?{urlencode([each for each in asked if each[0] != 'schema'], quote_via=quote)}"
         # What is told of a wrong address must not have a password, wherever that stands.
-        told = re.sub("//.*@", "//…@", base)
+        told = re.sub("//.*@", "//…@", address).partition("?")[0]
         try:
             parameters = conninfo_to_dict(conninfo) if address.startswith(_SCHEMES) else None
         except psycopg.ProgrammingError:
