@@ -48,6 +48,7 @@ class Architecture:
         assert pure is not None, "the document names no room that must stay pure"
         self.pure_rooms = [module_name(place) for place in re.findall(r"`([\w/.]+)`", pure[1])]
         self.impure = frozenset(listed(pure[2]))
+        self._allowed = dict[str, set[str]]()
 
     def room_of(self, module: str) -> Room | None:
         """The room with the longest matching place."""
@@ -73,11 +74,14 @@ class Architecture:
 
     def allowed(self, room: Room) -> set[str]:
         """Places that a room may import: its own, those it names, and what those may import."""
+        if room.place in self._allowed:
+            return self._allowed[room.place]
         reached, ahead = {room.place}, [room.place]
         while ahead:
             for place in self.arrows(self.rooms[ahead.pop()]) - reached:
                 reached.add(place)
                 ahead.append(place)
+        self._allowed[room.place] = reached
         return reached
 
     def violations(self, module: str, source: str) -> Iterator[str]:

@@ -139,7 +139,7 @@ def given_by(premises: Premises) -> Given | None:
     told: dict[int, z3.BoolRef] = {}
     kept = []
     for condition in premises.assumed:
-        if not _is_about(condition.term, names, set()):
+        if not _is_about(condition.term, names):
             continue
         simple = z3.simplify(condition.term)
         if not z3.is_true(simple):
@@ -186,17 +186,26 @@ def _name_of(term: z3.ExprRef) -> str | None:
     return None
 
 
-def _is_about(term: z3.ExprRef, names: Container[str | None], seen: set[int]) -> bool:
-    """Are all its symbols among these?  It may be large, and share parts."""
-    if term.get_id() in seen:
-        return True
-    seen.add(term.get_id())
-    if not term.children():
-        name = _name_of(term)
-        return name is None or name in names
-    return term.decl().kind() != z3.Z3_OP_UNINTERPRETED and all(
-        _is_about(part, names, seen) for part in term.children()
-    )
+def _is_about(condition: z3.BoolRef, names: Container[str | None]) -> bool:
+    """Are all its symbols among these?  It may be large, and share parts.
+
+    By Z3's own functions, because its Python classes make and count an object for each part.
+    """
+    context = condition.ctx.ref()
+    ahead, seen = [condition.as_ast()], set[int]()
+    while ahead:
+        part = ahead.pop()
+        if part.value in seen:
+            continue
+        seen.add(part.value)
+        function = z3.Z3_get_app_decl(context, part)
+        parts = range(z3.Z3_get_app_num_args(context, part))
+        if z3.Z3_get_decl_kind(context, function) == z3.Z3_OP_UNINTERPRETED:
+            name = z3.Z3_get_symbol_string(context, z3.Z3_get_decl_name(context, function))
+            if parts or name.partition("!")[0] not in names:
+                return False
+        ahead.extend(z3.Z3_get_app_arg(context, part, at) for at in parts)
+    return True
 
 
 def _concrete(parameters: object) -> list[tuple[z3.ExprRef, z3.ExprRef]]:
