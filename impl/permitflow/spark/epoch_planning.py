@@ -58,9 +58,8 @@ class EpochPlanner(StreamPlanner):
             stall_seconds: how long a barrier may wait for inputs in which nothing comes.
             clock: seconds that do not go backwards.
         """
-        super().__init__(channels, consumer=consumer, max_rows=None)
+        super().__init__(channels, consumer=consumer, clock=clock)
         self._stall_seconds = stall_seconds
-        self._clock = clock
         self._done = self._given_up = 0
         self._last: tuple[int, bool] | None = None
         """For ``Trigger.AvailableNow``: the last barrier, and whether the rows behind it belong to the query."""
@@ -95,7 +94,9 @@ class EpochPlanner(StreamPlanner):
         self.require_own(start)
         return start.acknowledged(self._given_up)
 
-    def plan(self, start: StreamOffset, positions: Positions, *, limit_rows: int | None = None) -> StreamOffset:
+    def plan(
+        self, start: StreamOffset, positions: Positions, *, limit_rows: int | None = None, min_rows: int = 1
+    ) -> StreamOffset:
         """The end of the next epoch; ``start`` itself if no barrier is aligned behind it.
 
         A channel that is missing in ``start`` is new among the options: as without epochs, a batch enters it first.
@@ -104,6 +105,7 @@ class EpochPlanner(StreamPlanner):
             start: the end of the last batch in the commit log, acknowledged just now.
             positions: of all channels, after that acknowledgement.
             limit_rows: is not used: an epoch is a batch.
+            min_rows: is not used either.
 
         Raises:
             RowsLostError: the exchange no longer has all rows from ``start`` on.

@@ -5,7 +5,7 @@ Each source has a table of its options: where each may be used, and how its text
 """
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import Flag, StrEnum, auto
@@ -21,6 +21,9 @@ from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.sizes import UNITS, size
 from permitflow.spark.other_sources import instead_of
+from permitflow.spark.places import EARLIEST, LATEST, Places
+from permitflow.spark.shape import RowShape
+from permitflow.spark.stream_planning import BatchLimits
 from permitflow.stream.compression import Compression
 
 E = TypeVar("E", bound=StrEnum)
@@ -319,6 +322,20 @@ _OF_SECURITY = {
 """Paths and names only: the options of a job are in its query plan, in its event log and on Spark's pages."""
 
 
+def _column_names(text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len({*names}) < len(names):
+        raise ValueError("must list names of columns, separated by commas, each once")
+    return names
+
+
+def _ending(text: str) -> Places:
+    places = Places.parse(text, elsewhere=LATEST)
+    if places == Places(EARLIEST):
+        raise ValueError("must be latest, or row numbers as JSON: no row is before the earliest")
+    return places
+
+
 def _always_true(text: str) -> bool:
     """Parse Kafka's ``failOnDataLoss``: no row is ever skipped in silence."""
     if not truth(text):
@@ -344,10 +361,20 @@ CHANNEL_OPTIONS: Options = {
     **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, file_or_name)),
     "consumer": Option(Use.READING, any_name),
     "channelColumn": Option(Use.READING, any_name),
+    "includeMetadata": Option(Use.READING, truth),
+    "mergeSchema": Option(Use.READING, truth),
+    "columns": Option(Use.READING, _column_names),
+    "startingOffsets": Option(Use.READING, Places.parse),
+    "endingOffsets": Option(Use.READ, _ending),
     "failOnDataLoss": Option(Use.READING, _always_true),
+    "minPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
+    "maxPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
     "maxRowsPerTrigger": Option(
         Use.READ_STREAM, whole_number(1, MOST_LONG), also=("maxRowsPerBatch", "maxOffsetsPerTrigger")
     ),
+    "maxBytesPerTrigger": Option(Use.READ_STREAM, number_of_bytes),
+    "minRowsPerTrigger": Option(Use.READ_STREAM, whole_number(1, MOST_LONG), also=("minOffsetsPerTrigger",)),
+    "maxTriggerDelay": Option(Use.READ_STREAM, delay_seconds),
     "epochs": Option(Use.READ_STREAM, choice(Epochs)),
     "stallSeconds": Option(Use.READ_STREAM, duration_seconds),
     "chunkRows": Option(Use.WRITING, whole_number(1, MOST)),
@@ -390,8 +417,16 @@ class ReadOptions:
     """TLS and a token; its files are read where they are used, in the driver and in the workers."""
     consumer: str = ""
     """The consumer to read as, for a channel that keeps its rows; empty: the consumer ``default``."""
-    channel_column: str = ""
-    """The name of a column for the channel's name, beside the columns of all channels; empty: there is none."""
+    shape: RowShape = RowShape()  # noqa: RUF009 - it is frozen
+    """The columns that are wanted."""
+    starting: Places | None = None
+    """Where a query without a checkpoint begins; None: at the consumer's first row."""
+    ending: Places | None = None
+    """Where a batch job ends; None: behind the last row that is there."""
+    min_partitions: int = 1
+    """The least tasks for the rows of a batch, as far as it has so many rows."""
+    max_partitions: int | None = None
+    """The most tasks; None: as many as there are channels, or ``min_partitions``."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], use: Use = Use.READ) -> "ReadOptions":
@@ -405,9 +440,27 @@ class ReadOptions:
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "ReadOptions":
         """The options that reading and writing share, of values that ``checked`` has returned."""
-        shared = picked(cls, values)
-        made = {"channels": _channel_names(values), "wanted": _wanted_parameters(values), "security": _security(values)}
-        return cls(**{**shared, **made})
+        channels = _channel_names(values)
+        made = {
+            "channels": channels,
+            "wanted": _wanted_parameters(values),
+            "security": _security(values),
+            "shape": RowShape(**picked(RowShape, values)),
+            "starting": _place("startingOffsets", values, channels),
+            "ending": _place("endingOffsets", values, channels),
+        }
+        if values.get("max_partitions", MOST) < values.get("min_partitions", 1):
+            refuse("maxPartitions", values["max_partitions"], "must be at least option 'minPartitions'")
+        return cls(**{**picked(cls, values), **made})
+
+
+def _place(option: str, values: Mapping[str, Any], channels: Sequence[str]) -> Places | None:
+    """The rows that an option names, of these channels."""
+    places: Places | None = values.get(field_of(option))
+    unread = [channel for channel, _ in places.named if channel not in channels] if places is not None else []
+    if unread:
+        refuse(option, None, f"names channel {unread[0]!r}, which this query does not read")
+    return places
 
 
 def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
@@ -454,14 +507,32 @@ def _wanted_parameters(values: Mapping[str, Any]) -> ChannelParameters | None:
         raise InvalidOptionError(option=option, value=None, reason=reason) from error
 
 
+_LIMITS = ("maxRowsPerTrigger", "maxBytesPerTrigger", "minRowsPerTrigger", "maxTriggerDelay")
+
+
+def _limits(values: Values) -> BatchLimits:
+    by_name = ("max_rows", "max_bytes", "min_rows", "max_delay_seconds")
+    given = {
+        limit: values[field_of(option)]
+        for limit, option in zip(by_name, _LIMITS, strict=True)
+        if field_of(option) in values
+    }
+    limits = BatchLimits(**given)
+    if limits.max_rows is not None and limits.min_rows > limits.max_rows:
+        refuse("minRowsPerTrigger", limits.min_rows, "must be at most option 'maxRowsPerTrigger'")
+    if "max_delay_seconds" in given and "min_rows" not in given:
+        refuse("maxTriggerDelay", None, "needs option 'minRowsPerTrigger' beside it")
+    return limits
+
+
 @dataclass(frozen=True, kw_only=True)
 class StreamOptions:
     """The checked options of a streaming source; picklable."""
 
     exchange: ReadOptions
     """Which channels, where, as which consumer, and how long to wait."""
-    max_rows: int | None
-    """Rows of a batch, over all channels; None: half the window of each channel."""
+    limits: BatchLimits
+    """How many rows a batch has."""
     epochs: Epochs = Epochs.NONE
     stall_seconds: float = DEFAULT_TIMEOUT_SECONDS
     """How long a barrier may wait for channels in which nothing comes."""
@@ -475,12 +546,21 @@ class StreamOptions:
         """
         values = _checked(options, Use.READ_STREAM)
         is_aligned = values.get("epochs") is Epochs.ALIGNED
-        if is_aligned and "max_rows_per_trigger" in values:
-            reason = "cannot be combined with epochs=aligned: a batch has all rows of its epoch"
-            refuse("maxRowsPerTrigger", values["max_rows_per_trigger"], reason)
+        for name in _LIMITS if is_aligned else ():
+            if field_of(name) in values:
+                refuse(name, None, "cannot be combined with epochs=aligned: a batch has all rows of its epoch")
         if "stall_seconds" in values and not is_aligned:
             refuse("stallSeconds", values["stall_seconds"], "needs option 'epochs' to be 'aligned'")
-        return cls(exchange=ReadOptions.of(values), max_rows=values.get("max_rows_per_trigger"), **picked(cls, values))
+        exchange = ReadOptions.of(values)
+        if exchange.starting not in (None, Places()):
+            if is_aligned:
+                refuse("startingOffsets", None, "must be earliest with epochs=aligned, which begin at a barrier")
+            if exchange.trace_dir is not None:
+                refuse("startingOffsets", None, "must be earliest with option 'traceDir': the model skips no rows")
+        if exchange.trace_dir is not None and exchange.min_partitions > 1:
+            reason = "must be 1 with option 'traceDir': the model reads a range in one task"
+            refuse("minPartitions", exchange.min_partitions, reason)
+        return cls(exchange=exchange, limits=_limits(values), **picked(cls, values))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -141,7 +141,7 @@ def read_range(
     """
     from permitflow.spark.schema import RowForm
 
-    form = RowForm(schema, options.channel_column)
+    form = RowForm(schema, options.shape)
     patience = Patience(options.timeout_seconds, [rows.channel])
     at = rows.from_row
     while at < rows.to_row:
@@ -151,7 +151,7 @@ def read_range(
                 streams.add(source)
                 for chunks in source.joined(rows_together(source.parameters)):
                     _require_within(rows, at + chunks.num_rows <= rows.to_row, at + chunks.num_rows)
-                    yield form.conform(chunks.batch, channel=rows.channel)
+                    yield form.conform(chunks.batch, channel=rows.channel, first_row=at, log_id=rows.log_id)
                     at += chunks.num_rows
                     patience.renew()
             _require_within(rows, at == rows.to_row, at)

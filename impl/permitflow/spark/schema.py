@@ -1,13 +1,16 @@
 """Maps between Spark's and Arrow's types, and converts batches to the form that Spark demands."""
 
 from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
 
-from permitflow.errors import SchemaMismatchError
+from permitflow.errors import InvalidOptionError, SchemaMismatchError
+from permitflow.spark.shape import Origin, RowShape
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -52,7 +55,7 @@ def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> N
         first, second = ("the frame has", user.simpleString()), (f"channel {channel!r} has", found.simpleString())
         hint = (
             "schema() must state the columns of the channels, or be left out; if these differ from each other, set "
-            "option 'channelColumn'"
+            "option 'mergeSchema'"
         )
         raise SchemaMismatchError.between(first, second, hint=hint)
 
@@ -72,43 +75,67 @@ def conform(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
-def united_schema(channels: Mapping[str, pa.Schema], channel_column: str) -> StructType:
-    """The Spark schema for rows of channels with different columns: the channel's name, then all columns by name.
+def united_schema(channels: Mapping[str, pa.Schema], shape: RowShape) -> StructType:
+    """The Spark schema for the rows of channels: where they are from, and their columns by name.
 
     A column that a channel lacks is null in its rows.
 
     Raises:
-        SchemaMismatchError: two channels have a column of one name and different types; the name of the first column is
-            taken; names differ only by case; or Spark has no type for a column.
+        SchemaMismatchError: two channels have a column of one name and different types; the name of a column for a
+            row's origin is taken; names differ only by case; or Spark has no type for a column.
+        InvalidOptionError: no channel has a wanted column.
     """
     schemas = {channel: spark_schema(schema, channel=channel) for channel, schema in channels.items()}
-    fields = {channel_column: StructField(channel_column, StringType(), nullable=False)}
-    owners = {channel_column: f"option channelColumn: {fields[channel_column].simpleString()}"}
+    origins = {name: StructField(name, _TYPES[origin], origin is Origin.LOG) for name, origin in shape.origins.items()}
+    fields, owners = dict[str, StructField](), {name: _taken_by(shape, field) for name, field in origins.items()}
     for channel, schema in schemas.items():
         for field in schema:
             known, owner = fields.get(field.name), f"channel {channel!r}: {field.simpleString()}"
-            if field.name == channel_column or (known is not None and known.dataType != field.dataType):
+            if field.name in origins or (known is not None and known.dataType != field.dataType):
                 raise SchemaMismatchError(ours=owners[field.name], theirs=owner)
             is_everywhere = all(field.name in other.names for other in schemas.values())
             nullable = field.nullable or not is_everywhere or (known is not None and known.nullable)
             fields[field.name] = StructField(field.name, field.dataType, nullable)
             owners[field.name] = owner
-    require_distinct(fields, "the rows of all channels")
-    return StructType([*fields.values()])
+    for name in shape.columns:
+        _require_column(name, fields)
+    wanted = {name: fields[name] for name in shape.columns} or fields
+    first = {name: field for name, field in origins.items() if name == shape.channel_column}
+    found = {**first, **wanted, **origins}
+    require_distinct(found, "the rows of all channels")
+    return StructType([*found.values()])
+
+
+_TYPES: Mapping[Origin, DataType] = {
+    Origin.CHANNEL: StringType(),
+    Origin.ROW: LongType(),
+    Origin.LOG: StringType(),
+}
+
+
+def _taken_by(shape: RowShape, field: StructField) -> str:
+    option = "channelColumn" if field.name == shape.channel_column else "includeMetadata"
+    return f"option {option}: {field.simpleString()}"
+
+
+def _require_column(name: str, known: Iterable[str]) -> None:
+    names = [*known]
+    if name not in names:
+        close = get_close_matches(name, names, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else ""
+        reason = f"names a column that no channel has{meant} (there are {', '.join(names)})"
+        raise InvalidOptionError(option="columns", value=name, reason=reason)
 
 
 class RowForm:
     """The form in which Spark wants the rows of a channel."""
 
-    def __init__(self, schema: StructType, channel_column: str = "") -> None:
-        """Rows of ``schema``.
-
-        ``channel_column``: the name of the column for the channel's name; then a channel may lack columns.  Empty: it
-        has all columns, in this order.
-        """
+    def __init__(self, schema: StructType, shape: RowShape = RowShape()) -> None:  # noqa: B008 - it is frozen
+        """Rows of ``schema``; if ``shape`` is plain, a channel has all of its columns, in this order."""
         self._schema = schema
         self._arrow = arrow_schema(schema)
-        self._channel_column = channel_column
+        self._shape = shape
+        self._origins = {name: origin for name, origin in shape.origins.items() if name in schema.names}
 
     def require_fitting(self, schema: pa.Schema, *, channel: str) -> None:
         """Compare this form with a channel's schema.
@@ -116,39 +143,56 @@ class RowForm:
         Raises:
             SchemaMismatchError: with both schemas.
         """
-        if not self._channel_column:
+        if self._shape.is_plain:
             check_user_schema(self._schema, schema, channel=channel)
             return
         found = spark_schema(schema, channel=channel)
-        has_all = {self._channel_column, *found.names} <= {*self._schema.names}
+        missing = [name for name in found.names if name not in self._schema.names]
         if not (
-            has_all
-            and self._channel_column not in found.names
+            (not missing or self._shape.columns)
+            and not {*self._shape.origins} & {*found.names}
+            and self._shape.channel_column in ("", *self._schema.names)
             and all(self._fits(each, found) for each in self._schema)
         ):
-            wanted = f"{self._schema.simpleString()}, with the channel's name in {self._channel_column!r}"
-            raise SchemaMismatchError(ours=wanted, theirs=f"channel {channel!r}: {found.simpleString()}")
+            wanted = self._schema.simpleString()
+            if self._shape.channel_column:
+                wanted += f", with the channel's name in {self._shape.channel_column!r}"
+            hint = "start the query again: its columns are decided then"
+            if not missing:
+                hint = "schema() must state the columns of the channels and those of the options, or be left out"
+            ours, theirs = ("the frame has", wanted), (f"channel {channel!r} has", found.simpleString())
+            raise SchemaMismatchError.between(ours, theirs, hint=hint)
 
     def _fits(self, field: StructField, found: StructType) -> bool:
-        if field.name == self._channel_column:
-            return isinstance(field.dataType, StringType)
+        if (origin := self._origins.get(field.name)) is not None:
+            return field.dataType == _TYPES[origin] and (field.nullable or origin is not Origin.LOG)
         if field.name not in found.names:
-            return field.nullable
+            return field.nullable and self._shape.unites
         theirs = found[field.name]
         return _takes(field.dataType, theirs.dataType) and field.nullable >= theirs.nullable
 
-    def conform(self, batch: pa.RecordBatch, *, channel: str) -> pa.RecordBatch:
+    def conform(self, batch: pa.RecordBatch, *, channel: str, first_row: int, log_id: str | None) -> pa.RecordBatch:
         """Convert a batch of a channel to this form.
+
+        Args:
+            batch: rows of the channel.
+            channel: its name.
+            first_row: the number of the batch's first row.
+            log_id: the log in which rows are numbered; None: the channel keeps no rows.
 
         Raises:
             SchemaMismatchError: as ``conform``.
         """
-        if not self._channel_column:
+        if self._shape.is_plain:
             return conform(batch, self._arrow)
-        given = dict(zip(batch.schema.names, batch.columns, strict=True))
-        given[self._channel_column] = pa.repeat(channel, batch.num_rows)
+        given, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows
+        for name, origin in self._origins.items():
+            if origin is Origin.ROW:
+                given[name] = pc.cumulative_sum(pa.repeat(pa.scalar(1), rows), start=first_row - 1)
+            else:
+                given[name] = pa.repeat(pa.scalar(channel if origin is Origin.CHANNEL else log_id, pa.string()), rows)
         columns = [
-            _cast(given[field.name], field) if field.name in given else pa.nulls(batch.num_rows, field.type)
+            _cast(given[field.name], field) if field.name in given else pa.nulls(rows, field.type)
             for field in self._arrow
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._arrow)

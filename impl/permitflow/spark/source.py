@@ -16,7 +16,7 @@ asks for the next batch.  "Handed to Spark" is not "processed": the buffer betwe
 small; see ``permitflow.spark.reading``.
 """
 
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator, MutableMapping, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -34,6 +34,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.options import (
     CHANNEL_OPTIONS,
+    MOST,
     Delivery,
     ReadOptions,
     StreamOptions,
@@ -45,7 +46,8 @@ from permitflow.spark.reading import narrow_socket, opened, read_range, rows_tog
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.spark.stream_planning import RowRange
+from permitflow.spark.stream_planning import Position, RowRange
+from permitflow.spark.task_ranges import Ranges, task_ranges
 from permitflow.stream.control import ChannelState
 
 if TYPE_CHECKING:
@@ -74,7 +76,16 @@ class PermitflowDataSource(DataSource):
     Options for reading only:
         consumer: the consumer to read as, for channels that keep their rows; default.
         channelColumn: a name for a first column with the channel's name; then channels may have different columns.
-        maxRowsPerTrigger: the most rows of a streaming batch, over all channels; half the window of each channel.
+        includeMetadata: whether columns ``_channel``, ``_row`` and ``_log`` come last; false.
+        mergeSchema: whether channels may have different columns, which are united by name; false.
+        columns: names of those columns that are wanted; all.
+        startingOffsets, endingOffsets: where a query without a checkpoint begins, and where a batch job ends: earliest,
+            latest, or row numbers as JSON; the consumer's first row, and the last row that is there.
+        failOnDataLoss: true.
+        minPartitions, maxPartitions: tasks for the rows of a batch; one for each channel.
+        maxRowsPerTrigger, maxBytesPerTrigger: the most rows of a streaming batch, over all channels; half the window of
+            each channel.
+        minRowsPerTrigger, maxTriggerDelay: the rows for which a streaming batch waits, and for how long; 1 and 15m.
         epochs: ``aligned`` ends each streaming batch at a barrier that has come in all channels; none.
         stallSeconds: with epochs, how long a barrier may wait for channels in which nothing comes; 120.
 
@@ -102,14 +113,14 @@ class PermitflowDataSource(DataSource):
     def schema(self) -> StructType:
         """Ask the first channel for its schema; planning process, once per query without a schema of the user's.
 
-        With a column for the channel's name, it asks all channels.  Waits for the first producer of each channel that
+        If channels may have different columns, it asks all of them.  Waits for the first producer of each channel that
         is asked, at most ``timeout_seconds``.
 
         Raises:
             InvalidOptionError: see ``ReadOptions``.
             PermitflowError: the exchange does not answer, or has no such channel.
             SchemaMismatchError: Spark has no type for a column, or columns of one name have different types, or names
-                differ only by case.
+                differ only by case, or are those of the columns of options.
         """
         if is_for_streams(self.options, CHANNEL_OPTIONS):
             options = StreamOptions.parse(self.options).exchange
@@ -120,7 +131,8 @@ class PermitflowDataSource(DataSource):
         from permitflow.spark.schema import require_distinct, spark_schema, united_schema
 
         leave_imports_alone()
-        asked = options.channels if options.channel_column else options.channels[:1]
+        shape = options.shape
+        asked = options.channels if shape.unites else options.channels[:1]
         found = {
             channel: probe(
                 options.address,
@@ -131,8 +143,8 @@ class PermitflowDataSource(DataSource):
             ).schema
             for channel in asked
         }
-        if options.channel_column:
-            return united_schema(found, options.channel_column)
+        if not shape.is_plain:
+            return united_schema(found, shape)
         columns = spark_schema(found[asked[0]], channel=asked[0])
         require_distinct(columns.names, f"channel {asked[0]!r}")
         return columns
@@ -191,13 +203,40 @@ def refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
 
 
 class ChannelPartition(InputPartition):
-    """One channel, or the rows of it that existed when the query was planned."""
+    """A channel that is read to its end, or rows that existed when the query was planned."""
 
-    def __init__(self, channel: str, rows: RowRange | None = None) -> None:
-        """``rows``: a range of kept rows; None: all rows to the channel's end."""
+    def __init__(self, channel: str, ranges: Ranges = (), log_id: str | None = None) -> None:
+        """Name the rows.
+
+        Args:
+            channel: the first one's name.
+            ranges: of kept rows, of this channel and others; none: all rows to the channel's end.
+            log_id: the log in which rows up to the end are numbered; None: the channel keeps no rows.
+        """
         super().__init__(channel)
         self.channel = channel
-        self.rows = rows
+        self.ranges = ranges
+        self.log_id = log_id
+
+
+def _range(options: ReadOptions, at: Position) -> RowRange:
+    """The rows of a channel that a batch job reads."""
+    start = at.acknowledged_row if options.starting is None else options.starting.row(at)
+    end = at.next_row if options.ending is None else options.ending.row(at)
+    return RowRange(at.channel, at.log_id, start, max(start, end))
+
+
+def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
+    """Refuse options for numbered rows where channels are read once, by one task, from the first row to the end."""
+    given = {
+        "startingOffsets": options.starting is not None,
+        "endingOffsets": options.ending is not None,
+        "minPartitions": options.min_partitions > len(options.channels),
+        "maxPartitions": (options.max_partitions or MOST) < len(options.channels),
+    }
+    for name in (name for name, is_given in given.items() if is_given and channels):
+        reason = f"needs channels that keep their rows (permitflow serve --retention replay), and {channels[0]!r} is "
+        refuse(name, None, reason + "read once, by one task, from its first row to its end")
 
 
 class ExchangeReader(DataSourceReader):
@@ -208,9 +247,11 @@ class ExchangeReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> list[InputPartition]:
-        """One partition per channel; planning process, once per query.
+        """One partition per channel, or as many as the user wants; planning process, once per query.
 
         Raises:
+            InvalidOptionError: an option needs channels that keep their rows.
+            RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
             PermitflowError: the exchange does not answer, or has no such channel.
         """
         # gRPC must not be loaded before Spark's daemon has forked.
@@ -228,15 +269,20 @@ class ExchangeReader(DataSourceReader):
             channels = orders.statistics(options.channels).channels
             kept = [traffic.channel for traffic in channels if traffic.kept is not None]
             positions = orders.positions(kept, consumer=options.consumer) if kept else ()
-        planned = {
-            at.channel: RowRange(at.channel, at.log_id, at.acknowledged_row, at.next_row)
-            for at in positions
-            if at.state is not ChannelState.BROKEN
-        }
-        return [ChannelPartition(channel, planned.get(channel)) for channel in options.channels]
+        planned = {at.channel: _range(options, at) for at in positions if at.state is not ChannelState.BROKEN}
+        logs = {at.channel: at.log_id for at in positions}
+        once = [
+            ChannelPartition(channel, log_id=logs.get(channel))
+            for channel in options.channels
+            if channel not in planned
+        ]
+        _require_kept(options, [each.channel for each in once if each.channel not in kept])
+        ranges = [planned[channel] for channel in options.channels if channel in planned]
+        tasks = task_ranges(ranges, least=options.min_partitions, most=options.max_partitions)
+        return [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield the rows of one channel in batches of chunks that arrived together; worker, once per partition.
+        """Yield the rows of a partition in batches of chunks that arrived together; worker, once per partition.
 
         The permits of a batch return when the next one is asked for.  Closing the generator early tells the exchange
         that the reader is gone.
@@ -249,22 +295,22 @@ class ExchangeReader(DataSourceReader):
             PermitflowError: the channel does not exist, or was read before.
         """
         assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
-        options, rows = self._options, partition.rows
+        options = self._options
         with earlier_attempts_named():
-            if rows is None:
-                yield from self._read_once(partition.channel)
-                return
-            with recording(options.trace_dir, f"read-{rows.channel}") as streams:
-                yield from read_range(options, rows, self._schema, streams)
+            if not partition.ranges:
+                yield from self._read_once(partition.channel, partition.log_id)
+            for rows in partition.ranges:
+                with recording(options.trace_dir, f"read-{rows.channel}") as streams:
+                    yield from read_range(options, rows, self._schema, streams)
 
-    def _read_once(self, channel: str) -> "Iterator[pa.RecordBatch]":
-        """Yield all rows of a channel that is read once."""
+    def _read_once(self, channel: str, log_id: str | None) -> "Iterator[pa.RecordBatch]":
+        """Yield all rows of a channel that is read once, or is broken."""
         from permitflow.client.blocking import probe
         from permitflow.spark.schema import RowForm
 
         leave_imports_alone()
         options = self._options
-        form = RowForm(self._schema, options.channel_column)
+        form = RowForm(self._schema, options.shape)
         # A reader that has begun must read all of a channel, so the schema is checked first.
         found = probe(
             options.address,
@@ -280,8 +326,10 @@ class ExchangeReader(DataSourceReader):
             opened(options, channel, streams) as source,
         ):
             streams.add(source)
+            row = source.first_row or 0
             for chunks in source.joined(self._rows_together(source.parameters)):
-                yield form.conform(chunks.batch, channel=channel)
+                yield form.conform(chunks.batch, channel=channel, first_row=row, log_id=log_id)
+                row += chunks.num_rows
 
     def _rows_together(self, parameters: Parameters) -> int:
         """The most rows of a batch of several chunks; tests override it."""

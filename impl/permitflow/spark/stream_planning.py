@@ -5,8 +5,9 @@ channel; Spark keeps it in its checkpoint.  The rules are those of ``SparkMicroB
 ``latestOffset(start, limit)``: ``start`` is the end of the last batch in Spark's commit log.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from time import monotonic
 from typing import ClassVar, TypeAlias, TypeGuard
 
 from permitflow.errors import (
@@ -18,6 +19,7 @@ from permitflow.errors import (
     RowsLostError,
     RowsNotThereError,
 )
+from permitflow.spark.places import Places
 from permitflow.stream.control import ChannelPosition, ChannelRow, ChannelState
 
 __all__ = [
@@ -165,21 +167,62 @@ class RowRange:
     to_row: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    """How many rows a streaming batch has, over all channels; picklable."""
+
+    max_rows: int | None = None
+    """None: half the window of each channel."""
+    max_bytes: int | None = None
+    """Of rows as they are in the channel, by the average of those that come next."""
+    min_rows: int = 1
+    """A batch waits for so many rows, while nothing else ends the waiting."""
+    max_delay_seconds: float = 900.0
+    """The longest that it waits for ``min_rows``, from the batch before on."""
+
+
 class StreamPlanner:
     """Takes positions, offsets and limits; returns offsets, ranges and acknowledgements.  Picklable."""
 
     _has_epochs: ClassVar[bool] = False
     """Do batches end at barriers?"""
 
-    def __init__(self, channels: Sequence[str], *, consumer: str, max_rows: int | None) -> None:
-        """``max_rows`` of a batch, over all channels; None: half the window of each channel."""
+    def __init__(
+        self,
+        channels: Sequence[str],
+        *,
+        consumer: str,
+        limits: BatchLimits = BatchLimits(),
+        starting: Places | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        """Plan nothing yet.
+
+        Args:
+            channels: those that the query reads.
+            consumer: the one that reads.
+            limits: how many rows a batch has.
+            starting: where a query without a checkpoint begins; None: at the consumer's first row.
+            clock: seconds that do not go backwards.
+        """
         self._channels = tuple(channels)
         self._consumer = consumer
-        self._max_rows = max_rows
+        self._limits = limits
+        self._max_rows = limits.max_rows
+        self._starting = starting or Places()
+        self._clock = clock
+        self._planned_at = clock()
         self._targets: Mapping[str, int] | None = None
 
     def initial(self, positions: Positions) -> StreamOffset:
-        """Where a query without a checkpoint begins: at the first row that its consumer may still read."""
+        """Where a query without a checkpoint begins: at the first row that its consumer may still read.
+
+        If the user says otherwise, no channel has been entered yet: Spark asks for this offset again after a crash in
+        the first batch, and what is latest by then is another row.  So the first batch has no rows, and its end, which
+        Spark keeps, says where each channel is entered.
+        """
+        if self._starting != Places():
+            return StreamOffset({}, {})
         return self._offset({channel: positions[channel].acknowledged_row for channel in self._channels}, positions)
 
     def latest(self, positions: Positions) -> StreamOffset:
@@ -209,7 +252,9 @@ class StreamPlanner:
         self.require_own(start)
         return start.acknowledged()
 
-    def plan(self, start: StreamOffset, positions: Positions, *, limit_rows: int | None) -> StreamOffset:
+    def plan(
+        self, start: StreamOffset, positions: Positions, *, limit_rows: int | None, min_rows: int = 1
+    ) -> StreamOffset:
         """The end of the next batch; ``start`` itself if there is nothing new.
 
         A channel that is missing in ``start`` is new among the options.  The batch's end records its consumer's
@@ -219,9 +264,11 @@ class StreamPlanner:
             start: the end of the last batch in the commit log, acknowledged just now.
             positions: of all channels, after that acknowledgement.
             limit_rows: the most rows of the batch, over all channels; None: all that exist.
+            min_rows: with fewer new rows there is no batch, until the time for that is over, or waiting is in vain.
 
         Raises:
             RowsLostError: the exchange no longer has all rows from ``start`` on.
+            RowsForgottenError, RowsNotThereError: the user begins at a row that is not there.
             ChannelAbortedError: all rows of a channel were read, and its producer has aborted it.
 
         Spec: PlanBatch, ReportLoss of SparkMicroBatch.
@@ -233,13 +280,28 @@ class StreamPlanner:
         most = sum(there) if limit_rows is None else limit_rows
         shares = fair_shares(there, most, first=sum(start.rows.values()))
         is_new = any(channel not in start.rows for channel in self._channels)
-        if not any(shares) and not is_new:
+        if not is_new and (not any(shares) or self._waits(start, positions, min_rows)):
             return start
+        self._planned_at = self._clock()
         rows = {
-            channel: start.rows.get(channel, positions[channel].acknowledged_row) + share
+            channel: start.rows[channel] + share if channel in start.rows else self._entry(start, positions[channel])
             for channel, share in zip(self._channels, shares, strict=True)
         }
         return self._offset(rows, positions)
+
+    def _entry(self, start: StreamOffset, position: Position) -> int:
+        """Where a channel is entered: as the user says for a new query, else at the consumer's first row."""
+        return position.acknowledged_row if start.rows else self._starting.row(position)
+
+    def _waits(self, start: StreamOffset, positions: Positions, min_rows: int) -> bool:
+        """Does a batch wait for more rows?  Not where they cannot come before it, or will never come."""
+        channels = [positions[channel] for channel in self._channels]
+        new = sum(each.next_row - start.rows[each.channel] for each in channels)
+        if new >= min_rows or self._targets is not None or any(each.waiting_rows for each in channels):
+            return False
+        if all(each.state is not ChannelState.OPEN for each in channels):
+            return False
+        return self._clock() - self._planned_at < self._limits.max_delay_seconds
 
     def ranges(self, start: StreamOffset, end: StreamOffset) -> list[RowRange]:
         """The rows of a new or repeated batch.

@@ -13,10 +13,18 @@ and Spark calls it at each trigger, with or without new rows.  ``commit`` would 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    ReadMinRows,
+    SupportsTriggerAvailableNow,
+)
 from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RowsLostError
@@ -31,17 +39,22 @@ from permitflow.spark.stream_planning import (
     OffsetJson,
     Position,
     Positions,
-    RowRange,
     StreamOffset,
     StreamPlanner,
     lost,
 )
+from permitflow.spark.task_ranges import Ranges, rows_within, task_ranges
 from permitflow.stream.control import ChannelRow
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from permitflow.client.blocking import BlockingControl
+
+T = TypeVar("T")
+
+# Enough for an average, and a small answer.
+_SAMPLED_ROWS = 256
 
 __all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
 
@@ -66,7 +79,8 @@ class ExchangeLine:
         """
         if not channels:
             return {}
-        return self._ask(lambda control: control.positions(channels, consumer=self._options.consumer))
+        found = self._ask(lambda control: control.positions(channels, consumer=self._options.consumer))
+        return {position.channel: position for position in found}
 
     def acknowledge(self, rows: Sequence[ChannelRow]) -> dict[str, Position]:
         """Let the exchange forget rows, and return the channels' positions afterwards.
@@ -77,7 +91,24 @@ class ExchangeLine:
         """
         if not rows:
             return {}
-        return self._ask(lambda control: control.acknowledge(rows, consumer=self._options.consumer))
+        found = self._ask(lambda control: control.acknowledge(rows, consumer=self._options.consumer))
+        return {position.channel: position for position in found}
+
+    def row_bytes(self, channels: Sequence[str]) -> dict[str, float]:
+        """The average bytes of the rows that come next in channels; of none where there are none.
+
+        Raises:
+            PermitflowError: as ``positions``.
+        """
+        averages = dict[str, float]()
+        for channel in channels:
+            rows = self._ask(partial(self._peeked, channel))
+            if rows.num_rows:
+                averages[channel] = rows.nbytes / rows.num_rows
+        return averages
+
+    def _peeked(self, channel: str, control: "BlockingControl") -> "pa.Table":
+        return control.peek(channel, _SAMPLED_ROWS, consumer=self._options.consumer)
 
     def close(self) -> None:
         """Disconnect; the next call connects again."""
@@ -85,7 +116,7 @@ class ExchangeLine:
         if dialled is not None:
             dialled.close()
 
-    def _ask(self, ask: "Callable[[BlockingControl], Sequence[Position]]") -> dict[str, Position]:
+    def _ask(self, ask: "Callable[[BlockingControl], T]") -> T:
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import control
 
@@ -102,7 +133,7 @@ class ExchangeLine:
                         security=options.security,
                     )
                     self._control = dialled.droppable()
-                return {position.channel: position for position in ask(self._control)}
+                return ask(self._control)
             except BaseException as error:
                 self.close()  # an order that fails also ends the stream
                 if isinstance(error, PeerTimeoutError):
@@ -117,12 +148,12 @@ class ExchangeLine:
 
 
 class ChannelRows(InputPartition):
-    """A range of rows of one channel."""
+    """Ranges of rows, of one channel or several, which a task reads one after the other."""
 
-    def __init__(self, rows: RowRange) -> None:
-        """``rows`` of one batch."""
-        super().__init__(rows.channel)
-        self.rows = rows
+    def __init__(self, ranges: Ranges) -> None:
+        """``ranges`` of one batch."""
+        super().__init__(ranges[0].channel)
+        self.ranges = ranges
 
 
 class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -135,6 +166,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._schema = schema
         self._consumer = exchange.consumer or "default"
         self._has_epochs = options.epochs is Epochs.ALIGNED
+        self._limits = options.limits
         self._planner = self._planner_for(options)
         self._line = ExchangeLine(exchange)
         self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
@@ -144,7 +176,9 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         channels = options.exchange.channels
         if options.epochs is Epochs.ALIGNED:
             return EpochPlanner(channels, consumer=self._consumer, stall_seconds=options.stall_seconds)
-        return StreamPlanner(channels, consumer=self._consumer, max_rows=options.max_rows)
+        return StreamPlanner(
+            channels, consumer=self._consumer, limits=options.limits, starting=options.exchange.starting
+        )
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
         """Where a query without a checkpoint begins; driver, perhaps several times before the first batch is done.
@@ -157,7 +191,9 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._planner.initial(self._ask_positions()).as_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """The most rows of a batch: as stated, half the window of each channel, or an epoch; driver, once."""
+        """The most rows or bytes of a batch: as stated, half the window of each channel, or an epoch; driver, once."""
+        if self._limits.max_bytes is not None and self._limits.max_rows is None:
+            return ReadMaxBytes(self._limits.max_bytes)
         return ReadMaxRows(self._planner.default_limit(self._ask_positions()))
 
     def latestOffset(self, start: OffsetJson, limit: ReadLimit) -> OffsetJson:  # noqa: N802 - Spark's name
@@ -179,8 +215,8 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         offset = StreamOffset.of_json(start)
         try:
             positions = self._acknowledge(offset)
-            limit_rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-            end = self._planner.plan(offset, positions, limit_rows=limit_rows)
+            limit_rows, min_rows = self._limit_rows(limit, offset, positions), self._min_rows(limit)
+            end = self._planner.plan(offset, positions, limit_rows=limit_rows, min_rows=min_rows)
         except RowsLostError as error:
             self._recorder.lost(error)
             raise
@@ -188,6 +224,24 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return start
         self._recorder.planned(offset, end, positions)
         return end.as_json()
+
+    def _limit_rows(self, limit: ReadLimit, start: StreamOffset, positions: Positions) -> int | None:
+        """The most rows of a batch; None: all."""
+        if isinstance(limit, ReadAllAvailable):
+            return None
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._planner.default_limit(positions)
+        max_bytes = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self._limits.max_bytes
+        if max_bytes is None:
+            return rows
+        new = {channel: positions[channel].next_row - row for channel, row in start.rows.items()}
+        averages = self._line.row_bytes([channel for channel, waiting in new.items() if waiting])
+        return min(rows, rows_within(max_bytes, [(new[channel], average) for channel, average in averages.items()]))
+
+    def _min_rows(self, limit: ReadLimit) -> int:
+        """The rows for which a batch waits."""
+        if isinstance(limit, ReadAllAvailable):
+            return 1
+        return limit.min_rows if isinstance(limit, ReadMinRows) else self._limits.min_rows
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """The channels' latest known positions, for the query's progress; does not ask the exchange."""
@@ -198,17 +252,17 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planner.end_at(self._ask_positions())
 
     def partitions(self, start: OffsetJson, end: OffsetJson) -> list[InputPartition]:
-        """One partition per channel with rows in this batch; driver, for a new or repeated batch.
+        """A partition per channel with rows in this batch, or as many as the user wants; driver, also when repeated.
 
         Raises:
             CheckpointError: the checkpoint belongs to another query.
         """
-        return [
-            ChannelRows(rows) for rows in self._planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
-        ]
+        ranges = self._planner.ranges(StreamOffset.of_json(start), StreamOffset.of_json(end))
+        least, most = self._options.min_partitions, self._options.max_partitions
+        return [ChannelRows(each) for each in task_ranges(ranges, least=least, most=most)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
-        """Yield rows of one channel; worker, once per attempt at a task.
+        """Yield the rows of a partition; worker, once per attempt at a task.
 
         Raises:
             RowsLostError: rows that the query needs are gone.
@@ -218,13 +272,14 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         Spec: RunTask of SparkMicroBatch.
         """
         assert isinstance(partition, ChannelRows)  # Spark passes the objects that partitions() returned
-        options, rows = self._options, partition.rows
-        with (
-            earlier_attempts_named(),
-            recorded_task(options.trace_dir, self._consumer, rows),
-            recording(options.trace_dir, f"read-{rows.channel}") as streams,
-        ):
-            yield from read_range(options, rows, self._schema, streams)
+        options = self._options
+        for rows in partition.ranges:
+            with (
+                earlier_attempts_named(),
+                recorded_task(options.trace_dir, self._consumer, rows),
+                recording(options.trace_dir, f"read-{rows.channel}") as streams,
+            ):
+                yield from read_range(options, rows, self._schema, streams)
 
     def commit(self, end: OffsetJson) -> None:
         """Do nothing: ``latestOffset`` gets the same offset, before this call or before the next batch."""

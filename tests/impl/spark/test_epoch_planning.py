@@ -180,7 +180,7 @@ def test_an_epoch_that_does_not_fit_is_told_with_its_numbers() -> None:
     ("plan", "barrier", "words"),
     [
         (planner(), None, "leave out option 'epochs'"),
-        (StreamPlanner(("a", "b"), consumer="etl", max_rows=None), 0, "set option 'epochs' to 'aligned'"),
+        (StreamPlanner(("a", "b"), consumer="etl"), 0, "set option 'epochs' to 'aligned'"),
     ],
 )
 def test_a_checkpoint_of_the_other_kind_is_refused(plan: StreamPlanner, barrier: int | None, words: str) -> None:

@@ -19,6 +19,7 @@ from permitflow.client.blocking import control
 from permitflow.errors import EpochTooLargeError, InvalidOptionError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import united_schema
+from permitflow.spark.shape import RowShape
 from permitflow.spark.stream_planning import OffsetJson
 from permitflow.spark.stream_source import ExchangeStreamReader
 from permitflow_testing.query_runs import judge_query
@@ -35,7 +36,7 @@ SCHEMAS = {
 }
 OWN = {"orders": 9.5, "payments": "card"}
 """What only this stream has in a row."""
-UNITED = united_schema({f"{kind}/0": schema for kind, schema in SCHEMAS.items()}, "channel")
+UNITED = united_schema({f"{kind}/0": schema for kind, schema in SCHEMAS.items()}, RowShape(channel_column="channel"))
 STREAMS = (*KEEPING, "--stream", "orders:1", "--stream", "payments:1")
 ROWS = {"orders": 10, "payments": 1}
 """Of each epoch."""

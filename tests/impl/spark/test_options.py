@@ -8,6 +8,8 @@ import pytest
 from permitflow.carriers.security import Security
 from permitflow.errors import InvalidOptionError
 from permitflow.spark.options import BatchKey, Delivery, Epochs, ReadOptions, StreamOptions, WriteOptions
+from permitflow.spark.places import EARLIEST, LATEST, Places
+from permitflow.spark.stream_planning import BatchLimits
 
 Parse = Callable[[dict[str, str]], object]
 
@@ -64,7 +66,7 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"byteWindow": "0"}, "byteWindow", "a whole number from 1"),
         (READ, {"chunkRows": "256"}, "chunkRows", "is for writing only"),
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
-        (READ, {"colour": "blue"}, "colour", "is unknown (known: address,"),
+        (READ, {"hue": "blue"}, "hue", "is unknown (known: address,"),
         (READ, {"maxRowsPerTrigger": "10"}, "maxRowsPerTrigger", "is for streaming queries only"),
         (READ, {"tlsKey": "/etc/key.pem"}, "tlsKey", "needs the certificate beside it"),
         (READ, {"tokenFiles": "a"}, "tokenFiles", "is unknown; did you mean 'tokenFile'?"),
@@ -93,6 +95,22 @@ def test_writing_has_options_of_its_own() -> None:
         ),
         (READ_STREAM, {"maxRowPerTriggers": "5"}, "maxRowPerTriggers", "did you mean 'maxRowsPerTrigger'"),
         (READ_STREAM, {"end": "true"}, "end", "is for writing only"),
+        (READ_STREAM, {"startingOffsets": "first"}, "startingOffsets", "must be earliest, latest, or row numbers"),
+        (READ_STREAM, {"startingOffsets": '{"orders/0": "7"}'}, "startingOffsets", "row numbers as JSON"),
+        (READ_STREAM, {"startingOffsets": "[1]"}, "startingOffsets", "row numbers as JSON"),
+        (READ_STREAM, {"startingOffsets": "latest", "epochs": "aligned"}, "startingOffsets", "must be earliest with"),
+        (READ_STREAM, {"startingOffsets": "latest", "traceDir": "/t"}, "startingOffsets", "the model skips no rows"),
+        (READ_STREAM, {"endingOffsets": "latest"}, "endingOffsets", "is for batch jobs only"),
+        (READ, {"endingOffsets": "earliest"}, "endingOffsets", "no row is before the earliest"),
+        (READ, {"columns": "a,,b"}, "columns", "must list names of columns"),
+        (READ, {"includeMetadata": "yes"}, "includeMetadata", "must be true or false"),
+        (READ, {"minPartitions": "4", "maxPartitions": "2"}, "maxPartitions", "at least option 'minPartitions'"),
+        (READ_STREAM, {"minPartitions": "4", "traceDir": "/t"}, "minPartitions", "reads a range in one task"),
+        (READ_STREAM, {"minRowsPerTrigger": "5", "maxRowsPerTrigger": "4"}, "minRowsPerTrigger", "at most option"),
+        (READ_STREAM, {"maxTriggerDelay": "5m"}, "maxTriggerDelay", "needs option 'minRowsPerTrigger'"),
+        (READ_STREAM, {"maxTriggerDelay": "5"}, "maxTriggerDelay", "must be a time with its unit"),
+        (READ_STREAM, {"maxBytesPerTrigger": "much"}, "maxBytesPerTrigger", "must be a size"),
+        (READ_STREAM, {"epochs": "aligned", "maxBytesPerTrigger": "1MiB"}, "maxBytesPerTrigger", "all rows of its"),
         (
             READ_STREAM,
             {"epochs": "aligned", "maxrowspertrigger": "10"},
@@ -115,15 +133,15 @@ def test_a_wrong_option_is_named(parse: Parse, change: dict[str, str | None], op
     assert f"option {option!r}" in str(caught.value)
     assert words in str(caught.value)
     given = change.get(option)
-    assert given is None or given.strip() in str(caught.value)
+    assert given is None or caught.value.value is None or given.strip() in str(caught.value)
 
 
 def test_a_stream_has_a_consumer_a_limit_for_batches_and_epochs() -> None:
     plain = StreamOptions.parse(GOOD)
-    assert (plain.exchange.consumer, plain.max_rows) == ("", None)
+    assert (plain.exchange.consumer, plain.limits.max_rows) == ("", None)
     options = StreamOptions.parse({**GOOD, "consumer": "audit", "maxRowsPerTrigger": "500"})
-    assert (options.exchange.consumer, options.max_rows) == ("audit", 500)
-    assert StreamOptions.parse({**GOOD, "max_rows_per_batch": "7"}).max_rows == 7
+    assert (options.exchange.consumer, options.limits.max_rows) == ("audit", 500)
+    assert StreamOptions.parse({**GOOD, "max_rows_per_batch": "7"}).limits.max_rows == 7
     assert pickle.loads(pickle.dumps(options)) == options
     assert plain.epochs is Epochs.NONE
     aligned = StreamOptions.parse({**GOOD, "epochs": "Aligned", "stallSeconds": "5"})
@@ -153,7 +171,7 @@ def test_an_option_may_be_spelled_as_before(spelled: str) -> None:
 
 @pytest.mark.parametrize("name", ["maxRowsPerTrigger", "maxRowsPerBatch", "max_rows_per_batch", "maxOffsetsPerTrigger"])
 def test_the_limit_of_a_batch_has_the_names_of_other_sources(name: str) -> None:
-    assert StreamOptions.parse({**GOOD, name: "7"}).max_rows == 7
+    assert StreamOptions.parse({**GOOD, name: "7"}).limits.max_rows == 7
 
 
 @pytest.mark.parametrize(
@@ -161,3 +179,19 @@ def test_the_limit_of_a_batch_has_the_names_of_other_sources(name: str) -> None:
 )
 def test_a_size_has_a_unit_or_is_in_bytes(text: str, size_bytes: int) -> None:
     assert ReadOptions.parse({**GOOD, "byteWindow": text}).byte_window == size_bytes
+
+
+def test_places_are_written_as_for_kafka_or_by_channel() -> None:
+    by_stream = StreamOptions.parse({**GOOD, "startingOffsets": '{"orders": {"0": 7, "1": -1}}'}).exchange.starting
+    by_channel = ReadOptions.parse({**GOOD, "startingOffsets": '{"orders/0": 7, "orders/1": -1}'}).starting
+    assert by_stream == by_channel == Places(EARLIEST, (("orders/0", 7), ("orders/1", LATEST)))
+    assert ReadOptions.parse({**GOOD, "endingOffsets": '{"orders/0": 9}'}).ending == Places(LATEST, (("orders/0", 9),))
+    with pytest.raises(InvalidOptionError, match="names channel 'orders/2', which this query does not read"):
+        ReadOptions.parse({**GOOD, "startingOffsets": '{"orders": {"2": 0}}'})
+
+
+def test_a_batch_has_limits_in_rows_bytes_and_time() -> None:
+    most = {"maxRowsPerTrigger": "9", "maxBytesPerTrigger": "1MiB"}
+    limits = StreamOptions.parse({**GOOD, **most, "minOffsetsPerTrigger": "3", "maxTriggerDelay": "2 m"}).limits
+    assert limits == BatchLimits(max_rows=9, max_bytes=1 << 20, min_rows=3, max_delay_seconds=120.0)
+    assert StreamOptions.parse(GOOD).limits == BatchLimits()

@@ -8,8 +8,9 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import ArrayType, IntegerType, LongType, MapType, StringType, StructType
 
-from permitflow.errors import SchemaMismatchError
+from permitflow.errors import InvalidOptionError, SchemaMismatchError
 from permitflow.spark.schema import RowForm, arrow_schema, check_user_schema, conform, spark_schema, united_schema
+from permitflow.spark.shape import RowShape
 
 MOMENT = datetime(2024, 2, 29, 12, tzinfo=UTC)
 FOREIGN = pa.schema(
@@ -118,12 +119,14 @@ def test_another_schema_of_the_users_is_refused_with_both(schema: StructType) ->
 ORDERS = pa.schema([pa.field("key", pa.int64(), nullable=False), ("price", pa.float64())])
 PAYMENTS = pa.schema([("key", pa.int64()), pa.field("method", pa.string(), nullable=False)])
 
+NAMED = RowShape(channel_column="channel")
+
 
 def test_channels_with_different_columns_are_united_by_name() -> None:
-    united = united_schema({"orders/0": ORDERS, "orders/1": ORDERS, "payments/0": PAYMENTS}, "channel")
+    united = united_schema({"orders/0": ORDERS, "orders/1": ORDERS, "payments/0": PAYMENTS}, NAMED)
     assert united.simpleString() == "struct<channel:string,key:bigint,price:double,method:string>"
     assert [field.nullable for field in united] == [False, True, True, True]
-    alike = united_schema({"orders/0": ORDERS, "orders/1": ORDERS}, "channel")
+    alike = united_schema({"orders/0": ORDERS, "orders/1": ORDERS}, NAMED)
     assert [field.nullable for field in alike] == [False, False, True]
 
 
@@ -138,14 +141,14 @@ def test_channels_with_different_columns_are_united_by_name() -> None:
 )
 def test_columns_of_one_name_must_mean_the_same(other: pa.Schema, column: str, words: str) -> None:
     with pytest.raises(SchemaMismatchError, match=words):
-        united_schema({"orders/0": ORDERS, "other": other}, column)
+        united_schema({"orders/0": ORDERS, "other": other}, RowShape(channel_column=column))
 
 
 def test_a_row_tells_its_channel_and_has_null_for_missing_columns() -> None:
-    form = RowForm(united_schema({"orders/0": ORDERS, "payments/0": PAYMENTS}, "channel"), "channel")
+    form = RowForm(united_schema({"orders/0": ORDERS, "payments/0": PAYMENTS}, NAMED), NAMED)
     form.require_fitting(PAYMENTS, channel="payments/0")
     batch = pa.RecordBatch.from_pylist([{"key": 1, "method": "card"}], schema=PAYMENTS)
-    conformed = form.conform(batch, channel="payments/0")
+    conformed = form.conform(batch, channel="payments/0", first_row=0, log_id="first")
     assert conformed.to_pylist() == [{"channel": "payments/0", "key": 1, "price": None, "method": "card"}]
     conformed.validate(full=True)
 
@@ -168,4 +171,45 @@ def test_a_row_tells_its_channel_and_has_null_for_missing_columns() -> None:
 )
 def test_a_form_that_a_channel_does_not_fit_is_refused(user: StructType) -> None:
     with pytest.raises(SchemaMismatchError, match="with the channel's name in 'channel'"):
-        RowForm(user, "channel").require_fitting(PAYMENTS, channel="payments/0")
+        RowForm(user, NAMED).require_fitting(PAYMENTS, channel="payments/0")
+
+
+def test_rows_tell_where_they_are_from_if_that_is_wanted() -> None:
+    shape = RowShape(include_metadata=True)
+    united = united_schema({"orders/0": ORDERS}, shape)
+    assert united.simpleString() == "struct<key:bigint,price:double,_channel:string,_row:bigint,_log:string>"
+    form = RowForm(united, shape)
+    form.require_fitting(ORDERS, channel="orders/0")
+    batch = pa.RecordBatch.from_pylist([{"key": 1, "price": 0.5}, {"key": 2, "price": 0.5}], schema=ORDERS)
+    kept = form.conform(batch, channel="orders/0", first_row=40, log_id="5f0c")
+    kept.validate(full=True)
+    assert [[*row.values()] for row in kept.to_pylist()] == [
+        [1, 0.5, "orders/0", 40, "5f0c"],
+        [2, 0.5, "orders/0", 41, "5f0c"],
+    ]
+    once = form.conform(batch, channel="orders/0", first_row=0, log_id=None)
+    assert once["_log"].null_count == 2
+    assert form.conform(batch.slice(0, 0), channel="orders/0", first_row=0, log_id=None).num_rows == 0
+    taken = pa.schema([("_row", pa.int64())])
+    with pytest.raises(SchemaMismatchError, match=r"option includeMetadata: _row:bigint.*channel 'b': _row:bigint"):
+        united_schema({"b": taken}, shape)
+
+
+def test_columns_are_chosen_by_name_in_the_order_of_the_option() -> None:
+    shape = RowShape(columns=("method", "key"), merge_schema=True)
+    united = united_schema({"orders/0": ORDERS, "payments/0": PAYMENTS}, shape)
+    assert united.simpleString() == "struct<method:string,key:bigint>"
+    form = RowForm(united, shape)
+    form.require_fitting(ORDERS, channel="orders/0")
+    batch = pa.RecordBatch.from_pylist([{"key": 1, "price": 0.5}], schema=ORDERS)
+    assert form.conform(batch, channel="orders/0", first_row=0, log_id=None).to_pylist() == [{"method": None, "key": 1}]
+    with pytest.raises(InvalidOptionError, match=r"did you mean 'price'.*there are key, price\): 'prise'"):
+        united_schema({"orders/0": ORDERS}, RowShape(columns=("prise",)))
+
+
+def test_a_channel_with_more_columns_later_asks_for_a_new_start() -> None:
+    shape = RowShape(merge_schema=True)
+    form = RowForm(united_schema({"orders/0": ORDERS}, shape), shape)
+    with pytest.raises(SchemaMismatchError, match="start the query again: its columns are decided then"):
+        form.require_fitting(ORDERS.append(pa.field("note", pa.string())), channel="orders/1")
+    form.require_fitting(ORDERS.remove(1), channel="orders/2")

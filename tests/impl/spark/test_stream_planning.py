@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.client import ChannelPosition, ChannelState
-from permitflow.errors import CheckpointError, RowsLostError
-from permitflow.spark.stream_planning import Position, RowRange, StreamOffset, StreamPlanner, fair_shares
+from permitflow.errors import CheckpointError, RowsForgottenError, RowsLostError, RowsNotThereError
+from permitflow.spark.places import Places
+from permitflow.spark.stream_planning import BatchLimits, Position, RowRange, StreamOffset, StreamPlanner, fair_shares
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
 
 WINDOW = ChannelParameters(row_permits=100)
@@ -32,8 +33,9 @@ def offset(rows: Mapping[str, int], log_id: str = "first") -> StreamOffset:
     return StreamOffset(dict(rows), dict.fromkeys(rows, log_id))
 
 
-def planner(*channels: str, max_rows: int | None = None) -> StreamPlanner:
-    return StreamPlanner(channels or ("a",), consumer="etl", max_rows=max_rows)
+def planner(*channels: str, max_rows: int | None = None, starting: str = "earliest") -> StreamPlanner:
+    limits = BatchLimits(max_rows=max_rows)
+    return StreamPlanner(channels or ("a",), consumer="etl", limits=limits, starting=Places.parse(starting))
 
 
 def test_the_users_limit_is_divided_fairly_among_channels() -> None:
@@ -145,3 +147,70 @@ def test_the_planner_plans_and_reports_as_the_model_does(state: State) -> None:
         assert end.rows == {"a": SYSTEM.perform("PlanBatch", state, MODEL).plan}
     else:
         assert end is start
+
+
+@pytest.mark.parametrize(
+    ("starting", "rows"),
+    [
+        ("latest", {"a": 9, "b": 90}),
+        ('{"a": 7, "b": -1}', {"a": 7, "b": 90}),
+        ('{"b": -2}', {"a": 5, "b": 40}),
+        ('{"a": 9}', {"a": 9, "b": 40}),
+    ],
+)
+def test_a_new_query_enters_where_the_user_says(starting: str, rows: dict[str, int]) -> None:
+    plan = planner("a", "b", starting=starting)
+    there = positions(at("a", 5, 9), at("b", 40, 90))
+    first = plan.initial(there)
+    entered = plan.plan(first, there, limit_rows=50)
+    assert entered == offset(rows)
+    # After a crash in this batch Spark asks anew, and more rows are here: the batch is the same.
+    assert plan.initial(positions(at("a", 5, 99), at("b", 40, 99))) == first
+    assert plan.ranges(StreamOffset.of_json(first.as_json()), entered) == []
+    later = plan.plan(entered, positions(at("a", 5, 19), at("b", 40, 91)), limit_rows=500)
+    assert plan.ranges(entered, later) == [
+        RowRange("a", "first", rows["a"], 19),
+        RowRange("b", "first", rows["b"], min(91, rows["b"] + 50)),
+    ]
+
+
+def test_a_channel_that_is_added_later_is_entered_at_its_first_row() -> None:
+    plan = planner("a", "b", starting="latest")
+    assert plan.plan(offset({"a": 9}), positions(at("a", 9, 9), at("b", 40, 90)), limit_rows=9).rows["b"] == 40
+
+
+def test_a_start_that_is_not_there_is_refused() -> None:
+    there = positions(at("a", 5, 9))
+    with pytest.raises(RowsForgottenError):
+        planner(starting='{"a": 4}').plan(offset({}), there, limit_rows=9)
+    with pytest.raises(RowsNotThereError):
+        planner(starting='{"a": 10}').plan(offset({}), there, limit_rows=9)
+
+
+def test_a_batch_waits_for_its_least_rows_and_not_for_ever() -> None:
+    seconds = [0.0]
+    limits = BatchLimits(min_rows=50, max_delay_seconds=60)
+    plan = StreamPlanner(("a", "b"), consumer="etl", limits=limits, clock=lambda: seconds[0])
+    start, few = offset({"a": 0, "b": 0}), positions(at("a", 0, 20), at("b", 0, 20))
+    assert plan.plan(start, few, limit_rows=100, min_rows=50) is start
+    assert plan.plan(start, positions(at("a", 0, 40), at("b", 0, 20)), limit_rows=100, min_rows=50).rows["a"] == 40
+    seconds[0] = 59.0
+    assert plan.plan(start, few, limit_rows=100, min_rows=50) is start
+    seconds[0] = 60.0
+    assert plan.plan(start, few, limit_rows=100, min_rows=50) == offset({"a": 20, "b": 20})
+
+
+@pytest.mark.parametrize(
+    "there",
+    [
+        positions(replace(at("a", 0, 20), waiting_rows=90)),
+        positions(replace(at("a", 0, 20), state=ChannelState.ENDED)),
+    ],
+    ids=["a producer waits", "no row will come"],
+)
+def test_a_batch_does_not_wait_in_vain(there: dict[str, Position]) -> None:
+    limits = BatchLimits(min_rows=50, max_delay_seconds=60)
+    plan = StreamPlanner(("a",), consumer="etl", limits=limits, clock=lambda: 0.0)
+    assert plan.plan(offset({"a": 0}), there, limit_rows=100, min_rows=50) == offset({"a": 20})
+    plan.end_at(positions(at("a", 0, 20)))  # Trigger.AvailableNow
+    assert plan.plan(offset({"a": 0}), positions(at("a", 0, 30)), limit_rows=100, min_rows=50) == offset({"a": 20})

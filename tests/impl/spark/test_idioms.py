@@ -1,0 +1,157 @@
+"""What users of Spark's Kafka source do, beside a real exchange: where rows are from, from where on, in which tasks."""
+
+import json
+from collections.abc import Iterable
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
+from pyspark.sql.types import StructType
+
+from permitflow.client.blocking import control, open_sink
+from permitflow.errors import InvalidOptionError, RowsNotThereError
+from permitflow.spark import PermitflowDataSource
+from permitflow.spark.source import ExchangeReader
+from permitflow.spark.stream_source import ExchangeStreamReader
+from tests.impl.spark.conftest import Driver
+from tests.support.served_exchange import channels_of, numbers, producers
+
+Options = dict[str, str]
+
+
+@pytest.fixture
+def kept_rows(replay_options: Options) -> Options:
+    """Two channels: of one the rows 0 to 99, of the other 1000 to 1019; five of each are acknowledged."""
+    address, channels = replay_options["address"], channels_of(replay_options)
+    for channel, first, last in ((channels[0], 0, 100), (channels[1], 1000, 1020)):
+        with open_sink(address, channel, numbers(0, 0).schema, timeout_seconds=30) as sink:
+            sink.send(numbers(first, last))
+            sink.end(closes_channel=False)
+    with control(address) as orders:
+        orders.acknowledge(dict.fromkeys(channels, 5))
+    return replay_options
+
+
+def batch_reader(options: Options, schema: StructType | None = None) -> ExchangeReader:
+    source = PermitflowDataSource(options)
+    reader = source.reader(schema or source.schema())
+    assert isinstance(reader, ExchangeReader)
+    return reader
+
+
+def stream_reader(options: Options) -> ExchangeStreamReader:
+    source = PermitflowDataSource(options)
+    reader = source.streamReader(source.schema())
+    assert isinstance(reader, ExchangeStreamReader)
+    return reader
+
+
+def rows_of(reader: ExchangeReader | ExchangeStreamReader, parts: Iterable[InputPartition]) -> list[list[int]]:
+    """The numbers that each task reads."""
+    return [[number for batch in reader.read(part) for number in batch["n"].to_pylist()] for part in parts]
+
+
+def test_a_row_is_named_by_channel_log_and_number(kept_rows: Options) -> None:
+    reader = batch_reader({**kept_rows, "includeMetadata": "true"})
+    table = pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
+    channels = channels_of(kept_rows)
+    assert table.column_names == ["n", "_channel", "_row", "_log"]
+    assert table["_row"].to_pylist() == [*range(5, 100), *range(5, 20)]
+    assert table["_channel"].to_pylist() == [channels[0]] * 95 + [channels[1]] * 15
+    with control(kept_rows["address"]) as orders:
+        logs = [position.log_id for position in orders.positions(channels)]
+    assert table["_log"].to_pylist() == [logs[0]] * 95 + [logs[1]] * 15
+
+
+def test_rows_of_a_channel_that_is_read_once_are_numbered_too(options: Options) -> None:
+    with producers(options, [numbers(7, 9)], [numbers(9, 10)]):
+        reader = batch_reader({**options, "includeMetadata": "true", "columns": "n"})
+        rows = [row for part in reader.partitions() for batch in reader.read(part) for row in batch.to_pylist()]
+    first, second = channels_of(options)
+    found = [(row["n"], row["_channel"], row["_row"], row["_log"]) for row in rows]
+    assert found == [(7, first, 0, None), (8, first, 1, None), (9, second, 0, None)]
+
+
+def test_a_batch_job_reads_from_one_offset_to_another(kept_rows: Options) -> None:
+    first, second = channels_of(kept_rows)
+    places = {"startingOffsets": json.dumps({first: 90}), "endingOffsets": json.dumps({second: 7})}
+    reader = batch_reader({**kept_rows, **places})
+    assert rows_of(reader, reader.partitions()) == [[*range(90, 100)], [1005, 1006]]
+    beyond = batch_reader({**kept_rows, "startingOffsets": json.dumps({first: 101})})
+    with pytest.raises(RowsNotThereError, match="its next row is 100"):
+        beyond.partitions()
+
+
+def test_tasks_are_as_many_as_the_user_wants(kept_rows: Options) -> None:
+    more = batch_reader({**kept_rows, "minPartitions": "4"})
+    assert [len(rows) for rows in rows_of(more, more.partitions())] == [31, 32, 32, 15]
+    fewer = batch_reader({**kept_rows, "maxPartitions": "1"})
+    assert rows_of(fewer, fewer.partitions()) == [[*range(5, 100), *range(1005, 1020)]]
+
+
+@pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "minPartitions", "maxPartitions"])
+def test_a_channel_that_is_read_once_has_no_ranges(options: Options, option: str) -> None:
+    text = {"minPartitions": "3", "maxPartitions": "1"}.get(option, "latest")
+    with producers(options, [numbers(0, 1)], [numbers(0, 1)]):
+        reader = batch_reader({**options, option: text})
+        with pytest.raises(InvalidOptionError, match="needs channels that keep their rows") as caught:
+            reader.partitions()
+        assert caught.value.option == option
+        left = batch_reader(options)
+        assert rows_of(left, left.partitions()) == [[0], [0]]
+
+
+def test_a_new_query_begins_at_the_latest_rows_in_several_tasks(kept_rows: Options) -> None:
+    reader = stream_reader({**kept_rows, "startingOffsets": "latest", "minPartitions": "4"})
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    entered = reader.latestOffset(start, limit)
+    assert reader.partitions(start, entered) == []
+    with open_sink(kept_rows["address"], channels_of(kept_rows)[0], numbers(0, 0).schema) as sink:
+        sink.send(numbers(100, 108))
+        sink.end(closes_channel=False)
+    following = reader.latestOffset(entered, limit)
+    assert rows_of(reader, reader.partitions(entered, following)) == [
+        [100, 101],
+        [102, 103],
+        [104, 105],
+        [106, 107],
+    ]
+    reader.stop()
+
+
+def test_a_batch_has_so_many_bytes_at_most(kept_rows: Options) -> None:
+    reader = stream_reader({**kept_rows, "maxBytesPerTrigger": "80B", "maxPartitions": "1"})
+    start = reader.initialOffset()
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(80)
+    end = reader.latestOffset(start, ReadMaxBytes(80))
+    ((*rows,),) = rows_of(reader, reader.partitions(start, end))
+    assert len(rows) == 10
+    both = stream_reader({**kept_rows, "maxBytesPerTrigger": "80B", "maxRowsPerTrigger": "3"})
+    assert both.getDefaultReadLimit() == ReadMaxRows(3)
+    assert sum(map(len, rows_of(both, both.partitions(start, both.latestOffset(start, ReadMaxRows(3)))))) == 3
+    reader.stop()
+    both.stop()
+
+
+def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_rows: Options) -> None:
+    wanted = {**kept_rows, "includeMetadata": "true"}
+    spelled = ", ".join(f"{name} '{text}'" for name, text in wanted.items())
+
+    later = {"startingOffsets": json.dumps({channels_of(kept_rows)[0]: 90}), "minPartitions": "3"}
+
+    def job(spark: SparkSession) -> tuple[list[int], list[str], list[int]]:
+        spark.sql(f"CREATE TEMPORARY VIEW kept USING permitflow OPTIONS ({spelled})")
+        sums = spark.sql("SELECT _channel, count(*), max(_row), sum(n) FROM kept GROUP BY 1 ORDER BY 1").collect()
+        stream = spark.readStream.format("permitflow").options(**wanted, **later, maxBytesPerTrigger="160B").load()
+        query = stream.writeStream.format("memory").queryName("idioms").trigger(availableNow=True).start()
+        query.awaitTermination()
+        rows = [row[0] for row in spark.sql("SELECT _row FROM idioms ORDER BY _channel, 1").collect()]
+        return [number for row in sums for number in row[1:]], stream.columns, rows
+
+    sums, columns, rows = driver.run(job)
+    assert sums == [95, 99, sum(range(5, 100)), 15, 19, sum(range(1005, 1020))]
+    assert columns == ["n", "_channel", "_row", "_log"]
+    assert rows == [*range(90, 100), *range(5, 20)]
