@@ -474,6 +474,7 @@ async def get(
     from_row: int | None = None,
     to_row: int | None = None,
     log_id: str = "",
+    columns: Sequence[str] = (),
     group: Group | None = None,
     resume_seconds: float | None = None,
     security: Security | None = None,
@@ -501,6 +502,8 @@ async def get(
         from_row: the first row to read; None: the first one that the consumer has not acknowledged.
         to_row: the row before which reading stops; None: read to the channel's end.
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
+        columns: of a channel that keeps its rows: names of those columns that are enough; none: all.  The receiver's
+            schema tells which come: all, if the channel lacks one of these, or an older exchange does not choose.
         group: of receivers that share something, such as those of a gate.
         resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
@@ -539,6 +542,7 @@ async def get(
                 to_row=to_row,
                 consumer=consumer,
                 log_id=log_id,
+                columns=(*columns,),
                 compression=offered(compression, available_codecs()),
                 resume=resume,
                 byte_window=0 if byte_window is None else require_byte_window(byte_window),

@@ -1,5 +1,6 @@
 """The options that ends of a stream have in common, for those that pass them on."""
 
+from collections.abc import Sequence
 from typing import TypedDict
 
 from permitflow.carriers.same_host import SameHost
@@ -30,6 +31,7 @@ class GetOptions(Options, total=False):
     from_row: int | None
     to_row: int | None
     log_id: str
+    columns: Sequence[str]
 
 
 class PutOptions(Options, total=False):

@@ -170,6 +170,8 @@ def value_of(name: str, text: str, parse: Callable[[str], object]) -> object:
     """
     try:
         return parse(text.strip())
+    except InvalidOptionError:
+        raise  # it has decided what to show
     except ValueError as rule:
         refuse(name, text, str(rule))
 
@@ -367,6 +369,7 @@ CHANNEL_OPTIONS: Options = {
     "startingOffsets": Option(Use.READING, Places.parse),
     "endingOffsets": Option(Use.READ, _ending),
     "failOnDataLoss": Option(Use.READING, _always_true),
+    "pushFilters": Option(Use.READ, truth),
     "minPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
     "maxPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
     "maxRowsPerTrigger": Option(
@@ -423,6 +426,8 @@ class ReadOptions:
     """Where a query without a checkpoint begins; None: at the consumer's first row."""
     ending: Places | None = None
     """Where a batch job ends; None: behind the last row that is there."""
+    push_filters: bool = False
+    """May Spark hand filters to a batch reader?"""
     min_partitions: int = 1
     """The least tasks for the rows of a batch, as far as it has so many rows."""
     max_partitions: int | None = None

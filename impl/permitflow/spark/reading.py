@@ -104,7 +104,7 @@ def opened(
     to_row: int | None = None,
     log_id: str = "",
 ) -> "BlockingSource":
-    """Connect as a reader; see ``open_source``."""
+    """Connect as a reader; see ``open_source``.  Of a range, only the wanted columns come, if the exchange chooses."""
     # gRPC must not be loaded before Spark's daemon has forked.
     from permitflow.client.blocking import open_source
 
@@ -116,6 +116,7 @@ def opened(
         from_row=from_row,
         to_row=to_row,
         log_id=log_id,
+        columns=options.shape.columns if from_row is not None else (),
         wanted=options.wanted,
         timeout_seconds=options.timeout_seconds,
         record=streams.record,

@@ -25,6 +25,7 @@ from pyspark.sql.datasource import (
     DataSourceStreamReader,
     DataSourceStreamWriter,
     DataSourceWriter,
+    Filter,
     InputPartition,
 )
 from pyspark.sql.types import StructType
@@ -52,6 +53,8 @@ from permitflow.stream.control import ChannelState
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from permitflow.spark.filters import RowFilter
 
 
 class PermitflowDataSource(DataSource):
@@ -82,6 +85,7 @@ class PermitflowDataSource(DataSource):
         startingOffsets, endingOffsets: where a query without a checkpoint begins, and where a batch job ends: earliest,
             latest, or row numbers as JSON; the consumer's first row, and the last row that is there.
         failOnDataLoss: true.
+        pushFilters: whether Spark hands the filters of a batch job to this source; false.
         minPartitions, maxPartitions: tasks for the rows of a batch; one for each channel.
         maxRowsPerTrigger, maxBytesPerTrigger: the most rows of a streaming batch, over all channels; half the window of
             each channel.
@@ -152,7 +156,8 @@ class PermitflowDataSource(DataSource):
     def reader(self, schema: StructType) -> DataSourceReader:
         """Check the options; planning process, once per query."""
         leave_imports_alone()
-        return ExchangeReader(ReadOptions.parse(self.options), schema)
+        options = ReadOptions.parse(self.options)
+        return FilteringReader(options, schema) if options.push_filters else ExchangeReader(options, schema)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's name
         """Check the options; a planning process and one beside the driver, once per query."""
@@ -245,6 +250,7 @@ class ExchangeReader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
+        self._filter: RowFilter | None = None
 
     def partitions(self) -> list[InputPartition]:
         """One partition per channel, or as many as the user wants; planning process, once per query.
@@ -278,6 +284,8 @@ class ExchangeReader(DataSourceReader):
         ]
         _require_kept(options, [each.channel for each in once if each.channel not in kept])
         ranges = [planned[channel] for channel in options.channels if channel in planned]
+        if self._filter is not None:
+            ranges = self._filter.ranges(ranges)
         tasks = task_ranges(ranges, least=options.min_partitions, most=options.max_partitions)
         return [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
 
@@ -295,13 +303,16 @@ class ExchangeReader(DataSourceReader):
             PermitflowError: the channel does not exist, or was read before.
         """
         assert isinstance(partition, ChannelPartition)  # Spark passes the objects that partitions() returned
-        options = self._options
         with earlier_attempts_named():
-            if not partition.ranges:
-                yield from self._read_once(partition.channel, partition.log_id)
-            for rows in partition.ranges:
-                with recording(options.trace_dir, f"read-{rows.channel}") as streams:
-                    yield from read_range(options, rows, self._schema, streams)
+            batches = self._batches(partition)
+            yield from batches if self._filter is None else map(self._filter.apply, batches)
+
+    def _batches(self, partition: ChannelPartition) -> "Iterator[pa.RecordBatch]":
+        if not partition.ranges:
+            yield from self._read_once(partition.channel, partition.log_id)
+        for rows in partition.ranges:
+            with recording(self._options.trace_dir, f"read-{rows.channel}") as streams:
+                yield from read_range(self._options, rows, self._schema, streams)
 
     def _read_once(self, channel: str, log_id: str | None) -> "Iterator[pa.RecordBatch]":
         """Yield all rows of a channel that is read once, or is broken."""
@@ -334,3 +345,18 @@ class ExchangeReader(DataSourceReader):
     def _rows_together(self, parameters: Parameters) -> int:
         """The most rows of a batch of several chunks; tests override it."""
         return rows_together(parameters)
+
+
+class FilteringReader(ExchangeReader):
+    """A reader to which Spark hands its filters.
+
+    A class of its own, because Spark refuses a reader with such a method where its setting for that is off.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Take the filters that can be applied, and return all: Spark applies them again; planning process."""
+        from permitflow.spark.filters import RowFilter
+
+        leave_imports_alone()
+        self._filter = RowFilter.of(filters, self._schema, self._options.shape)
+        return filters

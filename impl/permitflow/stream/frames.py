@@ -126,6 +126,8 @@ class Get(Opening):
     """The consumer that reads; empty: ``default``."""
     log_id: str = ""
     """The log that these row numbers belong to; empty: the current log."""
+    columns: tuple[str, ...] = ()
+    """For a channel that keeps its rows: the columns that are enough; none, or an unknown one: all."""
 
 
 @dataclass(frozen=True, slots=True)

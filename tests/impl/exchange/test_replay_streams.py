@@ -83,6 +83,21 @@ async def test_ranges_that_cannot_be_read_are_refused_with_the_reason() -> None:
         assert await read(address, 3, 4, consumer="etl", log_id=log_id) == [3]
 
 
+async def test_a_reader_gets_the_columns_that_are_enough_for_it() -> None:
+    wide = pa.schema([("a", pa.int64()), ("b", pa.string()), ("c", pa.float64())])
+    batch = pa.record_batch({"a": [1, 2, 3], "b": ["x", "y", "z"], "c": [0.5, 1.5, 2.5]}, schema=wide)
+    async with serving() as (channel, address):
+        async with put(address, CHANNEL, wide) as sender:
+            await sender.send(batch)
+            await sender.end()
+        for columns, found in ((("c", "a"), ["c", "a"]), (("c", "d"), ["a", "b", "c"]), ((), ["a", "b", "c"])):
+            async with get(address, CHANNEL, columns=columns, from_row=1, to_row=3) as receiver:
+                assert receiver.schema.names == found
+                got = [message.payload async for message in receiver]
+            assert pa.Table.from_batches(got) == pa.Table.from_batches([batch.slice(1).select(found)])
+        assert channel.position().acknowledged_row == 0
+
+
 async def test_a_read_once_channel_has_no_ranges_consumers_or_producers() -> None:
     async def enter(dialling: Any) -> None:
         async with dialling:

@@ -142,16 +142,23 @@ def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_r
 
     later = {"startingOffsets": json.dumps({channels_of(kept_rows)[0]: 90}), "minPartitions": "3"}
 
-    def job(spark: SparkSession) -> tuple[list[int], list[str], list[int]]:
+    def job(spark: SparkSession) -> tuple[list[int], list[str], list[int], tuple[int, int]]:
         spark.sql(f"CREATE TEMPORARY VIEW kept USING permitflow OPTIONS ({spelled})")
         sums = spark.sql("SELECT _channel, count(*), max(_row), sum(n) FROM kept GROUP BY 1 ORDER BY 1").collect()
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        few = (
+            spark.read.format("permitflow").options(**wanted, pushFilters="true").load().where("_row > 97 AND n < 1000")
+        )
+        plan = few.count(), few.rdd.getNumPartitions()
+        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
         stream = spark.readStream.format("permitflow").options(**wanted, **later, maxBytesPerTrigger="160B").load()
         query = stream.writeStream.format("memory").queryName("idioms").trigger(availableNow=True).start()
         query.awaitTermination()
         rows = [row[0] for row in spark.sql("SELECT _row FROM idioms ORDER BY _channel, 1").collect()]
-        return [number for row in sums for number in row[1:]], stream.columns, rows
+        return [number for row in sums for number in row[1:]], stream.columns, rows, plan
 
-    sums, columns, rows = driver.run(job)
+    sums, columns, rows, plan = driver.run(job)
+    assert plan == (2, 1), "of the other channel nothing is read"
     assert sums == [95, 99, sum(range(5, 100)), 15, 19, sum(range(1005, 1020))]
     assert columns == ["n", "_channel", "_row", "_log"]
     assert rows == [*range(90, 100), *range(5, 20)]

@@ -19,7 +19,7 @@ GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
     [
         (READ_STREAM, "kafka.bootstrap.servers", "a:9092", "option 'address'"),
         (READ_STREAM, "subscribe", "orders", "option 'stream' with their number as 'channels'"),
-        (READ_STREAM, "subscribePattern", "ord.*", "`permitflow channel ls`"),
+        (READ_STREAM, "subscribePattern", "ord.*", "`permitflow channel list`"),
         (READ_STREAM, "assign", '{"orders": [0]}', "their names as 'channels'"),
         (WRITE_STREAM, "topic", "orders", "task p writes into channel p modulo"),
         (READ_STREAM, "kafka.group.id", "etl", "option 'consumer'"),

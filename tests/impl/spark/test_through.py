@@ -21,8 +21,8 @@ from permitflow.errors import (
     ResponseCountError,
     SchemaMismatchError,
 )
-from permitflow.spark.calls.attempts import Metadata
 from permitflow.spark.calls.bidirectional import RowsThrough
+from permitflow.spark.calls.metadata import Metadata
 from permitflow.spark.calls.options import ThroughOptions
 from tests.impl.spark.conftest import CHECKOUT, LONGEST_END_SECONDS, Driver
 from tests.support.samples_service import Service

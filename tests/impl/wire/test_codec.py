@@ -75,7 +75,14 @@ chunks = st.builds(
 )
 failures = st.builds(Failure, st.binary(max_size=5))
 first = {"protocol_version": versions, "channel": channels, "schema": schemas, "same_host": offers}
-ranges = {"probe": st.booleans(), "from_row": rows, "to_row": rows, "consumer": names, "log_id": names}
+ranges = {
+    "probe": st.booleans(),
+    "from_row": rows,
+    "to_row": rows,
+    "consumer": names,
+    "log_id": names,
+    "columns": st.lists(names, max_size=2).map(tuple),
+}
 puts = {"producer": names, "staging": stagings, "attempt": attempts, "total": totals}
 upstream_frames = st.one_of(
     st.builds(lambda flow, **rest: Put(**flow, **rest), flows, **first, **puts),

@@ -793,9 +793,11 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
             met = await self._meet(schema)
             # The consumer may have acknowledged rows meanwhile.
             start = self._start_of(get)
-            self._agree(met, start)
+            has_all = all(met.get_field_index(name) >= 0 for name in get.columns)
+            columns = [*get.columns] if has_all else []
+            self._agree(pa.schema([met.field(name) for name in columns], met.metadata) if columns else met, start)
             try:
-                await self._send(get, start)
+                await self._send(get, start, columns)
             except ChannelAbortedError as error:
                 self._end.abort(error.reason)
                 return
@@ -805,9 +807,10 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
         self._channel.require_log(get.log_id)
         return self._channel.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
 
-    async def _send(self, get: Get, start: int) -> None:
+    async def _send(self, get: Get, start: int, columns: list[str]) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
         # At most the stream's window at a time: rows that were read stay in memory until they have left.
         most_rows = self._end.parameters.window_rows or self._channel.most_rows
         async for batches in self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows):
-            await self._end.send_many(deque(batches))
+            chosen = (batch.select(columns) for batch in batches) if columns else batches
+            await self._end.send_many(deque(chosen))

@@ -15,16 +15,14 @@ import sys
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeAlias
 from uuid import uuid4
 
 from pyspark import TaskContext
 
 from permitflow.errors import RepeatedCallError
 from permitflow.spark.calls import coordinator
+from permitflow.spark.calls.metadata import Metadata
 from permitflow.spark.calls.options import CallOptions
-
-Metadata: TypeAlias = tuple[tuple[str, str], ...]
 
 JOB, PARTITION, ATTEMPT = "permitflow-job", "permitflow-partition", "permitflow-attempt"
 """The metadata of a call: no two attempts at a task of a job have the same ``permitflow-attempt``."""

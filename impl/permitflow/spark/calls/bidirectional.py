@@ -10,9 +10,10 @@ responses, and a response too many or too few fails the task.
 """
 
 import asyncio
+import json
 import os
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -30,8 +31,9 @@ from permitflow.errors import (
     ResponseCountError,
     SchemaMismatchError,
 )
-from permitflow.spark.calls.attempts import Attempts, Metadata
+from permitflow.spark.calls.attempts import Attempts
 from permitflow.spark.calls.messages import Messages, Method, Rows, columns_of, method_of, require_channel
+from permitflow.spark.calls.metadata import Metadata, sent_with
 from permitflow.spark.calls.options import ThroughOptions
 from permitflow.spark.options import DEFAULT_TIMEOUT_SECONDS
 
@@ -59,6 +61,8 @@ def through(
     in_flight: int = 256,
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
     deadline_seconds: float | None = None,
+    metadata: Mapping[str, str] | None = None,
+    metadata_file: str = "",
     window_bytes: int = 65_536,
     batch_messages: int = 1_000,
     nulls: str = "refuse",
@@ -85,6 +89,8 @@ def through(
             service's window that bounds them.
         timeout_seconds: the longest time in which the service takes no request and gives no response.
         deadline_seconds: of a whole call; none.
+        metadata: what each call carries, and is no secret: keys and values.
+        metadata_file: a JSON file with more of it, as a token, at this path on every machine of the job.
         window_bytes: what the service may send before it is read.
         batch_messages: responses that become a batch of rows.
         nulls: of a null in a field whose absence protobuf does not keep: ``refuse``, or ``default`` for its default.
@@ -110,6 +116,8 @@ def through(
         "in_flight": in_flight,
         "timeout_seconds": timeout_seconds,
         "deadline_seconds": deadline_seconds,
+        "metadata": json.dumps(metadata) if metadata else "",
+        "metadata_file": metadata_file,
         "window_bytes": window_bytes,
         "batch_messages": batch_messages,
         "nulls": nulls,
@@ -353,7 +361,8 @@ class _Call:
         stub: grpc.aio.StreamStreamMultiCallable[bytes, Any] = self._channel.stream_stream(
             self._method.name, response_deserializer=self._method.deserialize
         )
-        flow = calls.flow(stub, timeout=call.deadline_seconds, metadata=self._attempt)
+        metadata = sent_with(call.metadata_file, call.metadata, self._attempt)
+        flow = calls.flow(stub, timeout=call.deadline_seconds, metadata=metadata)
         self._task = asyncio.create_task(self._read(flow))
 
     async def _read(self, flow: Callable[[Any], Any]) -> None:

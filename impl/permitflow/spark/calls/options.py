@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from permitflow.spark.calls.metadata import Metadata, public_pairs
 from permitflow.spark.options import (
     MOST,
     MOST_LONG,
@@ -17,6 +18,7 @@ from permitflow.spark.options import (
     choice,
     duration_seconds,
     field_of,
+    file_or_name,
     network_address,
     number_of_bytes,
     picked,
@@ -107,6 +109,8 @@ CALL_OPTIONS: Options = {
     "deserializer": Option(Use.ANY, _function_name),
     "channel": Option(Use.ANY, _function_name),
     "deadlineSeconds": Option(Use.ANY, duration_seconds),
+    "metadata": Option(Use.ANY, public_pairs),
+    "metadataFile": Option(Use.ANY, file_or_name),
     "repeatable": Option(Use.ANY, truth),
     "request": Option(Use.READING, str),
     "rows": Option(Use.READING, _function_name),
@@ -130,6 +134,8 @@ _SHARED = (
     "deserializer",
     "channel",
     "deadlineSeconds",
+    "metadata",
+    "metadataFile",
     "repeatable",
     "rows",
     "windowBytes",
@@ -160,6 +166,10 @@ class CallOptions:
     channel: str = ""
     """A function that opens the channel; empty: one without TLS."""
     deadline_seconds: float | None = None
+    metadata: Metadata = ()
+    """What each call carries, in lower case."""
+    metadata_file: str = ""
+    """A JSON file with more of it, wherever a call is made; empty: none."""
     repeatable: bool = False
     """May a call be made again: does the service answer the same again, or take the same rows again?"""
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from permitflow.errors import PermitflowError, RepeatedCallError
 from permitflow.spark.calls.messages import Method, function_of
+from permitflow.spark.calls.metadata import sent_with
 from permitflow.spark.calls.options import CallOptions, ReadCallOptions
 from permitflow.spark.reused_worker import leave_imports_alone
 
 if TYPE_CHECKING:
     import grpc
 
-    from permitflow.spark.calls.attempts import Metadata
+    from permitflow.spark.calls.metadata import Metadata
     from permitflow.stages import Elements
 
 _SKIPPED_TOGETHER = 1_000
@@ -117,7 +118,8 @@ class OpenCall:
         stub = self._channel.unary_stream(
             method.name, request_serializer=method.serialize, response_deserializer=method.deserialize
         )
-        return calls.source(stub, self._request, timeout=call.deadline_seconds, metadata=self._attempt).open()
+        metadata = sent_with(call.metadata_file, call.metadata, self._attempt)
+        return calls.source(stub, self._request, timeout=call.deadline_seconds, metadata=metadata).open()
 
     async def _close(self) -> None:
         elements, channel = self._elements, self._channel

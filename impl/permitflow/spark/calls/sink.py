@@ -19,8 +19,9 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from permitflow.errors import EarlyAnswerError
-from permitflow.spark.calls.attempts import Attempts, Metadata
+from permitflow.spark.calls.attempts import Attempts
 from permitflow.spark.calls.messages import Messages, Method, method_of, require_channel
+from permitflow.spark.calls.metadata import Metadata, sent_with
 from permitflow.spark.calls.options import CallOptions, WriteCallOptions
 
 if TYPE_CHECKING:
@@ -109,7 +110,9 @@ class _Call:
             self._method.name, response_deserializer=self._method.deserialize
         )
         self._counts = calls.CallCounts()
-        sink = calls.sink(stub, counts=self._counts, timeout=self._options.deadline_seconds, metadata=self._attempt)
+        options = self._options
+        metadata = sent_with(options.metadata_file, options.metadata, self._attempt)
+        sink = calls.sink(stub, counts=self._counts, timeout=options.deadline_seconds, metadata=metadata)
         self._given = 0
 
         async def answer() -> object:

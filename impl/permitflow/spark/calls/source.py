@@ -40,8 +40,9 @@ from permitflow.spark.source import refuse_overwriting
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from permitflow.spark.calls.attempts import Attempts, Metadata
+    from permitflow.spark.calls.attempts import Attempts
     from permitflow.spark.calls.messages import Rows
+    from permitflow.spark.calls.metadata import Metadata
     from permitflow.spark.calls.reading import OpenCall
 
 _log = logging.getLogger(__name__)
@@ -60,6 +61,8 @@ class GrpcDataSource(DataSource):
         serializer, deserializer: without ``module``, functions between messages and bytes, as in ``module:function``.
         channel: a function of the address and gRPC's options that opens a channel of ``grpc.aio``, as for TLS.
         deadlineSeconds: for the whole call; none.
+        metadata, metadataFile: what each call carries: a JSON object, for what is no secret; and the path of a file
+            with such an object, on every machine of the job, as for ``authorization``.
         repeatable: the service answers the same request with the same messages again, or takes the same rows again; so
             tasks may be repeated.  False: each call is made once, and a task that would repeat it fails; workers ask a
             process beside the driver, which they must be able to reach.
