@@ -9,6 +9,7 @@ does not use are loaded on first use.
 from typing import TYPE_CHECKING
 
 from permitflow.opening import opening
+from permitflow.spark.causes import cause_of
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener
 from permitflow.spark.register import register
@@ -23,6 +24,7 @@ __all__ = [
     "ExchangeListener",
     "GrpcDataSource",
     "PermitflowDataSource",
+    "cause_of",
     "configuration",
     "configure",
     "listener",
