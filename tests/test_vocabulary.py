@@ -29,6 +29,7 @@ from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.flows.table import flow_named
+from permitflow.metrics import ExchangeCollector
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
@@ -299,7 +300,7 @@ async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:
     no_figures = ("channel", "reason", "gauges", "consumer_gauges", "kept")
     of_all = {name: "yes" for name in once if name not in no_figures}
     where = of_all | dict.fromkeys(kept["kept"], "in `kept`") | dict.fromkeys(once["gauges"], "in `gauges`")
-    with metrics_at("127.0.0.1:0", exchange) as address:
+    with metrics_at("127.0.0.1:0", ExchangeCollector(exchange)) as address:
         return where, await asyncio.to_thread(scraped, address)
 
 

@@ -577,6 +577,15 @@ class UnknownChannelError(HandshakeError):
         return f"unknown channel {self.channel!r}; known channels: {_listed(self.known) or 'none'}"
 
 
+class MovedError(HandshakeError):
+    """Another process of the exchange has the channel: dial that port of the same host.  Nothing was done."""
+
+    status = "FAILED_PRECONDITION"
+    what: str  # as in "channel 'orders/1'"
+    port: int
+    text = "{what} is served at port {port} of the same host: dial it there"
+
+
 class ChannelBusyError(HandshakeError):
     """The channel has a consumer already; it serves one at a time."""
 

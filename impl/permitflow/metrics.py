@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from permitflow.exchange.admission import Admission
     from permitflow.exchange.registry import Exchange
+    from permitflow.exchange.statistics import BridgeStatistics
 
 __all__ = ["ExchangeCollector", "GateCollector", "observe"]
 
@@ -87,14 +88,22 @@ class _Collector:
 class ExchangeCollector(_Collector):
     """Metrics of all channels of an exchange."""
 
-    def __init__(self, exchange: "Exchange") -> None:
-        """Call it in the exchange's event loop."""
+    def __init__(
+        self, exchange: "Exchange", look: Callable[[], Coroutine[Any, Any, Sequence["BridgeStatistics"]]] | None = None
+    ) -> None:
+        """Call it in the exchange's event loop.
+
+        Args:
+            exchange: has the channels.
+            look: the statistics of those that are wanted; None: of all that the exchange has in this process.
+        """
         super().__init__()
-        self._exchange = exchange
+        self._exchange = exchange if look is None else None  # with several processes, what they have is not summed here
+        self._look = look or (lambda: exchange.turns.all(exchange.each_statistics()))
 
     def collect(self) -> Iterable["Metric"]:
         """All metrics; not for the exchange's own thread."""
-        bridges = self._asked(self._exchange.turns.all(self._exchange.each_statistics()))
+        bridges = self._asked(self._look())
         channels = [traffic_of(bridge) for bridge in bridges]
         for name in (*_COUNTERS, *_GAUGES, *_KEPT):
             holders = [(each.channel, each.kept if name in _KEPT else each) for each in channels]
@@ -106,8 +115,9 @@ class ExchangeCollector(_Collector):
         for name, (label, read) in _LABELLED.items():
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
-        for name, (text, ask) in _OF_EXCHANGE.items():
-            yield _metric(name, text, [], [([], ask(self._exchange.admission))])
+        if self._exchange is not None:
+            for name, (text, ask) in _OF_EXCHANGE.items():
+                yield _metric(name, text, [], [([], ask(self._exchange.admission))])
 
 
 def _metric(

@@ -72,7 +72,7 @@ def _broken_rule(address: object, least_port: int) -> str:
     if not isinstance(address, str):
         return "must be text, as in localhost:50051"
     if "," in address:  # gRPC would use any of them
-        return "must be a single host:port, because an exchange is one process"
+        return "must be a single host:port, because an exchange has one address for all"
     scheme, separator, _ = address.rpartition("://")
     forms = " or ".join(f"{each}host:port" for each in Scheme if each)
     if separator and not scheme_of(address):

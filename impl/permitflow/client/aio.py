@@ -18,6 +18,7 @@ from typing import NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from permitflow.carriers.addresses import parsed, written
 from permitflow.carriers.calling import calling, is_of_this_host, reached_again
 from permitflow.carriers.carrier import Carrier, Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
@@ -31,6 +32,7 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
+    MovedError,
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
@@ -446,6 +448,8 @@ class _Answer(NamedTuple):
 
 # Long enough for a last message on a slow network, short enough for a user at a prompt.
 LINGER_SECONDS = 2.0
+# To the door of an exchange and from there to the right process, and one more for a channel that was made anew.
+_MOST_MOVES = 3
 
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
@@ -526,32 +530,38 @@ async def get(
     """
     _require_name(channel)
     encoded = None if schema is None else schema.serialize().to_pybytes()
-    who = f"the exchange at {address} (channel {channel!r})"
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
-    async with timing, connecting as (call, resume):
-        with closing(Offer(same_host, writes=False, who=who)) as offer:
-            first = Get(
-                PROTOCOL_VERSION,
-                channel,
-                schema=encoded,
-                same_host=offer.frame,
-                from_row=from_row,
-                to_row=to_row,
-                consumer=consumer,
-                log_id=log_id,
-                columns=(*columns,),
-                compression=offered(compression, available_codecs()),
-                resume=resume,
-                byte_window=0 if byte_window is None else require_byte_window(byte_window),
-                **stated(wanted),
-            )
-            session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
-            end = RemoteReceiver(session, call, schema=schema, offer=offer)
-            async with _running(end, who, timing) as receiver:
-                yield receiver
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+
+    @asynccontextmanager
+    async def at(address: str) -> AsyncIterator[RemoteReceiver]:
+        who = f"the exchange at {address} (channel {channel!r})"
+        connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        async with connecting as (call, resume):
+            with closing(Offer(same_host, writes=False, who=who)) as offer:
+                first = Get(
+                    PROTOCOL_VERSION,
+                    channel,
+                    schema=encoded,
+                    same_host=offer.frame,
+                    from_row=from_row,
+                    to_row=to_row,
+                    consumer=consumer,
+                    log_id=log_id,
+                    columns=(*columns,),
+                    compression=offered(compression, available_codecs()),
+                    resume=resume,
+                    byte_window=0 if byte_window is None else require_byte_window(byte_window),
+                    **stated(wanted),
+                )
+                session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
+                end = RemoteReceiver(session, call, schema=schema, offer=offer)
+                async with _running(end, who, timing) as receiver:
+                    yield receiver
+
+    async with timing, _wherever(address, at) as found:
+        yield found
 
 
 @asynccontextmanager
@@ -620,36 +630,60 @@ async def put(
     """
     _require_name(channel)
     encoded = schema.serialize().to_pybytes()
-    who = f"the exchange at {address} (channel {channel!r})"
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
-    async with timing, connecting as (call, resume):
-        with closing(Offer(same_host, writes=True, who=who)) as offer:
-            able = offered(compression, available_codecs())
-            first = Put(
-                PROTOCOL_VERSION,
-                channel,
-                schema=encoded,
-                same_host=offer.frame,
-                producer=producer,
-                staging=staging,
-                attempt=attempt,
-                total=total,
-                compression=able,
-                resume=resume,
-                byte_window=0 if byte_window is None else require_byte_window(byte_window),
-                **stated(wanted),
-            )
-            session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
-            end = RemoteSender(session, call, schema=schema, offer=offer)
-            async with _running(end, who, timing) as sender:
-                if producer:
-                    yield sender
-                    return
-                async with _aborting(sender):
-                    yield sender
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+
+    @asynccontextmanager
+    async def at(address: str) -> AsyncIterator[RemoteSender]:
+        who = f"the exchange at {address} (channel {channel!r})"
+        connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        async with connecting as (call, resume):
+            with closing(Offer(same_host, writes=True, who=who)) as offer:
+                able = offered(compression, available_codecs())
+                first = Put(
+                    PROTOCOL_VERSION,
+                    channel,
+                    schema=encoded,
+                    same_host=offer.frame,
+                    producer=producer,
+                    staging=staging,
+                    attempt=attempt,
+                    total=total,
+                    compression=able,
+                    resume=resume,
+                    byte_window=0 if byte_window is None else require_byte_window(byte_window),
+                    **stated(wanted),
+                )
+                session: UpstreamSession[object] = UpstreamSession(first, peer=who, record=record)
+                end = RemoteSender(session, call, schema=schema, offer=offer)
+                async with _running(end, who, timing) as sender:
+                    if producer:
+                        yield sender
+                        return
+                    async with _aborting(sender):
+                        yield sender
+
+    async with timing, _wherever(address, at) as found:
+        yield found
+
+
+@asynccontextmanager
+async def _wherever(address: str, at: Callable[[str], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
+    """Begin a stream where its channel is: the process that was dialled may name another one of the same exchange.
+
+    Only its port is taken from the answer: an exchange cannot send its clients, or their tokens, to another host.
+    """
+    async with AsyncExitStack() as stack:
+        for _ in range(_MOST_MOVES):
+            try:
+                found = await stack.enter_async_context(at(address))
+                break
+            except MovedError as moved:
+                address = written(parsed(address)._replace(port=moved.port))
+        else:
+            found = await stack.enter_async_context(at(address))
+        yield found
 
 
 async def _resume_seconds(address: str, asked: float | None, same_host: SameHost = SameHost.NEVER) -> float:
@@ -707,17 +741,23 @@ async def describe(
         UnknownChannelError: there is no such channel.
     """
     _require_name(channel)
-    who = f"the exchange at {address} (channel {channel!r})"
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
     seconds = await _resume_seconds(address, resume_seconds)
-    connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
-    async with timing, connecting as (call, resume):
-        first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
-        session: DownstreamSession[object] = DownstreamSession(first, peer=who)
-        async with _running(RemoteReceiver(session, call), who, timing) as receiver:
-            async for _ in receiver:
-                raise ProtocolError(f"{who} sent data though none were asked for")
-            return ChannelDescription(receiver.schema, receiver.parameters)
+    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+
+    @asynccontextmanager
+    async def at(address: str) -> AsyncIterator[ChannelDescription]:
+        who = f"the exchange at {address} (channel {channel!r})"
+        connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        async with connecting as (call, resume):
+            first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
+            session: DownstreamSession[object] = DownstreamSession(first, peer=who)
+            async with _running(RemoteReceiver(session, call), who, timing) as receiver:
+                async for _ in receiver:
+                    raise ProtocolError(f"{who} sent data though none were asked for")
+                yield ChannelDescription(receiver.schema, receiver.parameters)
+
+    async with timing, _wherever(address, at) as found:
+        return found
 
 
 @asynccontextmanager

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Literal, Protocol, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
@@ -16,10 +16,12 @@ from permitflow.errors import (
     ChannelRemovedError,
     ChannelResetError,
     InvalidParametersError,
+    PermitflowError,
     RetentionError,
     StoreError,
     UnknownChannelError,
 )
+from permitflow.exchange.access import Access
 from permitflow.exchange.admission import Admission, Place, limit_reached
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
@@ -38,6 +40,7 @@ from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
 from permitflow.stream.compression import Compression, checked
+from permitflow.stream.control import ControlReply, ControlRequest
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.schemas import read_schema
@@ -49,6 +52,18 @@ __all__ = ["Exchange", "Keeping", "stream_channels"]
 STAGED_SHARE = 4
 # Of some hundred fields: it is read at once.
 _SHORT_SCHEMA_BYTES = 16 << 10
+
+
+class Elsewhere(Protocol):
+    """The channels of an exchange that other processes have."""
+
+    def missing(self, channel: str) -> PermitflowError:
+        """Why this process does not serve a channel: ``MovedError`` where another one does."""
+        ...
+
+    async def carry_out(self, request: ControlRequest, access: Access) -> ControlReply[pa.Schema]:
+        """Carry out an allowed control request for all processes, or say why not."""
+        ...
 
 
 class Keeping(TypedDict, total=False):
@@ -77,6 +92,7 @@ class Exchange:
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         limits: Limits | None = None,
         byte_window: int = DEFAULT_BYTE_WINDOW,
+        elsewhere: Elsewhere | None = None,
     ) -> None:
         """Start without channels.
 
@@ -92,6 +108,7 @@ class Exchange:
             staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
             limits: what is served at most; by default ``Limits()``.
             byte_window: the default for added channels.
+            elsewhere: other processes that have channels of this exchange; None: there are none.
 
         Raises:
             InvalidParametersError: the codec for ``compression`` is not available, or ``byte_window`` is no whole
@@ -111,6 +128,7 @@ class Exchange:
         self.same_host = same_host
         self.compression = checked(compression, available_codecs())
         self.checksums = checksums
+        self.elsewhere = elsewhere
         self.readiness = Readiness()
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
@@ -364,12 +382,15 @@ class Exchange:
 
         Raises:
             UnknownChannelError: no channel has this name.
+            MovedError: another process of this exchange has it.
             InvalidParametersError: the name is too long.
         """
         try:
             return self._channels[name]
         except KeyError:
             require_name("channel", name)
+            if self.elsewhere is not None:
+                raise self.elsewhere.missing(name) from None
             raise UnknownChannelError(channel=name, known=tuple(self._channels)) from None
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:

@@ -233,7 +233,10 @@ async def _serve_control(
                 request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
                 access.require_all(request)
                 with access.hiding():
-                    reply = await carry_out(exchange, request, access)
+                    carrying_out = (
+                        partial(carry_out, exchange) if (other := exchange.elsewhere) is None else other.carry_out
+                    )
+                    reply = await carrying_out(request, access)
                 await conversation.write(with_checksum(await exchange.turns.all(reply_pieces(reply))))
             watch.cancel()
     except BaseExceptionGroup as several:

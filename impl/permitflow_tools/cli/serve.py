@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -13,7 +13,7 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
-from permitflow.errors import InvalidParametersError, LimitReachedError, StoreError, TransportError
+from permitflow.errors import InvalidParametersError, LimitReachedError, PeerGoneError, StoreError, TransportError
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.stores.durable import DurableStore
 
 _LIMITS = Limits()
+_MOST_PROCESSES = 256
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 
@@ -221,6 +222,15 @@ def serve(
             help="At addresses of gRPC: describe the service to tools such as grpcurl. Needs permitflow[reflection].",
         ),
     ] = False,
+    processes: Annotated[
+        int,
+        option(
+            whole_number(least=1, most=_MOST_PROCESSES),
+            "N",
+            "Spread the channels over so many processes. Each has a port of its own, one of the N after that of "
+            "--address, and who asks elsewhere is told which. Not with --retention replay, --trace or --ui.",
+        ),
+    ] = 1,
     metrics_address: Annotated[
         str | None,
         option(
@@ -272,9 +282,8 @@ def serve(
     memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
     what was left behind. A second signal stops at once. More: docs/guides/serving.md.
 
-    Exit code 0: stopped by SIGTERM. 1: the recording failed. 2: unusable input or store, also one that another exchange
-    has taken over, or it cannot listen there.
-    130: stopped by Ctrl-C.
+    Exit code 0: stopped by SIGTERM. 1: the recording failed, or one of several processes was lost. 2: unusable input
+    or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
     """
     refuse_twice("--stream", [one.name for one in stream])
     consumers = kept_for(context, retention, consumer)
@@ -290,8 +299,9 @@ def serve(
     )
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
+        from permitflow_tools.cli.processes import Processes
         from permitflow_tools.cli.serve_reports import Report
-        from permitflow_tools.cli.serving import all_descriptors, new_recording, serve_until_signal
+        from permitflow_tools.cli.serving import OneProcess, Whole, all_descriptors, new_recording, serve_until_signal
     if reflection:
         with requires_extra("reflection"):
             import grpc_reflection  # noqa: F401 - to complain now
@@ -300,6 +310,8 @@ def serve(
             import prometheus_client  # noqa: F401 - to complain now
     if standby and not is_database(store or ""):
         unusable("--standby: needs --store postgresql://…: only such a store can be taken over")
+    if processes > 1:
+        _require_fit_for_processes(retention, trace, ui, address or [])
     security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
     access = _access(rights, token_file)
     _require_safe(ui, security)
@@ -311,47 +323,74 @@ def serve(
             kept = stack.enter_context(_opened(store, standby=standby)) if store else None
             if kept is not None:  # all of it, before the first channel is written down
                 kept.require_fitting(channels, parameters=parameters, consumers=consumers)
-            exchange = Exchange(
-                parameters=parameters,
-                record=None if recording is None else recording.recorder,
-                same_host=same_host,
-                compression=compression,
-                checksums=checksums,
-                store=kept,
-                staging_timeout_seconds=staging_timeout_seconds,
-                byte_window=byte_window,
-                limits=Limits(
-                    max_channels=max_channels,
-                    max_streams=max_streams,
-                    max_streams_per_peer=max_streams_per_peer,
-                    max_connections=max_connections,
-                    max_connections_per_peer=max_connections_per_peer,
-                    max_handshakes=max_handshakes,
-                    max_handshakes_per_peer=max_handshakes_per_peer,
-                    max_suspended=max_suspended,
-                    max_suspended_bytes=max_suspended_bytes,
-                    max_memory=max_memory,
-                ).within(all_descriptors()),
-            )
+            report = stack.enter_context(Report(as_json=as_json, quiet=quiet))
+            settings: dict[str, Any] = {
+                "parameters": parameters,
+                "same_host": same_host,
+                "compression": compression,
+                "checksums": checksums,
+                "byte_window": byte_window,
+            }
+            serving: dict[str, Any] = {
+                "handshake_seconds": handshake_seconds,
+                "silence_seconds": silence_seconds,
+                "resume_seconds": resume_seconds,
+                "security": security,
+                "reflection": reflection,
+            }
+            limits = Limits(
+                max_channels=max_channels,
+                max_streams=max_streams,
+                max_streams_per_peer=max_streams_per_peer,
+                max_connections=max_connections,
+                max_connections_per_peer=max_connections_per_peer,
+                max_handshakes=max_handshakes,
+                max_handshakes_per_peer=max_handshakes_per_peer,
+                max_suspended=max_suspended,
+                max_suspended_bytes=max_suspended_bytes,
+                max_memory=max_memory,
+            ).within(all_descriptors())
             keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
-            is_interrupted = asyncio.run(
-                serve_until_signal(
-                    exchange,
-                    lambda: exchange.add_channels(channels, retention=retention, **keeping),
+
+            async def run() -> tuple[bool, bool]:
+                whole: Whole
+                if processes > 1:
+                    whole = Processes(
+                        processes,
+                        channels,
+                        (address or [_DEFAULT_ADDRESS])[0],
+                        settings=settings,
+                        limits=limits,
+                        serving=serving,
+                        rights=rights,
+                        token_file=token_file,
+                        on_lost=report.process_lost,
+                    )
+                else:
+                    exchange = Exchange(
+                        record=None if recording is None else recording.recorder,
+                        store=kept,
+                        staging_timeout_seconds=staging_timeout_seconds,
+                        limits=limits,
+                        **settings,
+                    )
+                    whole = OneProcess(
+                        exchange, lambda: exchange.add_channels(channels, retention=retention, **keeping)
+                    )
+                is_interrupted = await serve_until_signal(
+                    whole,
                     address or [_DEFAULT_ADDRESS],
-                    stack.enter_context(Report(as_json=as_json, quiet=quiet)),
+                    report,
                     begin,
                     drain_seconds=drain_seconds,
-                    handshake_seconds=handshake_seconds,
-                    silence_seconds=silence_seconds,
-                    resume_seconds=resume_seconds,
                     metrics_address=metrics_address,
                     ui_address=ui,
-                    security=security,
                     access=access,
-                    reflection=reflection,
+                    serving=serving,
                 )
-            )
+                return is_interrupted, whole.has_failed
+
+            is_interrupted, has_failed = asyncio.run(run())
     except InvalidParametersError as error:
         if error.name == "max_memory":
             unusable(f"--max-memory: {error}")
@@ -364,6 +403,10 @@ def serve(
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
     except StoreError as error:
         unusable(f"--store: {error}")
+    except PeerGoneError as error:  # one of several processes has not begun
+        unusable(f"--processes: {error}")
+    if has_failed:
+        raise typer.Exit(ExitCode.FAILS)
     raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
 
 
@@ -384,6 +427,19 @@ def _opened(store: str, *, standby: bool) -> "DurableStore":
         typer.echo(f"standing by: waiting for the store, which {by} has", err=True)
 
     return PostgresStore(store, on_wait=tell if standby else None)
+
+
+def _require_fit_for_processes(
+    retention: Retention, trace: Path | None, ui: str | None, addresses: Sequence[str]
+) -> None:
+    if retention is Retention.REPLAY:
+        unusable("--processes: not with --retention replay, whose batches are published in one process as a whole")
+    if trace is not None:
+        unusable("--processes: not with --trace, because a recording is that of one process")
+    if ui is not None:
+        unusable("--processes: not with --ui, which shows the channels of one process; permitflow top shows all")
+    if len(addresses) > 1:
+        unusable("--processes: takes a single --address, because the processes listen at the ports after it")
 
 
 def _security(certificate: Path | None, key: Path | None, client_ca: Path | None, *, insecure: bool) -> Security:

@@ -13,6 +13,7 @@ from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
 from permitflow.stream.traffic import ChannelTraffic, Rates
 from permitflow_tools.cli.console import open_console
+from permitflow_tools.cli.outcomes import complain
 from permitflow_tools.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
 from permitflow_tools.parameters.quantities import size_text
 
@@ -123,6 +124,15 @@ class Report:
                 channels.append(json.dumps(flow.as_json()))
                 yield
             typer.echo(f'{{"event": "traffic", "channels": [{", ".join(channels)}]}}')
+
+    def process_lost(self, number: int, end: str, channels: Sequence[str]) -> None:
+        """One of several processes has ended by itself."""
+        if self.style is Style.JSON:
+            self._say("process lost", {"process": number, "end": end, "channels": [*channels]})
+        complain(
+            f"process {number} of the exchange has ended ({end}), and with it {', '.join(channels) or 'no channel'}; "
+            "the others go on: start the exchange again to have all channels"
+        )
 
     def stopping(self) -> None:
         """A signal asked the exchange to stop."""

@@ -6,15 +6,14 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Protocol, TypeVar
 
-from permitflow.carriers.security import Security
 from permitflow.errors import InvalidOptionError, StoreError, TraceWriteError
 from permitflow.exchange.access import AccessControl
-from permitflow.exchange.draining import drain, remainder
+from permitflow.exchange.draining import Remainder, drain, remainder
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import traffic_through
@@ -82,24 +81,122 @@ def new_recording(path: Path) -> Iterator[tuple[FileTrace, Callable[[], None]]]:
             yield trace, begin
 
 
+class Whole(Protocol):
+    """An exchange, whatever it is made of."""
+
+    exchange: Exchange
+    """The one to dial."""
+    has_failed: bool
+    """A part of it was lost."""
+    most_memory: int | None
+    """As ``Limits.max_memory``, of all of it."""
+
+    async def begin(self, on_over: Callable[[], None]) -> None:
+        """Have the channels; it calls ``on_over`` if it cannot go on."""
+
+    async def opened(self, address: str) -> None:
+        """The exchange can be dialled there."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """Of its channels."""
+        ...
+
+    @property
+    def most_bytes(self) -> int | None:
+        """As ``Exchange.most_bytes``."""
+        ...
+
+    @property
+    def before_streams_bytes(self) -> int:
+        """That handshakes and suspended streams hold at most."""
+        ...
+
+    async def traffic(self) -> Statistics:
+        """Of all channels."""
+        ...
+
+    def collector(self) -> ExchangeCollector:
+        """For Prometheus."""
+        ...
+
+    async def drain(self, seconds: float) -> None:
+        """Empty it, for so long at most."""
+
+    async def stop(self) -> tuple[Statistics, Remainder]:
+        """The last numbers; its streams are over."""
+        ...
+
+    async def aclose(self) -> None:
+        """Leave nothing behind."""
+
+
+class OneProcess:
+    """An exchange that is in this process."""
+
+    def __init__(self, exchange: Exchange, add_channels: Callable[[], object]) -> None:
+        """Of an exchange, and of what adds its channels."""
+        self.exchange, self._add_channels = exchange, add_channels
+        self.most_memory = exchange.admission.limits.max_memory
+        self.has_failed = False
+
+    async def begin(self, on_over: Callable[[], None]) -> None:
+        """See ``Whole``."""
+        self._add_channels()
+
+    async def opened(self, address: str) -> None:
+        """See ``Whole``."""
+
+    @property
+    def names(self) -> Collection[str]:
+        """See ``Whole``."""
+        return self.exchange.names
+
+    @property
+    def most_bytes(self) -> int | None:
+        """See ``Whole``."""
+        return self.exchange.most_bytes
+
+    @property
+    def before_streams_bytes(self) -> int:
+        """See ``Whole``."""
+        return self.exchange.admission.memory.before_streams_bytes
+
+    async def traffic(self) -> Statistics:
+        """See ``Whole``."""
+        return await traffic_through(self.exchange)
+
+    def collector(self) -> ExchangeCollector:
+        """See ``Whole``."""
+        return ExchangeCollector(self.exchange)
+
+    async def drain(self, seconds: float) -> None:
+        """See ``Whole``."""
+        await drain(self.exchange, seconds)
+
+    async def stop(self) -> tuple[Statistics, Remainder]:
+        """See ``Whole``."""
+        return await traffic_through(self.exchange), remainder(self.exchange)
+
+    async def aclose(self) -> None:
+        """See ``Whole``."""
+
+
 async def serve_until_signal(
-    exchange: Exchange,
-    add_channels: Callable[[], object],
+    whole: Whole,
     addresses: Sequence[str],
     report: Report,
     begin: Callable[[], None],
     *,
     drain_seconds: float,
-    handshake_seconds: float,
-    silence_seconds: float,
-    resume_seconds: float,
     metrics_address: str | None,
     ui_address: str | None,
-    security: Security,
     access: AccessControl | None,
-    reflection: bool,
+    serving: Mapping[str, Any],
 ) -> bool:
     """Serve until SIGINT (True), or SIGTERM or a terminal that hangs up (False).
+
+    ``serving``: further arguments of ``ExchangeServer``.
 
     Raises:
         StoreError: another exchange has taken the store over; all streams were ended.
@@ -109,52 +206,46 @@ async def serve_until_signal(
     """
     stopped: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     _resolve_by_signals(stopped)
-    add_channels()
-    # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a second,
-    # in which no stream is served.
-    gc.freeze()
     async with AsyncExitStack() as stack:
+        stack.push_async_callback(whole.aclose)
+        await whole.begin(lambda: None if stopped.done() else stopped.set_result(False))
+        # The channels stay as long as the process: to look for garbage among tens of thousands takes a quarter of a
+        # second, in which no stream is served.
+        gc.freeze()
         servers = []
         for address in addresses:
-            server = ExchangeServer(
-                exchange,
-                address,
-                handshake_seconds=handshake_seconds,
-                silence_seconds=silence_seconds,
-                resume_seconds=resume_seconds,
-                security=security,
-                access=access,
-                reflection=reflection,
-            )
+            server = ExchangeServer(whole.exchange, address, access=access, **serving)
             servers.append(await stack.enter_async_context(server))
             begin()
+        await whole.opened(servers[0].address)
         report.listening(
             [server.address for server in servers],
-            [*exchange.names],
-            exchange.most_bytes,
-            before_streams_bytes=exchange.admission.memory.before_streams_bytes,
-            limit_bytes=exchange.admission.limits.max_memory,
+            [*whole.names],
+            whole.most_bytes,
+            before_streams_bytes=whole.before_streams_bytes,
+            limit_bytes=whole.most_memory,
         )
         if metrics_address is not None:
-            report.metrics(stack.enter_context(metrics_at(metrics_address, exchange)))
+            report.metrics(stack.enter_context(metrics_at(metrics_address, whole.collector())))
         if ui_address is not None:
-            listening = [server.address for server in servers]
-            board = serving_dashboard(ui_address, exchange, listening, security=security, access=access)
+            listening, protection = [server.address for server in servers], serving["security"]
+            board = serving_dashboard(ui_address, whole.exchange, listening, security=protection, access=access)
             report.page(await stack.enter_async_context(board))
-        lost = asyncio.ensure_future(exchange.until_lost())
+        lost = asyncio.ensure_future(whole.exchange.until_lost())
         stack.callback(lost.cancel)
         lost.add_done_callback(lambda task: _give_up(stopped, task))
-        begun = await _watch(exchange, report, stopped)
+        begun = await _watch(whole, report, stopped)
         if (error := stopped.exception()) is not None:
             raise error  # nothing can be kept any more, so there is nothing to drain
         report.stopping()
-        draining = asyncio.ensure_future(drain(exchange, drain_seconds))
-        await _watch(exchange, report, draining)
+        draining = asyncio.ensure_future(whole.drain(drain_seconds))
+        await _watch(whole, report, draining)
         await draining
         async with asyncio.TaskGroup() as group:
             for server in servers:
                 group.create_task(server.stop())
-    report.stopped(rates_between(begun, await traffic_through(exchange)), remainder(exchange))
+        traffic, rest = await whole.stop()
+        report.stopped(rates_between(begun, traffic), rest)
     return stopped.result()
 
 
@@ -180,22 +271,23 @@ def _resolve_by_signals(stopped: "asyncio.Future[bool]") -> None:
         loop.add_signal_handler(number, stop, number is signal.SIGINT)
 
 
-async def _watch(exchange: Exchange, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
+async def _watch(whole: Whole, report: Report, until: "asyncio.Future[T]") -> Statistics | None:
     """Report what flows; return what there was at first, None if nothing is shown."""
     if report.style.value is None:
         await asyncio.wait({until})
         return None
-    first = before = await traffic_through(exchange)
+    turns, first = whole.exchange.turns, await whole.traffic()
+    before = first
     while not until.done():
         await asyncio.wait({until}, timeout=report.style.value)
-        now = await traffic_through(exchange)
-        await exchange.turns.all(report.show(await exchange.turns.all(each_rates_between(before, now))))
+        now = await whole.traffic()
+        await turns.all(report.show(await turns.all(each_rates_between(before, now))))
         before = now
     return first
 
 
 @contextmanager
-def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
+def metrics_at(address: str, collector: ExchangeCollector) -> Iterator[str]:
     """Serve metrics while the block runs; the address, with the port that was chosen.  Call it in the event loop.
 
     Raises:
@@ -205,7 +297,7 @@ def metrics_at(address: str, exchange: Exchange) -> Iterator[str]:
 
     host, _, port = address.rpartition(":")
     registry = CollectorRegistry()
-    registry.register(ExchangeCollector(exchange))
+    registry.register(collector)
     ProcessCollector(registry=registry)  # it registers itself: memory, processor, descriptors
     try:
         server, thread = start_http_server(int(port), host.strip("[]"), registry)

@@ -109,7 +109,7 @@ REFUSED = {
     f"explain {STUCK} --svg x.svg --open": "--open shows a page: name a file with --output",
     f"explain {STUCK} -o - --open": "--open shows a page",
     f"explain {STUCK} -o .": "cannot write .: it is a folder; name a file in it",
-    "health a:1,b:2": "must be a single host:port, because an exchange is one process, not 'a:1,b:2'",
+    "health a:1,b:2": "must be a single host:port, because an exchange has one address for all, not 'a:1,b:2'",
     "health localhost:1 --timeout soon": "a duration",
     "health tcp://localhost:1": "an exchange answers health questions over gRPC only",
     "prove --theorem treshold": "there is no theorem 'treshold'; did you mean threshold",

@@ -1,0 +1,205 @@
+"""One of several processes of an exchange: it has some of the channels, and does what the first process asks.
+
+Over a pair of sockets, the first process sends it a ``Part``, then ``Order``s.  Both ends are of one program and one
+user: their messages are pickles.  When the first process is gone, so is this one.
+"""
+
+import asyncio
+import gc
+import pickle
+import signal
+import socket
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn, TypeVar
+
+from permitflow.carriers.addresses import parsed
+from permitflow.errors import MovedError, PeerGoneError, PermitflowError
+from permitflow.exchange.access import Access, AccessControl
+from permitflow.exchange.draining import Remainder, drain, remainder
+from permitflow.exchange.limits import Limits
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.server import ExchangeServer
+from permitflow.exchange.serving import carry_out, traffic_through
+from permitflow.exchange.statistics import BridgeStatistics
+from permitflow.stream.control import ControlReply, ControlRequest
+from permitflow.stream.traffic import Statistics
+from permitflow_tools.cli.serving import all_descriptors
+
+T = TypeVar("T")
+
+_LENGTH_BYTES = 8
+
+
+class Line:
+    """Messages between two processes of one exchange."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Use ``over``."""
+        self._reader, self._writer = reader, writer
+
+    @classmethod
+    async def over(cls, end: socket.socket) -> "Line":
+        """The end of a connected socket, which belongs to the line from now on."""
+        return cls(*await asyncio.open_connection(sock=end))
+
+    async def read(self) -> object:
+        """The next message; None: the other process is gone."""
+        try:
+            length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
+            return pickle.loads(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, OSError):
+            return None
+
+    async def write(self, message: object) -> None:
+        """Send a message; in vain if the other process is gone, which ``read`` tells."""
+        encoded = pickle.dumps(message)
+        self._writer.write(len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
+        with suppress(OSError):
+            await self._writer.drain()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._writer.close()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What one process serves."""
+
+    channels: tuple[str, ...]
+    address: str
+    settings: Mapping[str, Any]
+    """Of its ``Exchange``."""
+    limits: Limits
+    serving: Mapping[str, Any]
+    """Of its ``ExchangeServer``."""
+    rights: Path | None
+    token_file: Path | None
+
+
+class Begun(NamedTuple):
+    """A process can be dialled."""
+
+    port: int
+    most_bytes: int | None
+    before_streams_bytes: int
+
+
+class Order(NamedTuple):
+    """What the first process wants."""
+
+    number: int
+    name: str
+    argument: Any
+
+
+class Answer(NamedTuple):
+    """The outcome of an order, which may be an error."""
+
+    number: int
+    outcome: Any
+
+
+class _Door:
+    """The first process, as the others know it: it has, or knows, what they do not have."""
+
+    port: int | None = None
+
+    def missing(self, channel: str) -> PermitflowError:
+        return self._moved(f"channel {channel!r}")
+
+    async def carry_out(self, request: ControlRequest, access: Access) -> NoReturn:
+        raise self._moved("the administration of this exchange")
+
+    def _moved(self, what: str) -> PermitflowError:
+        if self.port is None:
+            return PeerGoneError(who="the exchange", reason="it has not begun yet")
+        return MovedError(what=what, port=self.port)
+
+
+class _Process:
+    """Does what the first process asks."""
+
+    def __init__(self, exchange: Exchange, server: ExchangeServer, door: _Door) -> None:
+        self._exchange, self._server, self._door = exchange, server, door
+        self.orders: Mapping[str, Callable[[Any], Awaitable[object]]] = {
+            "know": self.know,
+            "carry_out": self.carry_out,
+            "statistics": self.statistics,
+            "drain": self.drain,
+            "stop": self.stop,
+        }
+
+    async def know(self, port: int) -> None:
+        self._door.port = port
+
+    async def carry_out(self, request: ControlRequest) -> ControlReply[Any]:
+        return await carry_out(self._exchange, request)
+
+    async def statistics(self, _: None) -> list[BridgeStatistics]:
+        return await self._exchange.turns.all(self._exchange.each_statistics())
+
+    async def drain(self, seconds: float) -> None:
+        await drain(self._exchange, seconds)
+
+    async def stop(self, _: None) -> tuple[Statistics, Remainder]:
+        await self._server.stop()
+        return await traffic_through(self._exchange), remainder(self._exchange)
+
+
+async def _serve(line: Line) -> None:
+    part = await line.read()
+    if not isinstance(part, Part):
+        return
+    door = _Door()
+    try:
+        control = None
+        if part.rights is not None or part.token_file is not None:
+            control = AccessControl(rights=part.rights, token_file=part.token_file)
+        exchange = Exchange(limits=part.limits.within(all_descriptors()), elsewhere=door, **part.settings)
+        exchange.add_channels(part.channels)
+        gc.freeze()
+        async with ExchangeServer(exchange, part.address, access=control, **part.serving) as server:
+            port, memory = parsed(server.address).port, exchange.admission.memory
+            await line.write(Begun(port, exchange.most_bytes, memory.before_streams_bytes))
+            await _obey(line, _Process(exchange, server, door).orders)
+    except Exception as error:
+        await line.write(error)
+
+
+async def _obey(line: Line, orders: Mapping[str, Callable[[Any], Awaitable[object]]]) -> None:
+    async def answer(order: Order) -> None:
+        outcome: object
+        try:
+            outcome = await orders[order.name](order.argument)
+        except Exception as error:
+            outcome = error
+        await line.write(Answer(order.number, outcome))
+
+    async with asyncio.TaskGroup() as group:
+        tasks = set[asyncio.Task[None]]()
+        while isinstance(order := await line.read(), Order):
+            task = group.create_task(answer(order))
+            tasks.add(task)
+            task.add_done_callback(tasks.discard)
+        for task in tasks:
+            task.cancel()
+
+
+async def _main(descriptor: int) -> None:
+    line = await Line.over(socket.socket(fileno=descriptor))
+    try:
+        await _serve(line)
+    finally:
+        line.close()
+
+
+def main(descriptor: int) -> None:
+    """Serve what the process at the other end of this socket says."""
+    # The first process hears the signals, and tells the others what to do: a supervisor may signal all of them at once.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    asyncio.run(_main(descriptor))

@@ -1,0 +1,442 @@
+"""An exchange of several processes, as ``permitflow serve --processes`` has it; this process is its door.
+
+Each of the others has some of the channels, and a port of its own.  The door has none: it tells who asks for a channel
+where to find it, passes control requests on, and merges the answers.
+"""
+
+import asyncio
+import os
+import signal
+import socket
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from itertools import chain, count, islice
+from pathlib import Path
+from time import monotonic
+from typing import Any, TypeVar
+
+from permitflow.carriers.addresses import parsed, written
+from permitflow.carriers.patience import patience
+from permitflow.channels.interface import stream_channels
+from permitflow.errors import (
+    InvalidParametersError,
+    MovedError,
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    UnknownChannelError,
+)
+from permitflow.exchange.access import Access
+from permitflow.exchange.draining import Remainder, drain
+from permitflow.exchange.limits import Limits
+from permitflow.exchange.registry import Exchange
+from permitflow.exchange.statistics import BridgeStatistics, traffic_of
+from permitflow.metrics import ExchangeCollector
+from permitflow.stream.control import (
+    MOST_CHANNELS,
+    Acknowledge,
+    AddStream,
+    AskChannels,
+    AskPositions,
+    AskStatistics,
+    Channels,
+    Close,
+    ControlReply,
+    ControlRequest,
+    Discard,
+    ListedChannel,
+    Publish,
+    RemoveChannels,
+    Retention,
+    Right,
+)
+from permitflow.stream.traffic import ChannelTraffic, Statistics
+from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, Part
+
+T = TypeVar("T")
+
+_MAIN = "from permitflow_tools.cli.one_process import main; main"
+# Python and its libraries are loaded meanwhile, on a busy machine.
+_LONGEST_START_SECONDS = 60.0
+_LONGEST_ANSWER_SECONDS = 30.0
+# What is drained, and told to stop, has only to leave.
+_LONGEST_EXIT_SECONDS = 5.0
+
+
+class _Process:
+    """One of the others, as the door knows it."""
+
+    def __init__(self, number: int, on_lost: Callable[["_Process"], None]) -> None:
+        self.who = f"process {number} of the exchange"
+        self.number = number
+        self.channels: dict[str, None] = {}
+        self.is_lost = False
+        self._on_lost = on_lost
+        self._numbers = count()
+        self._awaited: dict[int, asyncio.Future[Any]] = {}
+        self._is_stopping = False
+        self._child: asyncio.subprocess.Process | None = None
+        self._line: Line | None = None
+        self._hearing: asyncio.Task[None] | None = None
+
+    async def begin(self, part: Part) -> None:
+        """Start it; it listens then.
+
+        Raises:
+            PermitflowError: it cannot serve its part.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                self._child = await asyncio.create_subprocess_exec(
+                    *(sys.executable, "-P", "-c", f"{_MAIN}({theirs.fileno()})"),
+                    pass_fds=(theirs.fileno(),),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    stdout=asyncio.subprocess.DEVNULL,
+                    env=os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+                    start_new_session=True,  # Ctrl-C is for the door
+                )
+            except BaseException:
+                ours.close()
+                raise
+        line = self._line = await Line.over(ours)
+        self.channels = dict.fromkeys(part.channels)
+        await line.write(part)
+        try:
+            async with patience(_LONGEST_START_SECONDS):
+                begun = await line.read()
+        except TimeoutError:
+            raise PeerTimeoutError(who=self.who, reason=f"it has not begun in {_LONGEST_START_SECONDS:g} s") from None
+        if isinstance(begun, Exception):
+            raise begun
+        if not isinstance(begun, Begun):
+            raise PeerGoneError(who=self.who, reason=f"it has ended before it began ({await self.ending()})")
+        self.port, self.most_bytes, self.before_streams_bytes = begun
+        self._hearing = asyncio.create_task(self._hear(line), name=f"hearing {self.who}")
+
+    async def _hear(self, line: Line) -> None:
+        while isinstance(answer := await line.read(), Answer):
+            awaited = self._awaited.pop(answer.number, None)
+            if awaited is None or awaited.done():  # it was too late
+                continue
+            if isinstance(answer.outcome, Exception):
+                awaited.set_exception(answer.outcome)
+            else:
+                awaited.set_result(answer.outcome)
+        self.is_lost = True
+        for awaited in self._awaited.values():
+            if not awaited.done():
+                awaited.set_exception(self.loss("what was asked"))
+        if not self._is_stopping:
+            self._on_lost(self)
+
+    async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ANSWER_SECONDS) -> Any:
+        """Have an order carried out.
+
+        Raises:
+            PeerGoneError: the process has ended, or does not answer.
+            PermitflowError: the order was refused.
+        """
+        if self.is_lost or self._line is None:
+            raise self.loss("what was asked")
+        number = next(self._numbers)
+        awaited = self._awaited[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with patience(seconds):
+                await self._line.write(Order(number, name, argument))
+                return await awaited
+        except PermitflowError:  # some are TimeoutErrors
+            raise
+        except TimeoutError:
+            raise PeerTimeoutError(who=self.who, reason=f"no answer within {seconds:g} s") from None
+        finally:
+            self._awaited.pop(number, None)
+
+    def loss(self, what: str) -> PeerGoneError:
+        """The error that a lost process leaves behind."""
+        return PeerGoneError(who=self.who, reason=f"it has ended, and {what} with it")
+
+    async def stop(self) -> tuple[Statistics, Remainder]:
+        """End its streams; its last numbers."""
+        self._is_stopping = True
+        return await self.ask("stop")  # type: ignore[no-any-return]
+
+    async def ending(self) -> str:
+        """How it has ended, in words; it must have been left."""
+        assert self._child is not None, "it has begun"
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_EXIT_SECONDS):
+                await self._child.wait()
+        code = self._child.returncode
+        if code is None:
+            return "it still runs"
+        return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+    async def leave(self) -> None:
+        """Hang up, and see that it ends."""
+        self._is_stopping = True
+        if self._hearing is not None:
+            self._hearing.cancel()
+            await asyncio.wait({self._hearing})
+        if self._line is not None:
+            self._line.close()
+        if self._child is not None:
+            await self.ending()
+            if self._child.returncode is None:
+                self._child.kill()
+                await self._child.wait()
+
+
+class Processes:
+    """All processes of an exchange.  It begins with ``begin``, and must be closed."""
+
+    def __init__(
+        self,
+        number: int,
+        channels: Sequence[str],
+        address: str,
+        *,
+        settings: Mapping[str, Any],
+        limits: Limits,
+        serving: Mapping[str, Any],
+        rights: Path | None,
+        token_file: Path | None,
+        on_lost: Callable[[int, str, Sequence[str]], None],
+    ) -> None:
+        """Start nothing yet.
+
+        Args:
+            number: of processes that have channels.
+            channels: their names; the processes get them by turns.
+            address: of the door.  With a port, the others have those that follow.
+            settings: of the ``Exchange`` of each.
+            limits: of each; the memory is that of all.
+            serving: arguments of the ``ExchangeServer`` of each.
+            rights: as for ``AccessControl``.
+            token_file: likewise.
+            on_lost: called with number, end and channels of a process that has ended by itself.
+        """
+        self.most_memory = limits.max_memory
+        self.exchange = Exchange(limits=replace(limits, max_memory=None), elsewhere=self, **settings)
+        """The door's own, which has no channel."""
+        self.has_failed = False
+        """A process has ended by itself."""
+        before = self.exchange.admission.memory.before_streams_bytes
+        share = None if self.most_memory is None else max(1, (self.most_memory - before) // number)
+        where = parsed(address, least_port=0)
+        self._parts = [
+            Part(
+                channels=tuple(channels[position::number]),
+                address=written(where._replace(port=where.port + position + 1 if where.port else 0)),
+                settings=settings,
+                limits=replace(limits, max_memory=share),
+                serving=serving,
+                rights=rights,
+                token_file=token_file,
+            )
+            for position in range(number)
+        ]
+        self._on_lost = on_lost
+        self._processes = [_Process(position, self._note_lost) for position in range(1, number + 1)]
+        self._owners: dict[str, _Process] = {}
+        self._names = tuple(channels)
+        self._changing = asyncio.Lock()
+        self._tasks = set[asyncio.Task[Any]]()
+
+    async def aclose(self) -> None:
+        """End all processes."""
+        for task in tuple(self._tasks):
+            task.cancel()
+        async with asyncio.TaskGroup() as group:
+            for process in self._processes:
+                group.create_task(process.leave())
+
+    async def begin(self, on_over: Callable[[], None]) -> None:
+        """Start the processes; ``on_over`` is called when all of them are lost.
+
+        Raises:
+            PermitflowError: one of them cannot serve its part.
+        """
+        self._on_over = on_over
+        try:
+            async with asyncio.TaskGroup() as group:
+                for process, part in zip(self._processes, self._parts, strict=True):
+                    group.create_task(process.begin(part))
+        except BaseExceptionGroup as several:
+            raise several.exceptions[0] from None
+        owners = {name: process for process in self._processes for name in process.channels}
+        self._owners = {name: owners[name] for name in self._names}
+
+    async def opened(self, address: str) -> None:
+        """The door can be dialled; tell the others where."""
+        port = parsed(address).port
+        await self._each("know", port)
+
+    @property
+    def names(self) -> Sequence[str]:
+        """Of the channels that processes have, in the order of adding."""
+        return [name for name, process in self._owners.items() if not process.is_lost]
+
+    @property
+    def most_bytes(self) -> int:
+        """As ``Exchange.most_bytes``, of all processes."""
+        return sum(process.most_bytes or 0 for process in self._processes)
+
+    @property
+    def before_streams_bytes(self) -> int:
+        """As ``Memory.before_streams_bytes``, of all processes and the door."""
+        door = self.exchange.admission.memory.before_streams_bytes
+        return door + sum(process.before_streams_bytes for process in self._processes)
+
+    # What clients ask of the door.
+
+    def missing(self, channel: str) -> PermitflowError:
+        """See ``Elsewhere``."""
+        process = self._owners.get(channel)
+        if process is None:
+            return UnknownChannelError(channel=channel, known=tuple(self._owners))
+        what = f"channel {channel!r}"
+        return process.loss(what) if process.is_lost else MovedError(what=what, port=process.port)
+
+    async def carry_out(self, request: ControlRequest, access: Access) -> ControlReply[Any]:
+        """See ``Elsewhere``.
+
+        Questions go to all processes concerned.  An order goes to one, so that it is carried out as a whole or not.
+
+        Raises:
+            InvalidParametersError: the channels of an order live in several processes.
+            PeerGoneError: the process of one of the channels has ended.
+        """
+        if isinstance(request, AskStatistics | AskChannels):
+            return await self._ask_about(request, access)
+        # It ends even if its client leaves: the door must know what has become of the channels.
+        order = asyncio.create_task(self._order(request))
+        self._tasks.add(order)
+        order.add_done_callback(self._tasks.discard)
+        return await asyncio.shield(order)
+
+    async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
+        names = request.channels
+        for name, times in Counter(names).items():
+            if times > 1:
+                raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
+        if not names:
+            sees = access.sees if isinstance(request, AskStatistics) else partial(access.allows, Right.ADMINISTER)
+            known = self.names if access.is_open else [name for name in self.names if sees(name)]
+            first = min(max(0, request.first), len(known))
+            names = tuple(islice(known, first, first + MOST_CHANNELS))
+        asked: dict[_Process, list[str]] = {}
+        for name in names:
+            asked.setdefault(self._owner(name), []).append(name)
+        replies: list[Statistics | Channels[Any]] = await asyncio.gather(
+            *(process.ask("carry_out", replace(request, channels=tuple(some))) for process, some in asked.items())
+        )
+        if isinstance(request, AskStatistics):
+            told: dict[str, ChannelTraffic] = {
+                each.channel: each for reply in replies if isinstance(reply, Statistics) for each in reply.channels
+            }
+            return Statistics(monotonic(), tuple(told[name] for name in names if name in told))
+        listed: dict[str, ListedChannel[Any]] = {
+            each.traffic.channel: each for reply in replies if isinstance(reply, Channels) for each in reply.channels
+        }
+        return Channels(tuple(listed[name] for name in names if name in listed))
+
+    async def _order(self, request: ControlRequest) -> ControlReply[Any]:
+        if isinstance(request, AddStream):
+            async with self._changing:
+                return await self._add(request)
+        owners = {self._owner(name): name for name in reversed(request.named)}
+        if len(owners) > 1 and isinstance(request, AskPositions | Acknowledge | Close | Publish | Discard):
+            return await self._order(AskPositions(request.named[:1]))  # refused: no channel here keeps its rows
+        if len(owners) > 1:
+            one, other, *_ = owners.values()
+            rule = "must be channels of one process, so that all or none is changed: send an order for each"
+            raise InvalidParametersError(name="channels", value=(one, other), rule=rule)
+        process = next(iter(owners), self._processes[0])
+        reply: ControlReply[Any] = await process.ask("carry_out", request)
+        if isinstance(request, RemoveChannels):
+            for name in request.channels:
+                self._owners.pop(name, None)
+                process.channels.pop(name, None)
+        return reply
+
+    async def _add(self, request: AddStream[Any]) -> ControlReply[Any]:
+        if request.retention is not Retention.ONCE:
+            rule = "is not served by an exchange of several processes: start one with --processes 1"
+            raise InvalidParametersError(name="retention", value=request.retention.value, rule=rule)
+        for name in request.named:
+            if name in self._owners:
+                raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
+        living = [process for process in self._processes if not process.is_lost]
+        if not living:
+            raise self._processes[0].loss("all the others")
+        process = min(living, key=lambda each: len(each.channels))
+        reply: ControlReply[Any] = await process.ask("carry_out", request)
+        for name in stream_channels(request.stream, request.channels):
+            self._owners[name] = process
+            process.channels[name] = None
+        return reply
+
+    def _owner(self, name: str) -> _Process:
+        process = self._owners.get(name)
+        if process is None or process.is_lost:
+            raise self.missing(name)
+        return process
+
+    # What the command asks.
+
+    async def traffic(self) -> Statistics:
+        """The statistics of all channels that processes have."""
+        return Statistics(monotonic(), tuple(map(traffic_of, await self.statistics())))
+
+    async def statistics(self) -> list[BridgeStatistics]:
+        """As ``Exchange.statistics``, of all processes that answer."""
+        found = {each.name: each for each in chain.from_iterable(await self._each("statistics"))}
+        return [found[name] for name in self._owners if name in found]
+
+    def collector(self) -> ExchangeCollector:
+        """For Prometheus."""
+        return ExchangeCollector(self.exchange, self.statistics)
+
+    async def drain(self, seconds: float) -> None:
+        """As ``exchange.draining.drain``, in all processes at once."""
+        await asyncio.gather(
+            drain(self.exchange, seconds), self._each("drain", seconds, seconds=seconds + _LONGEST_ANSWER_SECONDS)
+        )
+
+    async def stop(self) -> tuple[Statistics, Remainder]:
+        """End all streams; the last numbers."""
+        found = await self._gathered(process.stop() for process in self._processes)
+        at_seconds, left = monotonic(), Remainder({}, {})
+        for _, rest in found:
+            left.stored.update(rest.stored)
+            left.lost.update(rest.lost)
+        told = {each.channel: each for statistics, _ in found for each in statistics.channels}
+        return Statistics(at_seconds, tuple(told[name] for name in self._owners if name in told)), left
+
+    async def _each(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ANSWER_SECONDS) -> list[Any]:
+        return await self._gathered(process.ask(name, argument, seconds=seconds) for process in self._processes)
+
+    async def _gathered(self, asked: Iterable[Any]) -> list[Any]:
+        """The answers of those that give one; the others are lost, or hang."""
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
+            if isinstance(answer, BaseException) and not isinstance(answer, PeerGoneError):
+                raise answer
+        return [answer for answer in answers if not isinstance(answer, BaseException)]
+
+    def _note_lost(self, process: _Process) -> None:
+        self.has_failed = True
+
+        async def tell() -> None:
+            self._on_lost(process.number, await process.ending(), [*process.channels])
+
+        task = asyncio.create_task(tell())
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        if all(each.is_lost for each in self._processes):
+            self._on_over()

@@ -1,0 +1,72 @@
+"""A channel that another process of the exchange has: whoever asks elsewhere is told where, and clients go there."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import NoReturn
+
+import pyarrow as pa
+import pytest
+
+from permitflow.carriers.addresses import parsed
+from permitflow.client import control, describe, get, put
+from permitflow.errors import MovedError, PermitflowError
+from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.exchange.access import Access
+from permitflow.stream.control import ControlRequest
+
+BATCH = pa.record_batch({"x": [1, 2, 3]})
+
+
+class At:
+    """Everything is at this port."""
+
+    port = 0
+
+    def missing(self, channel: str) -> PermitflowError:
+        return MovedError(what=f"channel {channel!r}", port=self.port)
+
+    async def carry_out(self, request: ControlRequest, access: Access) -> NoReturn:
+        raise MovedError(what="the administration", port=self.port)
+
+
+@asynccontextmanager
+async def two_servers(scheme: str, *channels: str) -> AsyncIterator[tuple[str, str]]:
+    """The addresses of a door, and of a process with channels that sends everybody else back to the door."""
+    door, process = At(), At()
+    exchange = Exchange(elsewhere=process)
+    exchange.add_channels(channels)
+    async with (
+        ExchangeServer(Exchange(elsewhere=door), f"{scheme}127.0.0.1:0") as outside,
+        ExchangeServer(exchange, f"{scheme}127.0.0.1:0") as inside,
+    ):
+        door.port, process.port = parsed(inside.address).port, parsed(outside.address).port
+        yield outside.address, inside.address
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://", "udp://"])
+@pytest.mark.parametrize("resume_seconds", [0.0, 5.0], ids=["plain", "resumable"])
+async def test_clients_go_where_the_channel_is(scheme: str, resume_seconds: float) -> None:
+    async with (
+        two_servers(scheme, "orders") as (door, _),
+        put(door, "orders", BATCH.schema, resume_seconds=resume_seconds) as sender,
+    ):
+        await sender.send(BATCH)
+        assert (await describe(door, "orders")).schema == BATCH.schema
+        async with get(door, "orders", resume_seconds=resume_seconds) as receiver, asyncio.TaskGroup() as group:
+            group.create_task(sender.end(closes_channel=True))
+            assert [message.rows async for message in receiver] == [3]
+
+
+async def test_processes_that_send_a_client_to_each_other_are_followed_a_few_times_only() -> None:
+    async with two_servers("tcp://") as (door, _):
+        with pytest.raises(MovedError, match="channel 'none' is served at port"):
+            await describe(door, "none")
+
+
+async def test_a_process_that_is_not_the_door_takes_no_orders() -> None:
+    async with two_servers("tcp://", "orders") as (door, process):
+        async with control(process) as orders:
+            with pytest.raises(MovedError) as caught:
+                await orders.statistics()
+        assert caught.value.port == parsed(door).port

@@ -1,0 +1,114 @@
+"""``permitflow serve --processes``: one exchange, whose channels live in several processes."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from permitflow.client import control, describe
+from permitflow.errors import InvalidParametersError, PeerGoneError, RetentionError, UnknownChannelError
+from permitflow.exchange import Retention
+from tests.permitflow_tools.cli.conftest import Command, serving
+from tests.permitflow_tools.cli.test_serve import events_of, move, stop
+
+CHANNELS = ["orders/0", "orders/1", "orders/2"]
+
+
+Running = tuple["subprocess.Popen[str]", Iterator[dict[str, Any]], str]
+
+
+@contextmanager
+def two_processes() -> Iterator[Running]:
+    with serving("--stream", "orders:3", "--stream", "other:2", "--processes", "2", "--json") as process:
+        events = events_of(process)
+        listening = next(events)
+        assert listening["channels"] == [*CHANNELS, "other/0", "other/1"]
+        yield process, events, listening["address"]
+
+
+@pytest.fixture(scope="module")
+def door() -> Iterator[str]:
+    """Its address; the command ends well, and says what flowed in all processes."""
+    with two_processes() as (process, _, address):
+        yield address
+        code, rest, errors = stop(process, signal.SIGTERM)
+    assert (code, errors) == (0, "")
+    stopped = json.loads(rest.splitlines()[-1])
+    assert stopped["event"] == "stopped"
+    assert {"orders/0", "other/1"} <= {channel["channel"] for channel in stopped["channels"]}
+
+
+def children_of(process: "subprocess.Popen[str]") -> list[int]:
+    return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
+
+
+async def test_whoever_dials_the_door_reaches_every_channel_and_sees_one_exchange(door: str) -> None:
+    assert [await move(door, name, 3) for name in CHANNELS] == [300, 300, 300]
+    with pytest.raises(UnknownChannelError, match="orders/0, orders/1, orders/2"):
+        await describe(door, "none")
+    async with control(door) as orders:
+        told = {each.channel: each.rows_in for each in (await orders.statistics()).channels}
+        assert [told[name] for name in CHANNELS] == [300, 300, 300]
+        listed = await orders.channels(["orders/1", "orders/0"])
+        assert [each.traffic.channel for each in listed] == ["orders/1", "orders/0"]
+        await orders.reset(["orders/0", "orders/2"])  # both in one process
+        await orders.add_stream("late", 2)
+        await orders.remove(["orders/2"])
+    assert await move(door, "late/1", 2) == 200
+    with pytest.raises(UnknownChannelError, match="late/1"):
+        await describe(door, "orders/2")
+
+
+async def test_an_order_over_several_processes_changes_nothing(door: str) -> None:
+    names = ["other/0", "other/1"]
+    async with control(door) as orders:
+        with pytest.raises(InvalidParametersError, match="an order for each"):
+            await orders.remove(names)
+    async with control(door) as orders:
+        assert [each.traffic.channel for each in await orders.channels(names)] == names
+
+
+async def test_channels_of_several_processes_keep_no_rows(door: str) -> None:
+    async with control(door) as orders:
+        with pytest.raises(RetentionError, match="other/0"):
+            await orders.positions(["other/0", "other/1"])
+    async with control(door) as orders:
+        with pytest.raises(InvalidParametersError, match="--processes 1"):
+            await orders.add_stream("kept", retention=Retention.REPLAY)
+
+
+@pytest.mark.long
+async def test_a_lost_process_takes_its_channels_alone_and_ends_the_command_with_an_error() -> None:
+    with two_processes() as (process, events, door):
+        os.kill(children_of(process)[1], signal.SIGKILL)
+        lost = next(event for event in events if event["event"] == "process lost")
+        assert lost["end"] == "killed by SIGKILL"
+        with pytest.raises(PeerGoneError, match="has ended"):
+            await describe(door, lost["channels"][0])
+        [kept, *_] = [name for name in CHANNELS if name not in lost["channels"]]
+        assert await move(door, kept, 2) == 200
+        code, _, errors = stop(process, signal.SIGTERM)
+    assert code == 1
+    assert "start the exchange again" in errors
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--retention", "replay"),
+        ("--trace", "run.jsonl"),
+        ("--ui", "127.0.0.1:0"),
+        ("--address", "127.0.0.1:0", "--address", "tcp://127.0.0.1:0"),
+    ],
+    ids=["replay", "trace", "ui", "addresses"],
+)
+def test_what_several_processes_cannot_do_together_is_refused(command: Command, options: tuple[str, ...]) -> None:
+    code, _, errors = command("serve", "--stream", "orders", "--processes", "2", *options)
+    assert code == 2
+    assert "--processes: " in errors
