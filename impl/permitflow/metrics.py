@@ -9,7 +9,7 @@ gate belongs to the consumer's process, and only there it is known who waits for
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from permitflow.channels.gate import GateStatistics, InputStatistics
 from permitflow.exchange.statistics import traffic_of
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.registry import Exchange
     from permitflow.exchange.statistics import BridgeStatistics
 
-__all__ = ["ExchangeCollector", "GateCollector", "observe"]
+__all__ = ["ExchangeCollector", "ExchangeFigures", "GateCollector", "observe"]
 
 T = TypeVar("T")
 
@@ -85,25 +85,46 @@ class _Collector:
         return asyncio.run_coroutine_threadsafe(question, self._loop).result(_LONGEST_ANSWER_SECONDS)
 
 
+class ExchangeFigures(NamedTuple):
+    """What is told of an exchange at one moment."""
+
+    channels: Sequence["BridgeStatistics"]
+    whole: Mapping[str, float | None]
+    """Of the exchange as a whole, by the names of the metrics."""
+
+    @classmethod
+    async def of(cls, exchange: "Exchange") -> "ExchangeFigures":
+        """Of what is in this process; call it in the exchange's event loop."""
+        channels = await exchange.turns.all(exchange.each_statistics())
+        return cls(channels, {name: ask(exchange.admission) for name, (_, ask) in _OF_EXCHANGE.items()})
+
+    def plus(self, other: "ExchangeFigures") -> "ExchangeFigures":
+        """Those of two processes of one exchange; where one has no limit, there is none."""
+        summed = {
+            name: None if number is None or (more := other.whole[name]) is None else number + more
+            for name, number in self.whole.items()
+        }
+        return ExchangeFigures([*self.channels, *other.channels], summed)
+
+
 class ExchangeCollector(_Collector):
     """Metrics of all channels of an exchange."""
 
     def __init__(
-        self, exchange: "Exchange", look: Callable[[], Coroutine[Any, Any, Sequence["BridgeStatistics"]]] | None = None
+        self, exchange: "Exchange", look: Callable[[], Coroutine[Any, Any, ExchangeFigures]] | None = None
     ) -> None:
         """Call it in the exchange's event loop.
 
         Args:
             exchange: has the channels.
-            look: the statistics of those that are wanted; None: of all that the exchange has in this process.
+            look: asks for the figures; None: of what the exchange has in this process.
         """
         super().__init__()
-        self._exchange = exchange if look is None else None  # with several processes, what they have is not summed here
-        self._look = look or (lambda: exchange.turns.all(exchange.each_statistics()))
+        self._look = look or (lambda: ExchangeFigures.of(exchange))
 
     def collect(self) -> Iterable["Metric"]:
         """All metrics; not for the exchange's own thread."""
-        bridges = self._asked(self._look())
+        bridges, whole = self._asked(self._look())
         channels = [traffic_of(bridge) for bridge in bridges]
         for name in (*_COUNTERS, *_GAUGES, *_KEPT):
             holders = [(each.channel, each.kept if name in _KEPT else each) for each in channels]
@@ -115,9 +136,8 @@ class ExchangeCollector(_Collector):
         for name, (label, read) in _LABELLED.items():
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
-        if self._exchange is not None:
-            for name, (text, ask) in _OF_EXCHANGE.items():
-                yield _metric(name, text, [], [([], ask(self._exchange.admission))])
+        for name, (text, _) in _OF_EXCHANGE.items():
+            yield _metric(name, text, [], [([], whole[name])])
 
 
 def _metric(

@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from permitflow import ChannelParameters, Demand, GateChunk, GateParameters, InputGate
-from permitflow.exchange import Exchange, Retention
-from permitflow.metrics import ExchangeCollector, GateCollector, observe
+from permitflow.exchange import Exchange, Limits, Retention
+from permitflow.metrics import ExchangeCollector, ExchangeFigures, GateCollector, observe
 from tests.support.served import stopped_behind_a_barrier
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
@@ -79,6 +79,18 @@ async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
     assert samples["state", "once", "waiting"] == 1
     strange = {("window_rows", "one by one"), ("row_permits_here", "kept"), ("staged_rows", "once")}
     assert not strange & set(samples), "not every channel has every figure"
+
+
+async def test_figures_of_several_processes_are_summed() -> None:
+    named = {name: Exchange(limits=Limits(max_memory=1 << 30)) for name in ("one", "other")}
+    for name, exchange in named.items():
+        exchange.add_channel(name)
+    one, other = [await ExchangeFigures.of(exchange) for exchange in named.values()]
+    both = one.plus(other)
+    assert [each.name for each in both.channels] == ["one", "other"]
+    assert both.whole["memory_limit_bytes"] == 2 << 30
+    assert both.whole["memory_reserved_bytes"] == 2 * (one.whole["memory_reserved_bytes"] or 0) > 0
+    assert both.plus(await ExchangeFigures.of(Exchange())).whole["memory_limit_bytes"] is None
 
 
 async def test_opentelemetry_gets_what_prometheus_gets() -> None:

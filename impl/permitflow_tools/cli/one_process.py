@@ -23,7 +23,7 @@ from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.exchange.serving import carry_out, traffic_through
-from permitflow.exchange.statistics import BridgeStatistics
+from permitflow.metrics import ExchangeFigures
 from permitflow.stream.control import ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.serving import all_descriptors
@@ -128,7 +128,7 @@ class _Process:
         self.orders: Mapping[str, Callable[[Any], Awaitable[object]]] = {
             "know": self.know,
             "carry_out": self.carry_out,
-            "statistics": self.statistics,
+            "figures": self.figures,
             "drain": self.drain,
             "stop": self.stop,
         }
@@ -139,8 +139,8 @@ class _Process:
     async def carry_out(self, request: ControlRequest) -> ControlReply[Any]:
         return await carry_out(self._exchange, request)
 
-    async def statistics(self, _: None) -> list[BridgeStatistics]:
-        return await self._exchange.turns.all(self._exchange.each_statistics())
+    async def figures(self, _: None) -> ExchangeFigures:
+        return await ExchangeFigures.of(self._exchange)
 
     async def drain(self, seconds: float) -> None:
         await drain(self._exchange, seconds)

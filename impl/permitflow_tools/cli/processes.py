@@ -13,8 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from itertools import chain, count, islice
+from functools import partial, reduce
+from itertools import count, islice
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -34,8 +34,8 @@ from permitflow.exchange.access import Access
 from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeStatistics, traffic_of
-from permitflow.metrics import ExchangeCollector
+from permitflow.exchange.statistics import traffic_of
+from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,
@@ -56,13 +56,17 @@ from permitflow.stream.control import (
 )
 from permitflow.stream.traffic import ChannelTraffic, Statistics
 from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, Part
+from permitflow_tools.parameters.quantities import size_text
 
 T = TypeVar("T")
 
 _MAIN = "from permitflow_tools.cli.one_process import main; main"
 # Python and its libraries are loaded meanwhile, on a busy machine.
 _LONGEST_START_SECONDS = 60.0
-_LONGEST_ANSWER_SECONDS = 30.0
+_LONGEST_ORDER_SECONDS = 30.0
+# Less than the patience of who asks: a client, then a scraper.
+_LONGEST_ANSWER_SECONDS = 8.0
+_LONGEST_LOOK_SECONDS = 3.0
 # What is drained, and told to stop, has only to leave.
 _LONGEST_EXIT_SECONDS = 5.0
 
@@ -79,6 +83,7 @@ class _Process:
         self._numbers = count()
         self._awaited: dict[int, asyncio.Future[Any]] = {}
         self._is_stopping = False
+        self._has_hung = False
         self._child: asyncio.subprocess.Process | None = None
         self._line: Line | None = None
         self._hearing: asyncio.Task[None] | None = None
@@ -134,7 +139,7 @@ class _Process:
         if not self._is_stopping:
             self._on_lost(self)
 
-    async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ANSWER_SECONDS) -> Any:
+    async def ask(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> Any:
         """Have an order carried out.
 
         Raises:
@@ -172,9 +177,20 @@ class _Process:
             async with asyncio.timeout(_LONGEST_EXIT_SECONDS):
                 await self._child.wait()
         code = self._child.returncode
+        if self._has_hung:
+            return "it did not answer, and was killed"
         if code is None:
             return "it still runs"
         return f"exit code {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
+
+    async def kill(self) -> None:
+        """End it, because it does not answer; it is noted as lost then."""
+        assert self._child is not None, "it has begun"
+        assert self._hearing is not None, "it has begun"
+        self._has_hung = True
+        with suppress(ProcessLookupError):
+            self._child.kill()
+        await asyncio.wait({self._hearing})
 
     async def leave(self) -> None:
         """Hang up, and see that it ends."""
@@ -219,6 +235,9 @@ class Processes:
             rights: as for ``AccessControl``.
             token_file: likewise.
             on_lost: called with number, end and channels of a process that has ended by itself.
+
+        Raises:
+            InvalidParametersError: the memory does not suffice for so many processes.
         """
         self.most_memory = limits.max_memory
         self.exchange = Exchange(limits=replace(limits, max_memory=None), elsewhere=self, **settings)
@@ -226,7 +245,14 @@ class Processes:
         self.has_failed = False
         """A process has ended by itself."""
         before = self.exchange.admission.memory.before_streams_bytes
-        share = None if self.most_memory is None else max(1, (self.most_memory - before) // number)
+        share = None if self.most_memory is None else (self.most_memory - before) // number
+        if share is not None and share < before:
+            rule = (
+                f"must be at least {size_text((number + 1) * before)} with {number} processes: each of them, and the "
+                f"door, needs {size_text(before)} for handshakes and suspended streams; lower these limits "
+                "(--max-handshakes, --max-suspended-bytes), or raise this one"
+            )
+            raise InvalidParametersError(name="max_memory", value=size_text(self.most_memory or 0), rule=rule)
         where = parsed(address, least_port=0)
         self._parts = [
             Part(
@@ -245,11 +271,12 @@ class Processes:
         self._owners: dict[str, _Process] = {}
         self._names = tuple(channels)
         self._changing = asyncio.Lock()
-        self._tasks = set[asyncio.Task[Any]]()
+        self._orders = set[asyncio.Task[Any]]()
+        self._losses = set[asyncio.Task[None]]()
 
     async def aclose(self) -> None:
         """End all processes."""
-        for task in tuple(self._tasks):
+        for task in (*self._orders, *self._losses):
             task.cancel()
         async with asyncio.TaskGroup() as group:
             for process in self._processes:
@@ -315,8 +342,8 @@ class Processes:
             return await self._ask_about(request, access)
         # It ends even if its client leaves: the door must know what has become of the channels.
         order = asyncio.create_task(self._order(request))
-        self._tasks.add(order)
-        order.add_done_callback(self._tasks.discard)
+        self._orders.add(order)
+        order.add_done_callback(self._orders.discard)
         return await asyncio.shield(order)
 
     async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
@@ -333,7 +360,10 @@ class Processes:
         for name in names:
             asked.setdefault(self._owner(name), []).append(name)
         replies: list[Statistics | Channels[Any]] = await asyncio.gather(
-            *(process.ask("carry_out", replace(request, channels=tuple(some))) for process, some in asked.items())
+            *(
+                process.ask("carry_out", replace(request, channels=tuple(some)), seconds=_LONGEST_ANSWER_SECONDS)
+                for process, some in asked.items()
+            )
         )
         if isinstance(request, AskStatistics):
             told: dict[str, ChannelTraffic] = {
@@ -391,22 +421,35 @@ class Processes:
 
     async def traffic(self) -> Statistics:
         """The statistics of all channels that processes have."""
-        return Statistics(monotonic(), tuple(map(traffic_of, await self.statistics())))
+        return Statistics(monotonic(), tuple(map(traffic_of, (await self.figures()).channels)))
 
-    async def statistics(self) -> list[BridgeStatistics]:
-        """As ``Exchange.statistics``, of all processes that answer."""
-        found = {each.name: each for each in chain.from_iterable(await self._each("statistics"))}
-        return [found[name] for name in self._owners if name in found]
+    async def figures(self) -> ExchangeFigures:
+        """Of the door, and of all processes that answer soon."""
+        answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
+        channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
+        found = {each.name: each for each in channels}
+        limit = {"memory_limit_bytes": self.most_memory}  # the door has its share beside those of the processes
+        return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **limit})
 
     def collector(self) -> ExchangeCollector:
         """For Prometheus."""
-        return ExchangeCollector(self.exchange, self.statistics)
+        return ExchangeCollector(self.exchange, self.figures)
 
     async def drain(self, seconds: float) -> None:
-        """As ``exchange.draining.drain``, in all processes at once."""
+        """As ``exchange.draining.drain``, in all processes at once; one that does not answer is killed."""
         await asyncio.gather(
-            drain(self.exchange, seconds), self._each("drain", seconds, seconds=seconds + _LONGEST_ANSWER_SECONDS)
+            drain(self.exchange, seconds), *(self._drain(process, seconds) for process in self._processes)
         )
+        if self._losses:
+            await asyncio.wait(self._losses)
+
+    async def _drain(self, process: _Process, seconds: float) -> None:
+        try:
+            await process.ask("drain", seconds, seconds=seconds + _LONGEST_ANSWER_SECONDS)
+        except PeerTimeoutError:
+            await process.kill()
+        except PeerGoneError:
+            pass
 
     async def stop(self) -> tuple[Statistics, Remainder]:
         """End all streams; the last numbers."""
@@ -418,7 +461,7 @@ class Processes:
         told = {each.channel: each for statistics, _ in found for each in statistics.channels}
         return Statistics(at_seconds, tuple(told[name] for name in self._owners if name in told)), left
 
-    async def _each(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ANSWER_SECONDS) -> list[Any]:
+    async def _each(self, name: str, argument: object = None, *, seconds: float = _LONGEST_ORDER_SECONDS) -> list[Any]:
         return await self._gathered(process.ask(name, argument, seconds=seconds) for process in self._processes)
 
     async def _gathered(self, asked: Iterable[Any]) -> list[Any]:
@@ -435,8 +478,6 @@ class Processes:
         async def tell() -> None:
             self._on_lost(process.number, await process.ending(), [*process.channels])
 
-        task = asyncio.create_task(tell())
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._losses.add(asyncio.create_task(tell()))
         if all(each.is_lost for each in self._processes):
             self._on_over()

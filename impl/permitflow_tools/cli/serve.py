@@ -60,6 +60,7 @@ if TYPE_CHECKING:
 
 _LIMITS = Limits()
 _MOST_PROCESSES = 256
+_MOST_PORT = 65_535
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 
@@ -311,7 +312,7 @@ def serve(
     if standby and not is_database(store or ""):
         unusable("--standby: needs --store postgresql://…: only such a store can be taken over")
     if processes > 1:
-        _require_fit_for_processes(retention, trace, ui, address or [])
+        _require_fit_for_processes(processes, retention, trace, ui, address or [_DEFAULT_ADDRESS])
     security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
     access = _access(rights, token_file)
     _require_safe(ui, security)
@@ -400,7 +401,8 @@ def serve(
     except LimitReachedError as error:
         unusable(f"{error.option}: {error}")
     except TransportError as error:
-        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address")
+        needed = f"; --processes needs the {processes} ports after that of --address, too" if processes > 1 else ""
+        unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address{needed}")
     except StoreError as error:
         unusable(f"--store: {error}")
     except PeerGoneError as error:  # one of several processes has not begun
@@ -430,7 +432,7 @@ def _opened(store: str, *, standby: bool) -> "DurableStore":
 
 
 def _require_fit_for_processes(
-    retention: Retention, trace: Path | None, ui: str | None, addresses: Sequence[str]
+    processes: int, retention: Retention, trace: Path | None, ui: str | None, addresses: Sequence[str]
 ) -> None:
     if retention is Retention.REPLAY:
         unusable("--processes: not with --retention replay, whose batches are published in one process as a whole")
@@ -440,6 +442,8 @@ def _require_fit_for_processes(
         unusable("--processes: not with --ui, which shows the channels of one process; permitflow top shows all")
     if len(addresses) > 1:
         unusable("--processes: takes a single --address, because the processes listen at the ports after it")
+    if (port := parsed(addresses[0], least_port=0).port) and port + processes > _MOST_PORT:
+        unusable(f"--processes: the {processes} ports after {port} go beyond {_MOST_PORT}: choose a lower port, or 0")
 
 
 def _security(certificate: Path | None, key: Path | None, client_ca: Path | None, *, insecure: bool) -> Security:

@@ -58,7 +58,7 @@ async def test_clients_go_where_the_channel_is(scheme: str, resume_seconds: floa
             assert [message.rows async for message in receiver] == [3]
 
 
-async def test_processes_that_send_a_client_to_each_other_are_followed_a_few_times_only() -> None:
+async def test_processes_that_name_each_other_are_followed_a_few_times() -> None:
     async with two_servers("tcp://") as (door, _):
         with pytest.raises(MovedError, match="channel 'none' is served at port"):
             await describe(door, "none")

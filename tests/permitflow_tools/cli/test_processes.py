@@ -12,7 +12,13 @@ from typing import Any
 import pytest
 
 from permitflow.client import control, describe
-from permitflow.errors import InvalidParametersError, PeerGoneError, RetentionError, UnknownChannelError
+from permitflow.errors import (
+    InvalidParametersError,
+    PeerGoneError,
+    PeerTimeoutError,
+    RetentionError,
+    UnknownChannelError,
+)
 from permitflow.exchange import Retention
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.permitflow_tools.cli.test_serve import events_of, move, stop
@@ -48,7 +54,7 @@ def children_of(process: "subprocess.Popen[str]") -> list[int]:
     return [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
 
 
-async def test_whoever_dials_the_door_reaches_every_channel_and_sees_one_exchange(door: str) -> None:
+async def test_whoever_dials_the_door_reaches_every_channel(door: str) -> None:
     assert [await move(door, name, 3) for name in CHANNELS] == [300, 300, 300]
     with pytest.raises(UnknownChannelError, match="orders/0, orders/1, orders/2"):
         await describe(door, "none")
@@ -84,7 +90,7 @@ async def test_channels_of_several_processes_keep_no_rows(door: str) -> None:
 
 
 @pytest.mark.long
-async def test_a_lost_process_takes_its_channels_alone_and_ends_the_command_with_an_error() -> None:
+async def test_a_lost_process_takes_its_channels_alone_with_it() -> None:
     with two_processes() as (process, events, door):
         os.kill(children_of(process)[1], signal.SIGKILL)
         lost = next(event for event in events if event["event"] == "process lost")
@@ -96,6 +102,20 @@ async def test_a_lost_process_takes_its_channels_alone_and_ends_the_command_with
         code, _, errors = stop(process, signal.SIGTERM)
     assert code == 1
     assert "start the exchange again" in errors
+
+
+@pytest.mark.long
+async def test_a_process_that_hangs_is_named_and_killed_at_the_end() -> None:
+    with two_processes() as (process, _, door):
+        os.kill(children_of(process)[0], signal.SIGSTOP)
+        async with control(door) as orders:
+            with pytest.raises(PeerTimeoutError, match="process 1 of the exchange"):
+                await orders.statistics()
+        assert await move(door, "orders/1", 2) == 200
+        code, rest, errors = stop(process, signal.SIGTERM)
+    assert code == 1
+    assert '"it did not answer, and was killed"' in rest
+    assert "orders/0" in errors
 
 
 @pytest.mark.parametrize(
