@@ -85,15 +85,21 @@ def withdraw_at(state: State, position: int) -> Iterator[tuple[str, tuple[int, .
 
     Yields action names with their arguments.
     """
-    waiting = list(state.waiting)
-    for message in reversed(waiting[position:]):
+    return withdrawal(list(state.waiting)[position:], position, state.watermark_pending)
+
+
+def withdrawal(messages: Sequence[Message], position: int, pending: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The same for the oldest of the last ``messages`` in the line, the one at ``position``.
+
+    ``pending``: how many messages the watermark stands behind.
+    """
+    for message in reversed(messages):
         yield ("WithdrawChunk" if message.kind == "chunk" else "WithdrawBarrier"), ()
-    # The watermark stood behind ``pending`` messages; if one of these is withdrawn, one message fewer is before it.
-    pending = state.watermark_pending
+    # If one of the messages before the watermark is withdrawn, one message fewer is before it.
     place = pending - 1 if pending > position else NO_WATERMARK
-    for size, message in enumerate(waiting[position + 1 :], start=position + 1):
+    for number, message in enumerate(messages[1:], start=1):
         yield ("OfferChunk", (message.rows,)) if message.kind == "chunk" else ("OfferBarrier", ())
-        if size == place:
+        if position + number == place:
             yield "OfferWatermark", ()
 
 

@@ -44,6 +44,7 @@ def prove(
         Path | None,
         typer.Option(metavar="DIRECTORY", help="Prove nothing: write the questions for any solver there, as SMT-LIB."),
     ] = None,
+    code: Annotated[bool, typer.Option("--code", help="Prove only the theorems about the running code.")] = False,
     as_json: Json = False,
 ) -> None:
     """Prove the theorems about the protocol, for all numbers of row permits, all batches and all chunk sizes.
@@ -52,6 +53,9 @@ def prove(
     restated in the logic of a solver. Each obligation has a twin, the same with one mistake, which must be refuted;
     and its premises must be possible. A proof that could not have failed counts as a failure.
 
+    It runs the code, too: the guards and updates of the library, unchanged, in any state that stands for a state of the
+    model. Each call must be what the model does there, and must be refused exactly where the model can do nothing.
+
     Z3 walks through the model and decides. cvc5 then gets all that Z3 claimed as text: that claims hold, that nothing
     was left out on the way, that premises are possible, that twins fail. Where it says something else, or cannot
     say, the theorem counts as not proved.
@@ -59,6 +63,7 @@ def prove(
     \b
       permitflow prove
       permitflow prove --theorem threshold
+      permitflow prove --code                                            the running code alone
       permitflow prove --theorem threshold --export questions/           for a third solver
       permitflow prove --solver z3 --json
 
@@ -67,7 +72,7 @@ def prove(
     """
     with requires_extra("proofs"):
         import permitflow_proofs  # noqa: F401  # is it all there?
-    wanted = _selected(theorem or [])
+    wanted = _selected(theorem or [], code_only=code)
     if export is not None:
         _export(wanted, export)
         return
@@ -84,10 +89,10 @@ def prove(
     stop(holds=holds)
 
 
-def _selected(names: list[str]) -> "list[Theorem]":
-    from permitflow_proofs import catalogue
+def _selected(names: list[str], *, code_only: bool) -> "list[Theorem]":
+    from permitflow_proofs.proving import CODE, MODELS, theorems_of
 
-    theorems = {theorem.id: theorem for theorem in catalogue()}
+    theorems = {theorem.id: theorem for theorem in theorems_of(*(() if code_only else (MODELS,)), CODE)}
     return [theorems[name] for name in chosen("--theorem", names, theorems, "theorem")]
 
 
@@ -106,10 +111,10 @@ def _available(wanted: Solver | None) -> Solver:
 def _verdicts(wanted: "list[Theorem]", solver: Solver, jobs: int | None) -> "list[TheoremVerdict]":
     from concurrent.futures.process import BrokenProcessPool
 
-    from permitflow_proofs import prove_catalogue
+    from permitflow_proofs.proving import CODE, MODELS, prove_catalogue
 
     names = [one.id for one in wanted]
-    proved = prove_catalogue(names, solvers=solver.value, processes=jobs)
+    proved = prove_catalogue(names, solvers=solver.value, processes=jobs, catalogues=(MODELS, CODE))
     try:
         return list(tracked(proved, len(names), lambda verdict: verdict.theorem.id))
     except BrokenProcessPool:

@@ -148,7 +148,7 @@ def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change],
         return
     parts = _parts(before)
     if parts is None:
-        yield _is_same(before, after)
+        yield is_same_part(before, after)
         return
     # All parts are visited, also of values that are the same, to find out whether the frame names parts that are none.
     for (name, one), (_, other) in zip(parts, _parts(after) or (), strict=True):
@@ -167,7 +167,8 @@ def _parts(value: Any) -> list[tuple[str, Any]] | None:
     return list(zip(getattr(value, "_fields", map(str, range(len(value)))), value, strict=True))
 
 
-def _is_same(before: Any, after: Any) -> bool:
+def is_same_part(before: Any, after: Any) -> bool:
+    """Are two parts of states equal: numbers, words, truth values, queues?"""
     if before is after:
         return True
     if isinstance(after, Choice | Truth) and not isinstance(before, Choice | Truth):
@@ -194,7 +195,7 @@ def _is_changed(before: Any, after: Any, change: Change) -> bool:
     if change is None:
         return True
     if isinstance(change, bool | str):
-        return _is_same(after, change)
+        return is_same_part(after, change)
     return equal(_amount(after), _amount(before) + change)
 
 

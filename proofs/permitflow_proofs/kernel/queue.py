@@ -241,6 +241,15 @@ class SymbolicQueue(Generic[T]):
         unknown.obey()
         return cls(unknown)
 
+    @property
+    def pushed(self) -> tuple[T, ...]:
+        """The items that were pushed since and are still here."""
+        return self._pushed
+
+    def over(self, kind: "type[SymbolicQueue[T]]") -> "SymbolicQueue[T]":
+        """The same queue, as one of another kind."""
+        return kind(self._unknown, self._pushed)
+
     def is_empty(self) -> bool:
         """Is there nothing in it?"""
         return not self._pushed and equal(self._unknown.items, 0)

@@ -78,6 +78,10 @@ class _Term:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.term})"
 
+    def __format__(self, _specification: str) -> str:
+        # Errors tell numbers on many paths, and nobody reads them there: no term is built for them.
+        return "a symbol"
+
 
 class Truth(_Term):
     """A condition.  Python's question for its truth forks the run."""

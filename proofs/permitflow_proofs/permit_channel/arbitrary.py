@@ -1,6 +1,7 @@
 """Any parameters, any message, any state of the permit channel, and the invariant that a state satisfies."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import reduce
 from types import MappingProxyType
 
 from permitflow_model.permit_channel import (
@@ -163,12 +164,17 @@ def any_state(
     invariant: Mapping[str, Clause[State, Parameters]] = INVARIANT,
     message_laws: tuple[Law, ...] = (),
     dead_ends: DeadEnds = MappingProxyType({}),
+    known: Mapping[str, Sequence[Message]] = MappingProxyType({}),
 ) -> State:
-    """Any state that satisfies the invariant; of its messages, more laws and dead ends may be assumed."""
+    """Any state that satisfies the invariant; of its messages, more laws and dead ends may be assumed.
+
+    ``known``: the newest messages of some queues.
+    """
     laws = (*MESSAGE_LAWS.values(), *message_laws)
 
     def any_messages(name: str) -> SymbolicQueue[Message]:
-        return SymbolicQueue.any_queue(name, any_message, laws, dead_ends)
+        unknown = SymbolicQueue.any_queue(name, any_message, laws, dead_ends)
+        return reduce(SymbolicQueue.push, known.get(name, ()), unknown)
 
     queues: dict[str, object] = {
         **{name: any_messages(name) for name in ("waiting", "wire", "inbox")},

@@ -1,0 +1,32 @@
+"""``PermitSender`` and ``PermitReceiver`` refine ``PermitChannel``."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from permitflow_proofs.code.permit_channel.receiver import RECEIVER
+from permitflow_proofs.code.permit_channel.sender import SENDER
+from permitflow_proofs.code.refinement import Call, obligation
+from permitflow_proofs.kernel.theorem import Theorem
+
+
+def _theorem(end: str, calls: Sequence[Call[Any]], statement: str) -> Theorem:
+    return Theorem(
+        id=f"code-permits-{end}",
+        statement=statement,
+        module="PermitChannel",
+        operator="Next",
+        obligations=tuple(map(obligation, calls)),
+    )
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """Of both ends."""
+    return (
+        _theorem(
+            "sender",
+            SENDER,
+            "The running PermitSender does what its model does, and refuses what the model cannot do: a call is the "
+            "model's steps, recorded or not, and a refusal changes nothing.",
+        ),
+        _theorem("receiver", RECEIVER, "Likewise the running PermitReceiver, and the credit that it counts by."),
+    )

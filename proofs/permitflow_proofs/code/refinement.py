@@ -1,0 +1,224 @@
+"""The running code against its model: a call is the model's steps, or it is refused and changes nothing.
+
+A claim makes any state of the model that the inductive invariant allows, and the code's object that *stands for* it:
+each of its fields is a number of that state, or any number at all where the state does not tell it.  Then it makes the
+call, with any arguments, twice: with a recorder and without one.
+
+- The recorded events are explained by steps of the model: by the same map that explains the events of real runs.
+- Afterwards each field holds what it must in the state to which these steps lead, in both objects; what no step
+  changes is as it was.
+- It is refused, or does nothing, exactly where the model can do nothing; then nothing is recorded or changed.
+
+So the code does what the model does, exactly where the model does it.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from types import ModuleType
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from permitflow.errors import PermitflowError
+from permitflow.flows.messages import Message
+from permitflow_model.kernel.replay import Refused, Starved, StepByStep, World
+from permitflow_model.kernel.system import Disabled
+from permitflow_proofs.code.stand_ins import Inbox, Line, standing_in
+from permitflow_proofs.kernel.chapter import claim
+from permitflow_proofs.kernel.frame import is_same_part
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import all_of, any_of, equal
+
+S = TypeVar("S")
+P = TypeVar("P")
+
+
+class Event(NamedTuple):
+    """What the code records: an action, its arguments, and the end's counters after it."""
+
+    action: str
+    arguments: tuple[int, ...]
+    counters: tuple[int, ...]
+
+
+class Outcome(NamedTuple):
+    """What came of a call."""
+
+    core: Any
+    result: Any
+    refusal: PermitflowError | None
+
+
+class Case(ABC, Generic[S, P]):
+    """An object of the code that stands for any state of its model, and the same object without a recorder."""
+
+    modules: Sequence[ModuleType]
+    """Those whose names have stand-ins."""
+
+    off_by_one: str
+    """The field that twins expect to hold one more."""
+
+    def __init__(self, state: S, parameters: P) -> None:
+        """Make both objects."""
+        self.state = state
+        self.parameters = parameters
+        self.events: list[Event] = []
+        self.core = self.make(lambda *event: self.events.append(Event(*event)))
+        self.silent = self.make(None)
+        self.before = dict(fields_of(self.core))
+
+    @abstractmethod
+    def stands_for(self, state: S) -> Mapping[str, Any]:
+        """What the fields hold that tell something of a state: values, or conditions on values."""
+
+    @abstractmethod
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """The object, in the state of this case."""
+
+    @abstractmethod
+    def replay(self) -> StepByStep[S, P]:
+        """What explains its events."""
+
+    def explained(self) -> S:
+        """The state to which the steps lead that the events are.
+
+        Raises:
+            Refused: they are none.
+            Starved: likewise.
+            Disabled: likewise.
+        """
+        replay, world = self.replay(), World(self.state)
+        for event in self.events:
+            (world,) = replay.perform(world, event)
+        return world.state
+
+    def holds(self, core: Any, state: S, changes: Mapping[str, Any], wrong: int) -> bool:
+        """Does each field hold what it must?"""
+        expected = {**self.before, **self.stands_for(state), **changes}
+        found = dict(fields_of(core))
+        if set(expected) != set(found):
+            raise TypeError(f"nobody says what becomes of {set(expected) ^ set(found)}")
+        expected[self.off_by_one] = expected[self.off_by_one] + wrong
+        return all_of([_agrees(found[path], value) for path, value in expected.items()])
+
+
+def put(core: Any, fields: Mapping[str, Any]) -> Any:
+    """Let fields of an object, or of objects that it holds, have these values; returns it."""
+    for path, value in fields.items():
+        *owners, name = path.split(".")
+        owner = core
+        for one in owners:
+            owner = getattr(owner, one)
+        setattr(owner, name, value)
+    return core
+
+
+class Is(NamedTuple):
+    """A condition on a field, in place of its value."""
+
+    condition: Callable[[Any], bool]
+
+
+def is_larger(one: int, other: int) -> Is:
+    """The larger of two, without a fork."""
+    return Is(lambda found: all_of([found >= one, found >= other, any_of([equal(found, one), equal(found, other)])]))
+
+
+def _agrees(found: Any, expected: Any) -> bool:
+    return expected.condition(found) if isinstance(expected, Is) else is_same_part(found, expected)
+
+
+def fields_of(core: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """All fields of an object, and of the objects that only it holds, by their paths."""
+    for kind in reversed(type(core).__mro__):
+        for name in vars(kind).get("__slots__", ()):
+            if name not in _GIVEN and hasattr(core, name):
+                yield from _parts_of(f"{prefix}{name}", getattr(core, name))
+
+
+_GIVEN = ("_record", "parameters", "__weakref__")
+"""Set when the object is made, and never again."""
+
+
+def _parts_of(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Line | Inbox):
+        yield path, value.queue
+    elif type(value).__module__.startswith("permitflow.") and not isinstance(value, tuple | str | Message):
+        yield from fields_of(value, f"{path}.")
+    else:
+        yield path, value
+
+
+def attempt(core: Any, call: Callable[[Any], Any]) -> Outcome:
+    """Make the call; a deliberate error is a refusal."""
+    try:
+        return Outcome(core, call(core), None)
+    except PermitflowError as refusal:
+        return Outcome(core, None, refusal)
+
+
+C = TypeVar("C", bound=Case[Any, Any])
+
+
+def _nothing(_case: Any, _after: Any, _outcome: Outcome) -> Mapping[str, Any]:
+    return {}
+
+
+def _any_result(_case: Any, _after: Any, _outcome: Outcome) -> bool:
+    return True
+
+
+@dataclass(frozen=True)
+class Call(Generic[C]):
+    """One way to call the code."""
+
+    name: str
+    make: Callable[[], C]
+    call: Callable[[Any, C], Any]
+    """Gets the object and its case."""
+
+    may: Callable[[C], bool]
+    """Does the model do something here?  Then so must the code, and only then."""
+
+    changes: Callable[[C, Any, Outcome], Mapping[str, Any]] = _nothing
+    """What becomes of fields that no state tells: ``changes(case, state after it, outcome)``."""
+
+    returns: Callable[[C, Any, Outcome], bool] = _any_result
+    """Is this the right result?  None for a refusal."""
+
+    leads_to: Callable[[C], Any] | None = None
+    """The state after it, where no replay tells it: events are explained by another one."""
+
+
+def refines(call: Call[C], wrong: int) -> bool:
+    """Is the call what the model does?  (To be called in a claim.)"""
+    case = call.make()
+    with standing_in(case.modules):
+        outcomes = [attempt(core, lambda core: call.call(core, case)) for core in (case.core, case.silent)]
+    if len({type(outcome.refusal) for outcome in outcomes}) > 1 or (outcomes[0].refusal is not None and case.events):
+        return False
+    has_moved = bool(case.events)
+    try:
+        after = case.explained() if call.leads_to is None or not has_moved else call.leads_to(case)
+    except (Refused, Starved, Disabled):
+        return False
+    if bool(call.may(case)) != has_moved:
+        return False
+    with standing_in(case.modules):
+        for outcome in outcomes:
+            changes = call.changes(case, after, outcome)
+            if not case.holds(outcome.core, after, changes, wrong) or not call.returns(case, after, outcome):
+                return False
+    return True
+
+
+def obligation(call: Call[Any]) -> SymbolicObligation:
+    """The call refines the model; in the twin, one field holds one more than it must."""
+    return claim(call.name, partial(refines, call), "afterwards one field holds one more")
+
+
+def is_possible(case: Case[Any, Any], *moves: str | tuple[str, tuple[int, ...]]) -> bool:
+    """Does the model allow one of these actions?"""
+    named = [(move, ()) if isinstance(move, str) else move for move in moves]
+    system = case.replay().system
+    return any(system.is_enabled(name, case.state, case.parameters, *arguments) for name, arguments in named)

@@ -1,0 +1,62 @@
+"""The running code refines its models, and a mistake that is made in the code alone is refuted with a state."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from permitflow_proofs.code.catalogue import catalogue
+from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
+from permitflow_proofs.kernel.theorem import examine
+from tests.support.mutated_code import mistaken_code
+from tools.mutants import Mutant, read_mutants
+
+CODE = {theorem.id: theorem for theorem in catalogue()}
+OBLIGATIONS = {f"{name}: {each.name}": each for name, theorem in CODE.items() for each in theorem.obligations}
+SAMPLES = {
+    "code-permits-sender: the oldest leaves",
+    "code-permits-receiver: the next message arrives",
+    "code-permits-receiver: what is due returns, and the residue",
+}
+"""What `make test` proves; `make test-all` proves all."""
+
+MUTANTS = {mutant.name: mutant for mutant in read_mutants(Path(__file__).parents[1] / "mutants/code_mutants.toml")}
+SAMPLE_MUTANTS = {"chunk sent without permits", "withheld permits are granted twice"}
+
+
+def _rows(names: object, samples: set[str]) -> list[object]:
+    return [pytest.param(name, marks=() if name in samples else pytest.mark.long) for name in names]  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("name", _rows(OBLIGATIONS, SAMPLES))
+def test_the_code_does_what_its_model_does(name: str) -> None:
+    found = examine(OBLIGATIONS[name], "both" if name in SAMPLES else "z3")
+    assert found.examination.outcome == "proved", str(found.examination.counterexample)
+    assert found.examination.could_fail
+    assert all(answer.is_as_expected for answer in found.answers)
+
+
+def _refuted_by(mutant: Mutant) -> str:
+    obligations: list[Obligation] = [each for theorem in mutant.killed_by for each in CODE[theorem].obligations]
+    for each in obligations:
+        assert isinstance(each, SymbolicObligation)
+        found = decide(each.claim)
+        if found.outcome == "refuted":
+            assert found.counterexample is not None
+            assert found.counterexample.values
+            return each.name
+    return ""
+
+
+@pytest.mark.parametrize("name", _rows(MUTANTS, SAMPLE_MUTANTS))
+def test_a_mistake_in_the_code_is_refuted(name: str) -> None:
+    started = time.process_time()
+    with mistaken_code(MUTANTS[name]):
+        assert _refuted_by(MUTANTS[name])
+    print(f"{time.process_time() - started:.1f} s")
+
+
+def test_samples_exist() -> None:
+    assert set(OBLIGATIONS) >= SAMPLES
+    assert set(MUTANTS) >= SAMPLE_MUTANTS
+    assert {theorem for mutant in MUTANTS.values() for theorem in mutant.killed_by} == set(CODE)
