@@ -20,7 +20,7 @@ from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.sizes import UNITS, size
-from permitflow.spark.other_sources import instead_of
+from permitflow.spark.other_sources import NO_OPTIONS, instead_of
 from permitflow.spark.places import EARLIEST, LATEST, Places
 from permitflow.spark.shape import RowShape
 from permitflow.spark.stream_planning import BatchLimits
@@ -131,7 +131,7 @@ def checked(
         values[field_of(name)] = value_of(name, text, known[name].parse)
     for name in names_for(known, use):
         if known[name].is_required and name not in given:
-            refuse(name, None, f"is missing: set .option({name!r}, ...)")
+            refuse(name, None, f"is missing: set .option({name!r}, ...){'' if options else NO_OPTIONS}")
     return values
 
 

@@ -84,6 +84,10 @@ _INSTEAD: Mapping[str, str] = {
         ("numpartitions", "partitions"),
         "is not known; the number of channels is option 'channels', of which each is a task",
     ),
+    "provider": (
+        "is a property of CREATE TABLE without columns: state the table's columns, and its options in each statement, as "
+        "in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)"
+    ),
     "triggerinterval": "is not known; a trigger is set with writeStream.trigger(processingTime='1 second')",
     **dict.fromkeys(
         ("mode", "outputmode"), "is not an option: call .mode('append') or .outputMode('append') of the writer"
@@ -97,6 +101,13 @@ _BY_PREFIX: Mapping[str, str] = {
     "kafka.security.": _KAFKA + _TLS,
     "kafka.": "is for Kafka's client, which is not used here: leave it out",
 }
+
+
+NO_OPTIONS = (
+    "; of a table, Spark does not pass on the options of CREATE TABLE: state them in each statement, as in "
+    "SELECT * FROM t WITH (address='...'), or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)"
+)
+"""What is said to somebody who has set no option at all."""
 
 
 def instead_of(name: str) -> str | None:

@@ -244,8 +244,17 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return limit.min_rows if isinstance(limit, ReadMinRows) else self._limits.min_rows
 
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
-        """The channels' latest known positions, for the query's progress; does not ask the exchange."""
-        return None if self._positions is None else self._planner.latest(self._positions).as_json()
+        """The channels' latest known positions, for the query's progress; does not ask the exchange.
+
+        Beside them: ``lag_rows``, the rows that the query has not acknowledged, and ``waiting_rows``, those of
+        producers' chunks for which there is no room.
+        """
+        if self._positions is None:
+            return None
+        found = self._positions.values()
+        lag_rows = sum(each.next_row - each.acknowledged_row for each in found)
+        waiting_rows = sum(each.waiting_rows for each in found)
+        return {**self._planner.latest(self._positions).as_json(), "lag_rows": lag_rows, "waiting_rows": waiting_rows}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Limit the query to the rows that exist now; driver, once, before the first batch."""

@@ -42,6 +42,7 @@ GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
         (READ, "host", "localhost", "option 'address'"),
         (READ, "token", "secret", "option 'tokenFile'"),
         (READ, "numPartitions", "8", "option 'channels'"),
+        (READ, "provider", "permitflow", "CREATE TEMPORARY VIEW t USING permitflow OPTIONS"),
         (WRITE, "outputMode", "append", ".outputMode('append') of the writer"),
     ],
 )
@@ -52,3 +53,11 @@ def test_an_option_of_another_source_is_answered(parse: Parse, option: str, text
         assert caught.value.option == spelled
         assert words in str(caught.value)
         assert caught.value.value is None, "it may be a secret"
+
+
+def test_a_table_without_options_is_told_how_it_has_some() -> None:
+    with pytest.raises(InvalidOptionError, match=r"SELECT \* FROM t WITH \(address="):
+        READ({})
+    with pytest.raises(InvalidOptionError) as caught:
+        READ({"stream": "orders", "channels": "2"})
+    assert "WITH" not in str(caught.value)
