@@ -85,8 +85,8 @@ _INSTEAD: Mapping[str, str] = {
         "is not known; the number of channels is option 'channels', of which each is a task",
     ),
     "provider": (
-        "is a property of CREATE TABLE without columns: state the table's columns, and its options in each statement, as "
-        "in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)"
+        "is a property of CREATE TABLE without columns: state the table's columns, and its options in each statement, "
+        "as in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)"
     ),
     "triggerinterval": "is not known; a trigger is set with writeStream.trigger(processingTime='1 second')",
     **dict.fromkeys(

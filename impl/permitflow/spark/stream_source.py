@@ -14,6 +14,7 @@ and Spark calls it at each trigger, with or without new rows.  ``commit`` would 
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import ceil
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -53,8 +54,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-# Enough for an average, and a small answer.
+# Enough for an average, small answers, and few of them.
 _SAMPLED_ROWS = 256
+_SAMPLED_CHANNELS = 16
 
 __all__ = ["ChannelRows", "ExchangeLine", "ExchangeStreamReader"]
 
@@ -234,8 +236,10 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if max_bytes is None:
             return rows
         new = {channel: positions[channel].next_row - row for channel, row in start.rows.items()}
-        averages = self._line.row_bytes([channel for channel, waiting in new.items() if waiting])
-        return min(rows, rows_within(max_bytes, [(new[channel], average) for channel, average in averages.items()]))
+        there = [channel for channel, waiting in new.items() if waiting]
+        averages = self._line.row_bytes(there[:: ceil(len(there) / _SAMPLED_CHANNELS) or 1])
+        usual = sum(averages.values()) / max(1, len(averages))
+        return min(rows, rows_within(max_bytes, [(new[channel], averages.get(channel, usual)) for channel in there]))
 
     def _min_rows(self, limit: ReadLimit) -> int:
         """The rows for which a batch waits."""
