@@ -338,16 +338,6 @@ def _ending(text: str) -> Places:
     return places
 
 
-def _always_true(text: str) -> bool:
-    """Parse Kafka's ``failOnDataLoss``: no row is ever skipped in silence."""
-    if not truth(text):
-        raise ValueError(
-            "must be true: a query never skips lost rows. To go on behind them, start it with a new "
-            "checkpointLocation: it begins at the first row that its consumer may still read"
-        )
-    return True
-
-
 CHANNEL_OPTIONS: Options = {
     "address": Option(Use.ANY, network_address, is_required=True),
     "stream": Option(Use.ANY, any_name),
@@ -368,7 +358,7 @@ CHANNEL_OPTIONS: Options = {
     "columns": Option(Use.READING, _column_names),
     "startingOffsets": Option(Use.READING, Places.parse),
     "endingOffsets": Option(Use.READ, _ending),
-    "failOnDataLoss": Option(Use.READING, _always_true),
+    "failOnDataLoss": Option(Use.READING, truth),
     "pushFilters": Option(Use.READ, truth),
     "minPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
     "maxPartitions": Option(Use.READING, whole_number(1, _MOST_CHANNELS)),
@@ -426,6 +416,8 @@ class ReadOptions:
     """Where a query without a checkpoint begins; None: at the consumer's first row."""
     ending: Places | None = None
     """Where a batch job ends; None: behind the last row that is there."""
+    fail_on_data_loss: bool = True
+    """Does a query fail where rows are lost?  False: it goes on behind them."""
     push_filters: bool = False
     """May Spark hand filters to a batch reader?"""
     min_partitions: int = 1
@@ -562,6 +554,10 @@ class StreamOptions:
                 refuse("startingOffsets", None, "must be earliest with epochs=aligned, which begin at a barrier")
             if exchange.trace_dir is not None:
                 refuse("startingOffsets", None, "must be earliest with option 'traceDir': the model skips no rows")
+        if not exchange.fail_on_data_loss and is_aligned:
+            refuse("failOnDataLoss", "false", "must be true with epochs=aligned: an epoch has all of its rows")
+        if not exchange.fail_on_data_loss and exchange.trace_dir is not None:
+            refuse("failOnDataLoss", "false", "must be true with option 'traceDir': the model skips no rows")
         if exchange.trace_dir is not None and exchange.min_partitions > 1:
             reason = "must be 1 with option 'traceDir': the model reads a range in one task"
             refuse("minPartitions", exchange.min_partitions, reason)

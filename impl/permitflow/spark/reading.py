@@ -7,6 +7,7 @@ the JVM before any operator sees it.  Permits return when Spark asks for the nex
 rows; so a Unix socket's buffer is made small (of a TCP connection, the other end decides the size).
 """
 
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, UnexpectedFrameError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, ReplayError, RowsForgottenError, UnexpectedFrameError
 from permitflow.flows.seam import Parameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import Patience
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from permitflow.client.blocking import BlockingSource
+
+_log = logging.getLogger(__name__)
 
 SOCKET_BYTES: Final = 16 * 1024
 """Size of the socket's buffer; the kernel doubles it for its own overhead.  Less costs throughput."""
@@ -134,7 +137,7 @@ def read_range(
     """Yield the rows of a range, each once and in order, also if the exchange restarts meanwhile.
 
     Raises:
-        RowsLostError: the exchange no longer has all of them.
+        RowsLostError: the exchange no longer has all of them; unless the user lets them be left out.
         SchemaMismatchError: the user's schema is not the channel's.
         PeerGoneError: the exchange is gone, and did not come back in ``timeout_seconds``.
         PeerTimeoutError: it is reachable, but sent nothing for ``timeout_seconds``.
@@ -157,11 +160,21 @@ def read_range(
                     patience.renew()
             _require_within(rows, at == rows.to_row, at)
         except LOSSES as error:
+            if not options.fail_on_data_loss:
+                at = _past_loss(error, rows, at)
+                continue
             raise lost(error, channel=rows.channel, consumer=options.consumer or "default", wanted_row=at) from error
         except PeerTimeoutError as error:
             raise _overloaded(options, rows, at) from error
         except PeerGoneError as error:
             patience.wait(error)
+
+
+def _past_loss(error: ReplayError, rows: RowRange, at: int) -> int:
+    """Where reading goes on behind lost rows of a range, which the log tells."""
+    following = min(error.first_kept_row, rows.to_row) if isinstance(error, RowsForgottenError) else rows.to_row
+    _log.warning("the rows [%d, %d) of channel %r are lost, and left out: %s", at, following, rows.channel, error)
+    return following
 
 
 def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutError:

@@ -194,6 +194,7 @@ class StreamPlanner:
         consumer: str,
         limits: BatchLimits = BatchLimits(),
         starting: Places | None = None,
+        fails_on_loss: bool = True,
         clock: Callable[[], float] = monotonic,
     ) -> None:
         """Plan nothing yet.
@@ -203,6 +204,7 @@ class StreamPlanner:
             consumer: the one that reads.
             limits: how many rows a batch has.
             starting: where a query without a checkpoint begins; None: at the consumer's first row.
+            fails_on_loss: whether the query fails where rows are lost, or goes on behind them.
             clock: seconds that do not go backwards.
         """
         self._channels = tuple(channels)
@@ -210,6 +212,7 @@ class StreamPlanner:
         self._limits = limits
         self._max_rows = limits.max_rows
         self._starting = starting or Places()
+        self._fails_on_loss = fails_on_loss
         self._clock = clock
         self._planned_at = clock()
         self._targets: Mapping[str, int] | None = None
@@ -273,7 +276,10 @@ class StreamPlanner:
 
         Spec: PlanBatch, ReportLoss of SparkMicroBatch.
         """
-        self.require_kept(start, positions)
+        if self._fails_on_loss:
+            self.require_kept(start, positions)
+        elif losses := self.losses(start, positions):
+            return self._past(losses, start, positions)
         for channel, row in start.rows.items():
             _require_whole(positions[channel], row)
         there = [self._rows_there(start, positions[channel], limit_rows) for channel in self._channels]
@@ -314,6 +320,9 @@ class StreamPlanner:
         ranges = []
         for channel, to_row in end.rows.items():
             from_row = start.rows.get(channel, to_row)
+            is_new_log = channel in start.rows and start.log_ids[channel] != end.log_ids[channel]
+            if not self._fails_on_loss and (is_new_log or from_row > to_row):
+                continue  # lost rows were passed
             if from_row > to_row:
                 raise CheckpointError(
                     reason=f"has a batch of channel {channel!r} that ends at row {to_row}, before it starts at row "
@@ -342,11 +351,30 @@ class StreamPlanner:
         Raises:
             RowsLostError: it has not.
         """
+        losses = self.losses(start, positions)
+        if losses:
+            raise losses[0]
+
+    def losses(self, start: StreamOffset, positions: Positions) -> list[RowsLostError]:
+        """An error for each channel of which the exchange no longer has all rows from ``start`` on."""
+        found = []
         for channel, row in start.rows.items():
             try:
                 _require_kept(positions[channel], row, start.log_ids[channel])
             except LOSSES as error:
-                raise lost(error, channel=channel, consumer=self._consumer, wanted_row=row) from error
+                loss = lost(error, channel=channel, consumer=self._consumer, wanted_row=row)
+                loss.__cause__ = error
+                found.append(loss)
+        return found
+
+    def _past(self, losses: Sequence[RowsLostError], start: StreamOffset, positions: Positions) -> StreamOffset:
+        """The end of a batch in which the query only passes lost rows: the first rows behind them."""
+        rows = dict(start.rows)
+        for loss in losses:
+            position = positions[loss.channel]
+            never_came = isinstance(loss.__cause__, RowsNotThereError)
+            rows[loss.channel] = position.next_row if never_came else position.acknowledged_row
+        return self._offset(rows, positions)
 
     def _rows_there(self, start: StreamOffset, position: Position, limit_rows: int | None) -> int:
         """Number of new rows of a channel, up to its limit in a batch."""

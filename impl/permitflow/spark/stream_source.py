@@ -12,6 +12,7 @@ and Spark calls it at each trigger, with or without new rows.  ``commit`` would 
 (docs/protocols/spark-micro-batch.md), and Spark never calls ``stop``: it kills the process.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import ceil
@@ -51,6 +52,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from permitflow.client.blocking import BlockingControl
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -179,7 +182,11 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if options.epochs is Epochs.ALIGNED:
             return EpochPlanner(channels, consumer=self._consumer, stall_seconds=options.stall_seconds)
         return StreamPlanner(
-            channels, consumer=self._consumer, limits=options.limits, starting=options.exchange.starting
+            channels,
+            consumer=self._consumer,
+            limits=options.limits,
+            starting=options.exchange.starting,
+            fails_on_loss=options.exchange.fail_on_data_loss,
         )
 
     def initialOffset(self) -> OffsetJson:  # noqa: N802 - Spark's name
@@ -310,7 +317,13 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _acknowledge(self, start: StreamOffset) -> Positions:
         """Acknowledge ``start``, and return the positions of all channels, also of those that ``start`` lacks."""
         rows = self._planner.acknowledgement(start)
-        before = self._ask_positions() if self._recorder.is_on else {}
+        fails = self._options.fail_on_data_loss
+        before = self._ask_positions() if self._recorder.is_on or not fails else {}
+        if not fails:
+            losses = self._planner.losses(start, before)
+            for loss in losses:
+                _log.warning("lost rows are left out: %s", loss)
+            rows = tuple(row for row in rows if row.channel not in {loss.channel for loss in losses})
         try:
             after = self._line.acknowledge(rows)
         except LOSSES as error:

@@ -136,6 +136,25 @@ def test_a_batch_has_so_many_bytes_at_most(kept_rows: Options) -> None:
     both.stop()
 
 
+def test_lost_rows_are_left_out_if_the_user_wants(kept_rows: Options, caplog: pytest.LogCaptureFixture) -> None:
+    channels = channels_of(kept_rows)
+    reader = stream_reader({**kept_rows, "failOnDataLoss": "false"})
+    limit = reader.getDefaultReadLimit()
+    start = reader.initialOffset()
+    first = reader.latestOffset(start, limit)
+    with control(kept_rows["address"]) as orders:
+        orders.acknowledge({channels[0]: 60, channels[1]: 20})
+    # The batch that was planned is read again: of one channel the end is left, of the other one nothing.
+    assert rows_of(reader, reader.partitions(start, first)) == [[*range(60, 100)], []]
+    assert "the rows [5, 60) of channel" in caplog.text
+    entered = reader.latestOffset(start, limit)
+    assert "lost rows are left out" in caplog.text
+    assert rows_of(reader, reader.partitions(start, entered)) == [[], []]
+    following = reader.latestOffset(entered, limit)
+    assert rows_of(reader, reader.partitions(entered, following)) == [[*range(60, 100)]]
+    reader.stop()
+
+
 def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_rows: Options) -> None:
     wanted = {**kept_rows, "includeMetadata": "true"}
     spelled = ", ".join(f"{name} '{text}'" for name, text in wanted.items())

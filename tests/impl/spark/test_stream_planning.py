@@ -214,3 +214,27 @@ def test_a_batch_does_not_wait_in_vain(there: dict[str, Position]) -> None:
     assert plan.plan(offset({"a": 0}), there, limit_rows=100, min_rows=50) == offset({"a": 20})
     plan.end_at(positions(at("a", 0, 20)))  # Trigger.AvailableNow
     assert plan.plan(offset({"a": 0}), positions(at("a", 0, 30)), limit_rows=100, min_rows=50) == offset({"a": 20})
+
+
+@pytest.mark.parametrize(
+    ("position", "entered", "rows"),
+    [
+        (at("a", 8, 90), offset({"a": 8, "b": 4}), [RowRange("a", "first", 7, 8)]),
+        (at("a", 0, 90, log_id="second"), StreamOffset({"a": 0, "b": 4}, {"a": "second", "b": "first"}), []),
+        (at("a", 0, 6), offset({"a": 6, "b": 4}), []),
+        (at("a", 5, 90, log_id="second"), StreamOffset({"a": 5, "b": 4}, {"a": "second", "b": "first"}), []),
+    ],
+    ids=["forgotten", "a new log", "never there", "a new log that was read"],
+)
+def test_lost_rows_are_passed_if_the_user_wants(
+    position: Position, entered: StreamOffset, rows: list[RowRange]
+) -> None:
+    plan = StreamPlanner(("a", "b"), consumer="etl", fails_on_loss=False)
+    start, there = offset({"a": 7, "b": 4}), positions(position, at("b", 4, 9))
+    assert [loss.channel for loss in plan.losses(start, there)] == ["a"]
+    end = plan.plan(start, there, limit_rows=50)
+    assert end == entered
+    assert plan.ranges(start, end) == rows, "of which each task leaves out what is forgotten"
+    more = positions(replace(position, next_row=90), at("b", 4, 9))
+    following = plan.ranges(end, plan.plan(end, more, limit_rows=50))
+    assert [(each.channel, each.from_row) for each in following] == [("a", entered.rows["a"]), ("b", 4)]
