@@ -14,7 +14,7 @@ SYSTEM = "system"
 """Instead of a file of certificates: those that the operating system trusts."""
 LEAST_TOKEN, MOST_TOKEN = 16, 4_096
 """Characters of a token."""
-NEEDS_TLS = "it speaks TLS only: give the CA of its certificate (Security(ca=...), --tls-ca, Spark's option tls_ca)"
+NEEDS_TLS = "it speaks TLS only: give the CA of its certificate (Security(ca=...), --tls-ca, Spark's option tlsCa)"
 """Of an exchange that was dialled without."""
 SPEAKS_NO_TLS = (
     "the exchange speaks no TLS at this address, and the client does: dial without a CA, or give it --tls-cert"

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -201,7 +202,7 @@ def test_a_streaming_query_is_told_what_can_be_had(service: Service, changes: Op
 
 def test_a_wrong_option_of_a_stream_is_told_at_load(service: Service) -> None:
     options = service.options("Watch", delivery="best-effort", max_messages="5")
-    with pytest.raises(InvalidOptionError, match="option 'max_messages' is for batch jobs only"):
+    with pytest.raises(InvalidOptionError, match="option 'maxMessages' is for batch jobs only"):
         GrpcDataSource(options).schema()
 
 
@@ -375,6 +376,15 @@ def test_a_serializer_that_fails_sends_nothing_in_its_place(service: Service) ->
 def test_a_task_without_rows_is_answered_too(service: Service) -> None:
     assert writer(service).send(iter(()), (("permitflow-partition", "7"),)) == 0
     assert service.attempts[0]["permitflow-partition"] == "7"
+
+
+def test_a_service_gets_the_metadata_that_the_user_states(service: Service, tmp_path: Path) -> None:
+    secrets = tmp_path / "metadata.json"
+    secrets.write_text('{"authorization": "Bearer 5"}')
+    stated = writer(service, metadata='{"x-tenant": "north"}', metadataFile=str(secrets))
+    assert stated.send(counted(service, 1, together=1), (("permitflow-partition", "7"),)) == 1
+    wanted = {"x-tenant": "north", "authorization": "Bearer 5", "permitflow-partition": "7"}
+    assert wanted.items() <= service.attempts[0].items()
 
 
 # With Spark.
