@@ -8,7 +8,7 @@ A test compares the document with what this would write.
 from pathlib import Path
 from typing import Final
 
-from permitflow.carriers.connection import HARD_METADATA_BYTES, METADATA_BYTES
+from permitflow.carriers.connection import HARD_METADATA_BYTES, METADATA_BYTES, MOST_CALLS, MOST_PENDING
 from permitflow.carriers.datagrams.packets import MOST_WINDOW
 from permitflow.carriers.resumption import MOST_UNTOLD, MOST_UNTOLD_BYTES
 from permitflow.errors import (
@@ -161,8 +161,23 @@ FIXED: Final = (
         METADATA_BYTES,
         None,
         f"from there on calls are refused by chance, from {HARD_METADATA_BYTES >> 10} KiB on all, by gRPC itself with "
-        "RESOURCE_EXHAUSTED, and with `UndecodableDataError` until a client has acknowledged the settings of HTTP/2",
+        "RESOURCE_EXHAUSTED, and with `UndecodableDataError` until a client has acknowledged the settings of HTTP/2; "
+        "who goes on in spite of that error is hung up on",
         "bytes",
+    ),
+    _fixed(
+        "calls of one gRPC connection",
+        MOST_CALLS,
+        None,
+        "at the same time; a client's library keeps further ones back until others are over: give each stream of a "
+        "client with so many a connection of its own, as our clients do",
+    ),
+    _fixed(
+        "gRPC calls that wait for the exchange",
+        MOST_PENDING,
+        None,
+        "with their metadata; from half as many on gRPC refuses some by chance, with RESOURCE_EXHAUSTED, and our "
+        "clients try again. None waits for longer than a handshake may take",
     ),
     _fixed(
         "packets under way in one direction over UDP",

@@ -360,6 +360,11 @@ class Conversation:
         self._error = error
         self._changed.note()
 
+    @property
+    def ahead(self) -> int:
+        """How many messages wait to be read."""
+        return len(self._inbox)
+
     async def read(self) -> Received | None:
         """The next message; None once the peer has closed its half in good order.
 

@@ -5,6 +5,7 @@ The clients and the server use the same numbers.
 
 import os
 from functools import cache
+from math import ceil
 from typing import TypeAlias
 
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
@@ -37,9 +38,10 @@ _PING_EVERY_MS = 2_000
 # trip: over long distances they bind first, and a larger row_permits only covers the time of one trip.
 _WINDOW_BYTES = 1 << 30
 _MOST_CONNECTIONS = 16_384
-# Of one connection.  Our own clients make one each, those of other languages may make some hundred.
-_MOST_CALLS = 1_000
-_MOST_PENDING = 16_384
+MOST_CALLS = 128
+"""Of one connection over gRPC.  Our own clients make one each, those of other languages may make some hundred."""
+MOST_PENDING = 512
+"""Calls that wait in gRPC for their turn, each with its metadata: from half of these on gRPC refuses some by chance."""
 
 _COMMON: Options = (
     ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
@@ -99,10 +101,12 @@ def server_options(
         ("grpc.max_connection_idle_ms", handshake_ms),
         # A client that dials on and on must not take all descriptors; one that calls on and on, not all memory.
         ("grpc.max_allowed_incoming_connections", most_connections),
-        ("grpc.max_concurrent_streams", _MOST_CALLS),
-        # By default gRPC refuses new calls by chance while 1,000 wait for Python, whoever has made these.
-        ("grpc.server.max_pending_requests", _MOST_PENDING),
-        ("grpc.server.max_pending_requests_hard_limit", 2 * _MOST_PENDING),
+        ("grpc.max_concurrent_streams", MOST_CALLS),
+        # Whoever has made those that wait.
+        ("grpc.server.max_pending_requests", MOST_PENDING // 2),
+        ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
+        # By default they wait for half a minute.
+        ("grpc.server_max_unrequested_time_in_server", max(1, ceil(handshake_seconds))),
         ("grpc.max_metadata_size", METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
     )

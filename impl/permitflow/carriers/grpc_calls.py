@@ -47,6 +47,8 @@ _SIGNS_PER_SILENCE = 4
 _REASON_SECONDS = 1.0
 # gRPC's own words for a connection that was lost, or could not be made.
 _LOST = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+_TOO_MANY_WAIT = "Too many pending requests"
+"""Its words for a call that a server did not take, because others wait: a later one may be taken."""
 _UNREACHED = "failed to connect"
 _HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
 """Behind those words: somebody has accepted the connection, and it was lost before HTTP/2 had begun."""
@@ -344,6 +346,9 @@ class ClientCall(_Call):
         if not is_told and _ALTERED in status.details:
             self._is_cut = True
             return PeerGoneError(who=self._who, reason=f"what came over TLS was altered on its way ({status.details})")
+        if not is_told and status.details.startswith(_TOO_MANY_WAIT):
+            self._is_cut = True
+            return PeerGoneError(who=self._who, reason=f"it had no time for another call ({status.details})")
         is_lost = status.code in _LOST and not is_told
         if (
             is_lost

@@ -26,7 +26,7 @@ from permitflow.stream.frames import Agreement, Cancel, EndOutcome, Failure, Fee
 from permitflow.stream.session import State, UpstreamSession
 from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.coalescing import MessageWriter, collected_rows
-from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, decode_downstream, encode_upstream
+from permitflow.wire.codec import EncodedChunks, WireFrame, checked_marker, each_downstream, encode_upstream
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import decode_feedback
 
@@ -237,7 +237,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
     # Frames.
 
     def _take_in(self, message: Received) -> None:
-        for frame in decode_downstream(message, self._flow):
+        for frame in each_downstream(message, self._flow):
             if isinstance(frame, Feedback) and isinstance(frame.content, bytes) and self._flow is not None:
                 frame = Feedback(decode_feedback(self._flow, frame.content))  # it came together with the agreement
             self._session.receive(frame)

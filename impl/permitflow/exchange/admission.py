@@ -7,6 +7,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from ipaddress import IPv6Address, IPv6Network, ip_address
+from time import monotonic
 from typing import Final, NamedTuple, Self
 from urllib.parse import unquote
 
@@ -20,6 +21,13 @@ _LIMITS: Final = {limit.name: limit for limit in OPTIONS}
 _HOST_BITS_OF_IPV6 = 64
 MOST_REFUSED = 256
 """Peers over their limit that may stay until they have heard so; others are hung up on without a word."""
+
+_BURST_SECONDS: Final = 5.0
+"""A peer may have failed as often as it may in so long, all at once."""
+_LIVED_SECONDS: Final = 1.0
+"""Of a stream: where a network or a host fails, all its streams may be lost at once, and are to be made again."""
+_MOST_PEERS = 1_024
+"""Then those are forgotten that have not failed lately."""
 
 
 def peer_key(peer: str) -> str:
@@ -98,6 +106,60 @@ class _Places:
         self.by_peer[key] -= 1
         if not self.by_peer[key]:
             del self.by_peer[key]
+
+
+class Attempt:
+    """A connection whose outcome is open: it counts as a failed one until it has become a stream."""
+
+    def __init__(self, failures: "_Failures", key: str, seconds: float) -> None:
+        """Counted already."""
+        self._failures, self._key = failures, key
+        self.seconds = seconds
+        """So long it is to wait before it is heard."""
+        self._counts = True
+        self._began_at: float | None = None
+
+    def has_become_stream(self) -> None:
+        """It has not failed so far."""
+        self._began_at = self._failures.now()
+        self._take_back()
+
+    def _take_back(self) -> None:
+        if self._counts:
+            self._counts = False
+            self._failures.count(self._key, -1)
+
+    def is_not_heard(self) -> None:
+        """It is hung up on, which costs nearly nothing: others need not wait for longer because of it."""
+        self._take_back()
+
+    def has_failed(self) -> None:
+        """It has become no stream, or one that was lost or ended with an error; not if that has lived for a while."""
+        is_young = self._began_at is None or self._failures.now() - self._began_at < _LIVED_SECONDS
+        if is_young and not self._counts:
+            self._counts = True
+            self._failures.count(self._key, 1)
+
+
+class _Failures:
+    """Failed connections by peer: when each peer would have made its own if it had made them evenly (GCRA)."""
+
+    def __init__(self, limits: Limits, now: Callable[[], float]) -> None:
+        self._each_seconds = 1.0 / limits.max_failures_per_peer
+        self.now = now
+        self._due: dict[str, float] = {}
+
+    def attempt(self, key: str) -> Attempt:
+        return Attempt(self, key, self.count(key, 1))
+
+    def count(self, key: str, number: int) -> float:
+        """Count so many more; how long the last one is too early."""
+        now = self.now()
+        if key not in self._due and len(self._due) >= _MOST_PEERS:
+            self._due = {key: due for key, due in self._due.items() if due > now - _BURST_SECONDS}
+        due = max(self._due.get(key, 0.0), now - _BURST_SECONDS) + number * self._each_seconds
+        self._due[key] = due
+        return max(0.0, due - now)
 
 
 class _Waiting(NamedTuple):
@@ -209,7 +271,8 @@ class Memory:
         Raises:
             InvalidParametersError: the limit is below that.
         """
-        self._most = limits.max_memory
+        self._most, self._most_per_peer = limits.max_memory, limits.max_memory_per_peer
+        self._by_peer = Counter[str]()
         self.before_streams_bytes = limits.max_handshakes * FRAMES_BYTES + limits.max_suspended_bytes
         """That handshakes and suspended streams hold at most."""
         self.reserved_bytes = self.before_streams_bytes
@@ -237,13 +300,25 @@ class Memory:
 
         return Place(leave)
 
-    def take_stream(self, window_bytes: int) -> Place:
-        """Reserve what a stream may hold: its window, and a message under way.
+    def take_stream(self, window_bytes: int, peer: str) -> Place:
+        """Reserve what a stream of this peer may hold: its window, and a message under way.
 
         Raises:
-            LimitReachedError: it would be more than there is.
+            LimitReachedError: it would be more than there is, or than this peer may have.
         """
-        return self.take(window_bytes + MAX_MESSAGE_BYTES)
+        size_bytes, key = window_bytes + MAX_MESSAGE_BYTES, peer_key(peer)
+        if self._most_per_peer is not None and self._by_peer[key] + size_bytes > self._most_per_peer:
+            raise limit_reached("max_memory_per_peer", self._most_per_peer)
+        place = self.take(size_bytes)
+        self._by_peer[key] += size_bytes
+
+        def leave() -> None:
+            place.leave()
+            self._by_peer[key] -= size_bytes
+            if not self._by_peer[key]:
+                del self._by_peer[key]
+
+        return Place(leave)
 
 
 class Admission:
@@ -255,6 +330,7 @@ class Admission:
         self._streams = _Places(limits, "max_streams")
         self._connections = _Places(limits, "max_connections")
         self._handshakes = _Handshakes(limits)
+        self._failures = _Failures(limits, monotonic)
         self._refused = 0
         self.suspended = Suspended(limits)
         self.memory = Memory(limits)
@@ -266,7 +342,7 @@ class Admission:
 
     @property
     def connections(self) -> int:
-        """How many connections over TCP and UDP are open."""
+        """How many connections are open; over gRPC, when it was last looked."""
         return self._connections.taken
 
     @property
@@ -289,6 +365,10 @@ class Admission:
             LimitReachedError: it has the most, or all peers together have.
         """
         return self._connections.take(peer_key(peer))
+
+    def attempt(self, peer: str) -> Attempt:
+        """A peer wants to be heard; when, depends on how many of its connections have failed."""
+        return self._failures.attempt(peer_key(peer))
 
     def refusal(self) -> Place | None:
         """Let a peer whose connection is refused stay until it has heard why; None: too many do."""

@@ -62,7 +62,18 @@ class Limits:
         "exchange if the peers that it has refused do not leave",
     )
     max_connections_per_peer: int = _most(
-        4_096, "connections of one peer", "over TCP and UDP; over gRPC a stream stands for a connection"
+        4_096,
+        "connections of one peer",
+        "gRPC's are counted twice a second, on Linux, and those beyond are hung up on without a word",
+    )
+    max_failures_per_peer: int = _most(
+        100,
+        "failed connections of one peer",
+        "over TCP and UDP, on average: refused, wrong, or lost. After a burst of five times as many, its further "
+        "connections wait, and those that would wait for longer than a handshake may take are hung up on; streams that "
+        "are open go on",
+        unit="a second",
+        beyond=None,
     )
     max_handshakes: int = _most(
         512,
@@ -90,6 +101,12 @@ class Limits:
         "of messages: the byte windows of channels and of open streams, a message under way for each stream, "
         "handshakes, and what suspended streams keep; further channels and streams are refused. Kept rows, which are "
         "bounded by their number, are not counted, nor is the memory of Python and of libraries",
+        unit="bytes",
+    )
+    max_memory_per_peer: int | None = _most(
+        None,
+        "memory of one peer",
+        "of the open and suspended streams of one peer, counted as above: what others have is theirs",
         unit="bytes",
     )
 

@@ -7,6 +7,7 @@ one.  Its last word is remembered as long, for a dialler that comes again when a
 import asyncio
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import NamedTuple
 
 from permitflow.carriers.carrier import Carrier, FirstMessage
@@ -44,6 +45,10 @@ _WHO = "the exchange"
 _PEERS = {GET_STREAM: ("consumer", "Get"), PUT_STREAM: ("producer", "Put")}
 
 
+def _nothing() -> None:
+    pass
+
+
 class _Stream(NamedTuple):
     method: str
     carrier: AcceptedCarrier
@@ -79,7 +84,15 @@ class Reception:
         self._admission, self._suspended = exchange.admission, exchange.admission.suspended
         self._past: OrderedDict[bytes, _LastWord] = OrderedDict()
 
-    async def serve(self, method: str, carrier: Carrier, *, peer: str, access: Access = ANYBODY) -> None:
+    async def serve(
+        self,
+        method: str,
+        carrier: Carrier,
+        *,
+        peer: str,
+        access: Access = ANYBODY,
+        on_begun: Callable[[], None] = _nothing,
+    ) -> None:
         """Serve a connection that was made, until its stream needs it no more.
 
         Args:
@@ -87,6 +100,7 @@ class Reception:
             carrier: of the connection.
             peer: its address.
             access: what it may do.
+            on_begun: called once the connection has a stream.
 
         Raises:
             PermitflowError: the stream has ended with an error, which the peer is to be told.
@@ -94,12 +108,13 @@ class Reception:
         """
         if method == CONTROL:
             with self._admission.stream(peer, access.identity):
+                on_begun()
                 await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             return
         first = FirstMessage(carrier)
         message = await self._arrival(first, method, peer)
         if len(message) == 0 or message[0] != CONNECTION_KEY:
-            await self._begin(method, first, message, peer, access)
+            await self._begin(method, first, message, peer, access, on_begun)
             return
         try:
             resume = decode_connection_frame(message)
@@ -113,13 +128,14 @@ class Reception:
         if owner is not None and owner.identity != access.identity:
             raise ResumeRefusedError(who=_WHO, reason="it belongs to another client")
         if stream is not None and stream.method == method:
+            on_begun()
             await self._go_on(stream, resume, first)
         elif past is not None:
             if (outcome := past.outcome) is not None:
                 raise copy_error(outcome, None) if isinstance(outcome, PermitflowError) else outcome
         elif stream is None and resume.received == 0:
             # The beginning of the stream was lost: here is nothing to go on with, and there nothing to lose.
-            await self._begin_late(method, resume, first, peer, access)
+            await self._begin_late(method, resume, first, peer, access, on_begun)
         else:
             reason = "it does not know it: was the exchange started again, or has it waited for too long?"
             raise ResumeRefusedError(who=_WHO, reason=reason)
@@ -143,18 +159,35 @@ class Reception:
             raise PeerGoneError(who=f"the {role} at {peer}", reason=reason)
         return message
 
-    async def _begin(self, method: str, first: FirstMessage, message: Received, peer: str, access: Access) -> None:
+    async def _begin(
+        self,
+        method: str,
+        first: FirstMessage,
+        message: Received,
+        peer: str,
+        access: Access,
+        on_begun: Callable[[], None],
+    ) -> None:
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
             with self._admission.stream(peer, access.identity):
+                on_begun()
                 await METHODS[method](
                     self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first, access=access
                 )
             return
-        await self._run(method, offer.token, first, peer, seconds, 0, access)
+        await self._run(method, offer.token, first, peer, seconds, 0, access, on_begun)
 
-    async def _begin_late(self, method: str, resume: Resume, first: FirstMessage, peer: str, access: Access) -> None:
+    async def _begin_late(
+        self,
+        method: str,
+        resume: Resume,
+        first: FirstMessage,
+        peer: str,
+        access: Access,
+        on_begun: Callable[[], None],
+    ) -> None:
         following = FirstMessage(first.carrier)
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
         first.hand_over_end(following)
@@ -171,10 +204,18 @@ class Reception:
         seconds = min(offer.seconds, self._resume_seconds)
         if self._is_closing or not seconds > 0:
             raise ResumeRefusedError(who=_WHO, reason="no stream survives its connection here")
-        await self._run(method, offer.token, following, peer, seconds, resume.attempt, access)
+        await self._run(method, offer.token, following, peer, seconds, resume.attempt, access, on_begun)
 
     async def _run(
-        self, method: str, token: bytes, first: FirstMessage, peer: str, seconds: float, number: int, access: Access
+        self,
+        method: str,
+        token: bytes,
+        first: FirstMessage,
+        peer: str,
+        seconds: float,
+        number: int,
+        access: Access,
+        on_begun: Callable[[], None],
     ) -> None:
         if len(token) != TOKEN_BYTES or token in self._streams or token in self._past:
             rule = f"must be {TOKEN_BYTES} bytes that no other stream has"
@@ -184,6 +225,7 @@ class Reception:
             self._note_suspended(token, peer)
 
         place = self._admission.stream(peer, access.identity)
+        on_begun()
         carrier = AcceptedCarrier(
             first, who=f"the client at {peer}", seconds=seconds, number=number, on_suspended=on_suspended
         )

@@ -6,6 +6,7 @@ import socket
 import ssl
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Self
 
@@ -19,6 +20,7 @@ from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import SocketName, UdpAcceptor, UdpStream
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.grpc_calls import Context, ServerCall
+from permitflow.carriers.grpc_connections import GrpcConnections
 from permitflow.carriers.security import NEEDS_TLS, Security, is_safe
 from permitflow.carriers.tcp import TcpStream
 from permitflow.carriers.tls import TlsPipe, speaks_no_tls
@@ -31,9 +33,11 @@ from permitflow.errors import (
     SecurityError,
     TlsError,
     TransportError,
+    UndecodableDataError,
 )
 from permitflow.exchange.access import ANYBODY, Access, AccessControl
-from permitflow.exchange.admission import MOST_REFUSED, Place
+from permitflow.exchange.admission import MOST_REFUSED, Attempt, Place
+from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
@@ -74,6 +78,8 @@ class _GrpcListener:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(reception.exchange.readiness)
         self._following: asyncio.Task[None] | None = None
+        self._peers: GrpcPeers | None = None
+        self._watching: asyncio.Task[None] | None = None
 
     @property
     def address(self) -> str:
@@ -104,7 +110,10 @@ class _GrpcListener:
             import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
 
             reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        admission = self._reception.exchange.admission
+        self._peers = GrpcPeers(admission, GrpcConnections(port), self._handshake_seconds)
         await server.start()
+        self._watching = asyncio.create_task(self._peers.follow(), name="connections of gRPC")
         self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
         self._server = server
         self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
@@ -119,9 +128,10 @@ class _GrpcListener:
             await asyncio.wait({stopped}, timeout=grace_seconds)
             self._reception.stop()
         await self._reception.close()
-        if self._following is not None:
-            self._following.cancel()
-            await asyncio.wait({self._following})
+        if tasks := {task for task in (self._following, self._watching) if task is not None}:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def wait_until_stopped(self) -> None:
         if self._server is not None:
@@ -129,13 +139,21 @@ class _GrpcListener:
 
     async def _serve(self, method: str, _requests: object, context: Context) -> None:
         peer = context.peer()
-        # Otherwise they leave with the first message, and block the status while it is under way.
-        await context.send_initial_metadata(())
+        if self._peers is not None:
+            self._peers.note_call(peer)
         # A control client may be idle.
         within_seconds = None if method == CONTROL else self._handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
         try:
             call.judge_metadata()
+        except UndecodableDataError as error:
+            if self._peers is not None:
+                self._peers.note_excess(peer)
+            await self._tell(call, error)
+            return
+        # Otherwise they leave with the first message, and block the status while it is under way.
+        await context.send_initial_metadata(())
+        try:
             access = _admitted(self._access, call.token, call.names)
             await self._reception.serve(method, call, peer=peer, access=access)
             await call.finish(None)
@@ -214,7 +232,7 @@ class _StreamListener(ABC):
         self._security = security
         self._address = parsed(address, least_port=0)
         self._is_listening = False
-        self._stopped = asyncio.Event()
+        self._refusing, self._stopped = asyncio.Event(), asyncio.Event()
         self._streams: set[asyncio.Task[None]] = set()
 
     @property
@@ -246,6 +264,7 @@ class _StreamListener(ABC):
             return
         self._is_listening = False
         await self._refuse_all()
+        self._refusing.set()
         self._reception.refuse()
         await self._until_over(grace_seconds)
         self._reception.stop()
@@ -271,7 +290,11 @@ class _StreamListener(ABC):
     def _begin(self, new_stream: Callable[..., ByteStream], name: Sequence[object]) -> bool:
         """Serve a new connection; ``name`` is the peer's address.  False: it gets not even a refusal."""
         peer = self._peer(name)
-        return self._hold(peer, lambda refusal: self._serve(self._stream(new_stream, peer), peer, refusal))
+
+        async def serve(attempt: Attempt, refusal: LimitReachedError | None) -> None:
+            await self._serve(self._stream(new_stream, peer), peer, attempt, refusal)
+
+        return self._hold(peer, serve, lambda: self._stream(new_stream, peer).close())
 
     def _peer(self, name: Sequence[object]) -> str:
         return f"{self._address.scheme.removesuffix('//')}{name[0]}:{name[1]}"
@@ -284,15 +307,32 @@ class _StreamListener(ABC):
             silence_seconds=self._silence_seconds,
         )
 
-    def _hold(self, peer: str, serve: Callable[[LimitReachedError | None], Coroutine[object, object, None]]) -> bool:
+    def _hold(
+        self,
+        peer: str,
+        serve: Callable[[Attempt, LimitReachedError | None], Coroutine[object, object, None]],
+        close: Callable[[], None],
+    ) -> bool:
+        attempt = self._reception.exchange.admission.attempt(peer)
+        if attempt.seconds > self._handshake_seconds:
+            attempt.is_not_heard()
+            return False
         place, refusal = self._place(peer)
         if place is None:
             return False
-        try:
-            serving = asyncio.create_task(serve(refusal))
-        except OSError:
-            place.leave()
-            raise
+
+        async def served() -> None:
+            if attempt.seconds > 0:
+                try:
+                    with suppress(TimeoutError):
+                        async with asyncio.timeout(attempt.seconds):
+                            await self._refusing.wait()
+                except asyncio.CancelledError:
+                    close()
+                    raise
+            await serve(attempt, refusal)
+
+        serving = asyncio.create_task(served())
         self._streams.add(serving)
         serving.add_done_callback(self._streams.discard)
         serving.add_done_callback(lambda _: place.leave())
@@ -310,6 +350,7 @@ class _StreamListener(ABC):
         self,
         stream: ByteStream,
         peer: str,
+        attempt: Attempt,
         refusal: LimitReachedError | None,
         names: Callable[[], tuple[str, ...]] = _no_names,
     ) -> None:
@@ -317,11 +358,13 @@ class _StreamListener(ABC):
             if refusal is None:
                 method = await self._called(stream, peer)
                 access = _admitted(self._access, stream.token, names)
-                await self._reception.serve(method, stream, peer=peer, access=access)
+                begun = attempt.has_become_stream
+                await self._reception.serve(method, stream, peer=peer, access=access, on_begun=begun)
             await stream.finish(refusal)
         except ConnectionGivenUp:
-            pass
+            attempt.has_failed()
         except PermitflowError as error:
+            attempt.has_failed()
             _note(error, peer)
             forget_frames(error)
             await stream.finish(error)
@@ -367,13 +410,15 @@ class _TcpListener(_StreamListener):
                     is_begun = self._begin(partial(TcpStream, connection), name)
                 else:
                     end, peer = TlsPipe(connection, self._tls.current(), server_name=None), self._peer(name)
-                    is_begun = self._hold(peer, partial(self._serve_protected, end, peer))
+                    is_begun = self._hold(peer, partial(self._serve_protected, end, peer), end.close)
             except OSError:  # the client has gone already
                 is_begun = False
             if not is_begun:
                 end.close()
 
-    async def _serve_protected(self, pipe: TlsPipe, peer: str, refusal: LimitReachedError | None) -> None:
+    async def _serve_protected(
+        self, pipe: TlsPipe, peer: str, attempt: Attempt, refusal: LimitReachedError | None
+    ) -> None:
         now = asyncio.get_running_loop().time
         try:
             async with asyncio.timeout(self._handshake_seconds) as deadline:
@@ -387,7 +432,7 @@ class _TcpListener(_StreamListener):
         except BaseException:
             pipe.close()
             raise
-        await self._serve(self._stream(partial(TcpStream, pipe), peer), peer, refusal, pipe.names)
+        await self._serve(self._stream(partial(TcpStream, pipe), peer), peer, attempt, refusal, pipe.names)
 
     async def _refuse_all(self) -> None:
         self._accepting.cancel()

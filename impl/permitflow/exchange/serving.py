@@ -55,11 +55,14 @@ from permitflow.stream.frames import Cancel, Get, Put
 from permitflow.stream.handshake import agree, require_version
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.stream.traffic import Statistics
+from permitflow.wire.buffers import Buffer, Received
 from permitflow.wire.checksum import with_checksum
 from permitflow.wire.control_codec import decode_request, reply_pieces
 
 T = TypeVar("T")
 
+# A client that has sent more requests than these ahead of their replies shares its time with others that do so.
+_MOST_AHEAD = 8
 # A shorter request is decoded without waiting for a turn.
 _SHORT_REQUEST_BYTES = 4 << 10
 
@@ -118,11 +121,11 @@ class _Producer:
         if put.staging is None:
             served = exchange.served(name)
             agree(served.parameters, put)
-            self._memory = exchange.admission.memory.take_stream(served.stream_most_bytes)
+            self._memory = exchange.admission.memory.take_stream(served.stream_most_bytes, self._peer)
             return served.producing(self.end, self._peer, exchange.same_host)
         channel = exchange.replay_channel(name)
         agree(channel.parameters, put)
-        self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes)
+        self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)
         return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
@@ -183,7 +186,7 @@ async def _serve_get(
             # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
             wanted = None if get.schema is None else await exchange.read_schema(get.schema)
-            memory = exchange.admission.memory.take_stream(channel.stream_most_bytes)
+            memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, peer)
             stream = channel.consuming(end, peer, exchange.same_host)
             with breaking_first(stream, end):
                 if (cancel := await _served_until_cancel(stream.serve(get, wanted), end)) is not None:
@@ -229,19 +232,24 @@ async def _serve_control(
         async with asyncio.TaskGroup() as group:
             watch = group.create_task(_until_stopped(stopping))
             while (message := await conversation.read()) is not None:
-                decode = partial(decode_request, message)
-                request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
-                access.require_all(request)
-                with access.hiding():
-                    carrying_out = (
-                        partial(carry_out, exchange) if (other := exchange.elsewhere) is None else other.carry_out
-                    )
-                    reply = await carrying_out(request, access)
-                await conversation.write(with_checksum(await exchange.turns.all(reply_pieces(reply))))
+                answer = partial(_reply_to, message, exchange, access)
+                has_many = conversation.ahead > _MOST_AHEAD
+                await conversation.write(await (exchange.turns.of_many(answer) if has_many else answer()))
             watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
     conversation.half_close()
+
+
+async def _reply_to(message: Received, exchange: Exchange, access: Access) -> Sequence[Buffer]:
+    decode = partial(decode_request, message)
+    request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
+    access.require_all(request)
+    with access.hiding():
+        other = exchange.elsewhere
+        carrying_out = partial(carry_out, exchange) if other is None else other.carry_out
+        reply = await carrying_out(request, access)
+    return with_checksum(await exchange.turns.all(reply_pieces(reply)))
 
 
 async def _until_stopped(stopping: asyncio.Event) -> None:

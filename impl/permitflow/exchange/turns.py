@@ -1,7 +1,7 @@
 """Work that takes long on the event loop, with other tasks in between."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from itertools import islice
 from time import monotonic
 from typing import TypeVar
@@ -10,6 +10,9 @@ T = TypeVar("T")
 
 # Shorter work needs no rest, and a stream lets others run after so long.
 _SHORT_SECONDS = 0.002
+# After the work on a request of a client that sends many ahead: so much longer does it rest.
+_REST_OF_MANY = 4
+_MOST_REST_SECONDS = 0.1
 # Work on an item takes up to some 50 microseconds: so few are done at once, and so many in a turn.
 _FEW_ITEMS = 50
 _ITEMS_AT_ONCE = 500
@@ -23,7 +26,7 @@ class Turns:
     """
 
     def __init__(self) -> None:
-        self._queue = asyncio.Lock()
+        self._queue, self._many = asyncio.Lock(), asyncio.Lock()
         self._goes_on_at = 0.0
 
     async def run(self, work: Callable[[], T]) -> T:
@@ -46,6 +49,17 @@ class Turns:
         while len(made) >= _FEW_ITEMS and (piece := await self.run(lambda: [*islice(left, _ITEMS_AT_ONCE)])):
             made += piece
         return made
+
+    async def of_many(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Do the work on a request of a client that has sent many ahead: one of all these at a time, and then a rest.
+
+        Each is short, but together they would leave no time for others.
+        """
+        async with self._many:
+            began = monotonic()
+            done = await work()
+            await asyncio.sleep(min(_MOST_REST_SECONDS, _REST_OF_MANY * (monotonic() - began)))
+            return done
 
 
 class Stint:

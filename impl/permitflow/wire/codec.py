@@ -298,28 +298,37 @@ def decode_downstream(message: Received, flow: Flow | None) -> list[DownstreamFr
     Raises:
         UndecodableDataError: ``message`` holds no frames of this version of the protocol.
     """
+    return [*each_downstream(message, flow)]
+
+
+def each_downstream(message: Received, flow: Flow | None) -> Iterable[DownstreamFrame]:
+    """Likewise, frame by frame: who refuses one need not decode thousands behind it.
+
+    Raises:
+        UndecodableDataError: perhaps after some frames.
+    """
     if len(message) <= _SHORT_BYTES:
-        return [*_short_downstream(bytes(message), flow)]
+        return _short_downstream(bytes(message), flow)
     return _read_downstream(message, flow)
 
 
-def _read_downstream(message: Received, flow: Flow | None) -> list[DownstreamFrame]:
+def _read_downstream(message: Received, flow: Flow | None) -> Iterator[DownstreamFrame]:
     decoded = pb.FromDownstream()
     _parse(decoded, memoryview(message))
     _require_no_sign(decoded)
-    frames: list[DownstreamFrame] = []
     for frame in decoded.frames:
         name = _name(frame)
         if name == "feedback":
-            frames.append(Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback)))
+            yield Feedback(frame.feedback if flow is None else decode_feedback(flow, frame.feedback))
         elif name == "returned_bytes":
-            frames.append(ReturnedBytes(frame.returned_bytes))
+            yield ReturnedBytes(frame.returned_bytes)
         else:
-            frames.append(read_value(getattr(frame, name)))
-    return frames
+            yield read_value(getattr(frame, name))
 
 
-_short_downstream = lru_cache(maxsize=_FRONTS)(_read_downstream)
+@lru_cache(maxsize=_FRONTS)
+def _short_downstream(message: bytes, flow: Flow | None) -> tuple[DownstreamFrame, ...]:
+    return tuple(_read_downstream(message, flow))
 
 
 def _parse(decoded: pb.FromUpstream | pb.FromDownstream, data: memoryview) -> None:

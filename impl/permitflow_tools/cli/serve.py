@@ -146,11 +146,13 @@ def serve(
     max_streams_per_peer: Annotated[int, limit("max_streams_per_peer")] = _LIMITS.max_streams_per_peer,
     max_connections: Annotated[int, limit("max_connections")] = _LIMITS.max_connections,
     max_connections_per_peer: Annotated[int, limit("max_connections_per_peer")] = _LIMITS.max_connections_per_peer,
+    max_failures_per_peer: Annotated[int, limit("max_failures_per_peer")] = _LIMITS.max_failures_per_peer,
     max_handshakes: Annotated[int, limit("max_handshakes")] = _LIMITS.max_handshakes,
     max_handshakes_per_peer: Annotated[int, limit("max_handshakes_per_peer")] = _LIMITS.max_handshakes_per_peer,
     max_suspended: Annotated[int, limit("max_suspended")] = _LIMITS.max_suspended,
     max_suspended_bytes: Annotated[int, limit("max_suspended_bytes")] = _LIMITS.max_suspended_bytes,
     max_memory: Annotated[int | None, limit("max_memory")] = _LIMITS.max_memory,
+    max_memory_per_peer: Annotated[int | None, limit("max_memory_per_peer")] = _LIMITS.max_memory_per_peer,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -345,11 +347,13 @@ def serve(
                 max_streams_per_peer=max_streams_per_peer,
                 max_connections=max_connections,
                 max_connections_per_peer=max_connections_per_peer,
+                max_failures_per_peer=max_failures_per_peer,
                 max_handshakes=max_handshakes,
                 max_handshakes_per_peer=max_handshakes_per_peer,
                 max_suspended=max_suspended,
                 max_suspended_bytes=max_suspended_bytes,
                 max_memory=max_memory,
+                max_memory_per_peer=max_memory_per_peer,
             ).within(all_descriptors())
             keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
 

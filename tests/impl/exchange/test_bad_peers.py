@@ -233,6 +233,9 @@ async def test_who_acknowledges_no_settings_has_no_longer_metadata() -> None:
         reader, writer = await asyncio.open_connection(host, int(port))
         writer.write(PREFACE + frame(SETTINGS, b"") + frame(HEADERS, first, 0, 1) + frame(CONTINUATION, rest, 4, 1))
         await reader.readuntil(b"the metadata of a call cannot be decoded")
+        writer.write(frame(HEADERS, first, 0, 3) + frame(CONTINUATION, rest, 4, 3))  # it has been told
+        async with asyncio.timeout(60.0):
+            await reader.read()
         writer.close()
 
 

@@ -16,6 +16,7 @@ from permitflow.errors import (
     LimitReachedError,
     PermitflowError,
     ResumeRefusedError,
+    UndecodableDataError,
 )
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.admission import Admission, Suspended, peer_key
@@ -95,6 +96,42 @@ async def test_a_connection_too_many_is_refused_unheard(listen: str, limit: str)
         assert exchange.admission.connections == 2
 
 
+async def test_a_grpc_connection_too_many_is_hung_up_on() -> None:
+    async with limited(LISTEN["gRPC"], max_connections_per_peer=2) as (exchange, address):
+        await until(lambda: exchange.admission.connections == 2)
+        async with connected_to(address) as third:
+            await hears(third)
+
+
+async def test_a_peer_that_is_often_wrong_is_not_heard_for_a_while() -> None:
+    """Five times the limit at once, and then one a second: whoever would wait for longer than a handshake."""
+    limits, of_server = Limits(max_failures_per_peer=1), {"handshake_seconds": 1.5}
+    taken = served("c", schema=SCHEMA, listen=LISTEN["TCP"], limits=limits, of_server=of_server)
+    async with taken as (_, address), neighbour(address), AsyncExitStack() as stack:
+        connections = [await stack.enter_async_context(connected_to(address)) for _ in range(12)]
+        for connection in connections:
+            connection.send(b"GET / HTTP/1.1\r\n\r\n")
+        heard = await asyncio.gather(*map(hears, connections))
+    assert isinstance(status_in(heard[0]), UndecodableDataError)
+    assert heard[-1] == b""
+
+
+def test_a_stream_that_is_lost_after_a_while_has_not_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 100.0
+    monkeypatch.setattr("permitflow.exchange.admission.monotonic", lambda: now)
+    admission = Admission(Limits(max_failures_per_peer=1))
+    attempts = [admission.attempt("tcp:10.0.0.1:1") for _ in range(5)]
+    assert admission.attempt("tcp:10.0.0.2:1").seconds == 0
+    for attempt in attempts:
+        attempt.has_become_stream()
+    attempts[0].has_failed()
+    now += 2.0
+    for attempt in attempts[1:]:
+        attempt.has_failed()
+    waits = [admission.attempt("tcp:10.0.0.1:1").seconds for _ in range(7)]
+    assert waits == [0, 0, 0, 0, 0, 1, 2]
+
+
 async def test_who_is_refused_and_stays_makes_others_hear_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -150,6 +187,15 @@ async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over() -> 
         await until(lambda: exchange.admission.streams == 2)
         async with another(address):
             pass
+
+
+def test_a_peer_has_no_more_memory_than_its_share() -> None:
+    memory = Admission(Limits(max_memory_per_peer=2 * MAX_MESSAGE_BYTES)).memory
+    with memory.take_stream(0, "tcp:10.0.0.1:1"), memory.take_stream(0, "tcp:10.0.0.1:2"):
+        with pytest.raises(LimitReachedError, match="max-memory-per-peer"):
+            memory.take_stream(0, "tcp:10.0.0.1:3")
+        memory.take_stream(0, "tcp:10.0.0.2:1").leave()
+    memory.take_stream(0, "tcp:10.0.0.1:3").leave()
 
 
 def test_channels_beyond_the_memory_are_refused_together() -> None:

@@ -48,3 +48,18 @@ async def test_a_few_items_wait_for_no_turn_and_many_are_made_in_several() -> No
     most = turns._FEW_ITEMS + 3 * turns._ITEMS_AT_ONCE
     for count in (0, turns._FEW_ITEMS, most):
         assert await exchange.all(range(count)) == [*range(count)]
+
+
+async def test_of_those_who_ask_ahead_one_is_served_at_a_time() -> None:
+    exchange = Turns()
+    under_way = most = 0
+
+    async def answer() -> None:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        await asyncio.sleep(0)
+        under_way -= 1
+
+    await asyncio.gather(*(exchange.of_many(answer) for _ in range(3)))
+    assert most == 1

@@ -1,0 +1,116 @@
+"""The connections of a gRPC server as the kernel knows them: gRPC tells nobody who has made them, and closes none.
+
+Linux lists a process's sockets in ``/proc/self/fd``.  Elsewhere none is found, and nobody is hung up on.
+"""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import IPv6Address, ip_address
+from typing import Final, NamedTuple
+from urllib.parse import unquote
+
+_DESCRIPTORS: Final = "/proc/self/fd"
+
+
+class Name(NamedTuple):
+    """Of a peer's end of a connection."""
+
+    host: str
+    port: int
+
+    @classmethod
+    def of_call(cls, peer: str) -> "Name | None":
+        """What ``ServicerContext.peer()`` says, as in ``ipv4:203.0.113.5:4242``; None: it is no connection over TCP."""
+        address = unquote(peer).partition(":")[2]
+        host, _, port = address.rpartition(":")
+        try:
+            return cls(_plain(host.strip("[]")), int(port))
+        except ValueError:
+            return None
+
+
+def _plain(host: str) -> str:
+    """Without a zone, and of IPv4 if it is."""
+    found = ip_address(host.partition("%")[0])
+    mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
+    return str(mapped or found)
+
+
+class _Entry(NamedTuple):
+    descriptor: str
+    socket: str
+    """The kernel's name of it, which no later socket has."""
+
+
+class GrpcConnections:
+    """Those that were accepted at one port of this process."""
+
+    def __init__(self, port: int) -> None:
+        """Look at none yet."""
+        self._port = port
+        self._entries: dict[_Entry, Name | None] = {}
+        self._by_name: dict[Name, _Entry] = {}
+
+    def look(self) -> tuple[list[Name], list[Name]]:
+        """Those that have come since the last look, and those that have gone; some microseconds for each descriptor."""
+        former, self._entries = self._entries, {}
+        for entry in _sockets():
+            self._entries[entry] = former[entry] if entry in former else self._name_of(entry)
+        names = {name: entry for entry, name in self._entries.items() if name is not None}
+        come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
+        gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
+        self._by_name = names
+        return come, gone
+
+    def hang_up(self, name: Name) -> bool:
+        """Shut this connection, of which a look has told; gRPC notices that, and releases it.  False: it is gone."""
+        entry = self._by_name.get(name)
+        if entry is None:
+            return False
+        with _opened(entry) as found:
+            # The descriptor may have become another one's since.
+            if found is None or self._name_in(found) != name:
+                return False
+            with suppress(OSError):
+                found.shutdown(socket.SHUT_RDWR)
+            return True
+
+    def _name_of(self, entry: _Entry) -> Name | None:
+        with _opened(entry) as found:
+            return None if found is None else self._name_in(found)
+
+    def _name_in(self, found: socket.socket) -> Name | None:
+        if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
+            return None
+        try:
+            if found.getsockname()[1] != self._port:
+                return None
+            host, port = found.getpeername()[:2]  # a listening socket has none
+        except OSError:
+            return None
+        return Name(_plain(host), port)
+
+
+def _sockets() -> Iterator[_Entry]:
+    try:
+        descriptors = os.listdir(_DESCRIPTORS)
+    except OSError:
+        return
+    for descriptor in descriptors:
+        with suppress(OSError):  # closed meanwhile
+            if (target := os.readlink(f"{_DESCRIPTORS}/{descriptor}")).startswith("socket:"):
+                yield _Entry(descriptor, target)
+
+
+@contextmanager
+def _opened(entry: _Entry) -> Iterator[socket.socket | None]:
+    """The socket, whatever becomes of its descriptor meanwhile; None: it was closed."""
+    try:
+        found = socket.socket(fileno=os.dup(int(entry.descriptor)))
+    except OSError:
+        yield None
+        return
+    with found:
+        yield found
