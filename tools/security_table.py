@@ -35,6 +35,7 @@ def _row(result: Result) -> str:
         f"{result.attempts:,}",
         _answers(result.answers),
         f"+{result.memory_mib} MiB",
+        "-" if result.busy_ratio is None else f"{result.busy_ratio:.2f}",
         f"{result.ratio:.2f}",
         p99,
         f"{result.refused}",
@@ -59,11 +60,14 @@ def _told(run: Run) -> str:
         f"`{run.options}`. "
         f"A neighbour sends a chunk of {run.rows} rows and takes it, again and again, with pauses of "
         f"{BETWEEN_SECONDS * 1e3:.0f} ms, {run.phases} times for {run.seconds:g} s with the attack and, in turns, as "
-        f"often while the attacker is stopped. {apart}; other programs ran as well (load {run.load[0]:g} before and "
+        "often while the attacker is stopped, and then beside a process that takes as much of the attacker's processor "
+        f"and attacks nobody. {apart}; other programs ran as well (load {run.load[0]:g} before and "
         f"{run.load[1]:g} at the end).\n\n"
         "- Attempts and answers are the attacker's; words that are no error are its own.\n"
         "- Memory: by how much the exchange grew.\n"
-        "- Rate: the neighbour's by the clock, of that without the attack; the median of the turns.\n"
+        "- Rate: the neighbour's by the clock, of that beside a process that is as busy as the attacker; the median of "
+        "the turns.\n"
+        "- Rate, idle: of that while the attacker's processor is idle.\n"
         "- p99: of the neighbour's round trips.\n"
         "- Refused: so often a new stream of the neighbour's was not made at once.\n"
         f"- Met: a rate of at least {LEAST_RATIO:g}, a p99 below {MOST_P99_SECONDS * 1e3:.0f} ms, and no more "
@@ -73,8 +77,8 @@ def _told(run: Run) -> str:
 
 def table(run: Run) -> str:
     """A line for each attack."""
-    head = "| Attack | Attempts | Answers | Memory | Rate | p99 | Refused | Promises |\n"
-    head += "|---|--:|---|--:|--:|---|--:|---|\n"
+    head = "| Attack | Attempts | Answers | Memory | Rate | Rate, idle | p99 | Refused | Promises |\n"
+    head += "|---|--:|---|--:|--:|--:|---|--:|---|\n"
     return _told(run) + head + "".join(f"{_row(result)}\n" for result in run.attacks)
 
 

@@ -95,7 +95,7 @@ class _Connection:
         try:
             while some := await self._loop.sock_recv(self.socket, _READ_BYTES):
                 heard += some
-        except ConnectionError:
+        except OSError:
             return "reset"
         return _last_word(heard)
 

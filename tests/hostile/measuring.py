@@ -1,8 +1,8 @@
 """Measures what a neighbour notices of an attack: its rate and delays, the memory of the exchange, and life after it.
 
 The exchange, the attacker and the neighbour have a process each; the neighbour's is this one.  The attacker has a
-processor of its own where there are two, so that the neighbour notices what the exchange does about the attack, and not
-the want of a processor.
+processor of its own where there are two.  Processors share caches, memory and perhaps a core, so the neighbour is also
+measured beside a process that is as busy there, and attacks nobody: what it loses to that is not the exchange's matter.
 """
 
 import asyncio
@@ -28,12 +28,14 @@ from benchmarks.harness import Partner
 from permitflow.client import EndOutcome, SameHost, control, describe, get, put
 from permitflow.errors import PeerGoneError, PermitflowError
 from tests.hostile.attacks import ATTACKED, ATTACKS, NEIGHBOUR, SCHEMA, Target
+from tests.hostile.busy import be_busy
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 RESULTS = CHECKOUT / "docs/data/hostile"
 ROWS = 100
 PHASES = 3
-"""With the attack, and without it while the attacker is stopped."""
+"""With the attack, without it while the attacker is stopped, and then beside a process that is as busy."""
+_TURNS = 3
 BETWEEN_SECONDS = 0.005
 LEAST_RATIO = 0.8
 MOST_P99_SECONDS = 0.2
@@ -67,12 +69,16 @@ class Result:
     """So often a new stream of the neighbour's was not made at once."""
     is_alive: bool
     """Does it serve a new stream afterwards?"""
+    busy_ratio: float | None = None
+    """As ``ratio``, of that beside a process that is as busy as the attacker and attacks nobody; None: not measured."""
+    busy_share: float | None = None
+    """How much of a processor the attacker took; the median."""
 
     @property
     def is_well(self) -> bool:
         """Are the promises kept?"""
         return (
-            self.ratio >= LEAST_RATIO
+            (self.ratio if self.busy_ratio is None else self.busy_ratio) >= LEAST_RATIO
             and self.p99_ms is not None
             and self.p99_ms < MOST_P99_SECONDS * 1e3
             and self.memory_mib <= self.bound_mib
@@ -109,6 +115,15 @@ def _attacker(pipe: Any, processors: frozenset[int]) -> None:
         pipe.send(dict(answers))
 
 
+def _busy(pipe: Any, processors: frozenset[int]) -> None:
+    """Be busy where the attacker would be, when told."""
+    os.sched_setaffinity(0, processors)
+    while True:
+        share, seconds = pipe.recv()
+        be_busy(share, seconds)
+        pipe.send(None)
+
+
 async def _made(name: str, target: Target, answers: Counter[str]) -> None:
     await ATTACKS[name][1](target, answers)
 
@@ -124,7 +139,7 @@ class _Exchange:
 @contextmanager
 def _exchange() -> Iterator[_Exchange]:
     """Its processors are those of this process."""
-    streams = ("--stream", ATTACKED.partition("/")[0], "--stream", f"{NEIGHBOUR}:{2 * PHASES + 1}")
+    streams = ("--stream", ATTACKED.partition("/")[0], "--stream", f"{NEIGHBOUR}:{_TURNS * PHASES + 1}")
     addresses = [part for scheme in ("", "tcp://", "udp://") for part in ("--address", f"{scheme}127.0.0.1:0")]
     command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--json", *streams, *addresses, *OPTIONS]
     with (
@@ -204,7 +219,7 @@ async def _trips(address: str, channel: str, seconds: float, note: Callable[[], 
     return _Trips(found, len(found) / (time.monotonic() - began))
 
 
-async def _measured(name: str, seconds: float, partner: Partner) -> Result:
+async def _measured(name: str, seconds: float, partner: Partner, busy: Partner) -> Result:
     scheme, _ = ATTACKS[name]
     with _exchange() as exchange:
         target, process = exchange.target, exchange.process
@@ -228,19 +243,24 @@ async def _measured(name: str, seconds: float, partner: Partner) -> Result:
 
         async with put(target.tcp, ATTACKED, SCHEMA) as sender:  # its consumers are agreed with from now on
             await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-        await neighbour(2 * PHASES)  # everything is warm
+        await neighbour(_TURNS * PHASES)  # everything is warm
         first, peak = process.memory_info().rss, 0
-        aim = Target(target.grpc, target.tcp, target.udp, 2 * PHASES * (seconds + _SETTLE_SECONDS) + 2.0)
-        quiet, attacked = list[_Trips](), list[_Trips]()
+        aim = Target(target.grpc, target.tcp, target.udp, _TURNS * PHASES * (seconds + _SETTLE_SECONDS) + 2.0)
+        quiet, beside, attacked, shares = list[_Trips](), list[_Trips](), list[_Trips](), list[float]()
         partner.tell((name, aim))
         attacker = psutil.Process(partner.pid)
         await asyncio.sleep(1.0)  # it begins
         # In turns: whatever else the machine does comes to both.
         for phase in range(PHASES):
-            attacked.append(await neighbour(2 * phase))
+            began, spent = time.monotonic(), _spent_seconds(attacker)
+            attacked.append(await neighbour(_TURNS * phase))
+            shares.append(min(1.0, (_spent_seconds(attacker) - spent) / (time.monotonic() - began)))
             attacker.suspend()
             await asyncio.sleep(_SETTLE_SECONDS)
-            quiet.append(await neighbour(2 * phase + 1))
+            quiet.append(await neighbour(_TURNS * phase + 1))
+            busy.tell((shares[-1], seconds))
+            beside.append(await neighbour(_TURNS * phase + 2))
+            await asyncio.to_thread(busy.hears, None, _STUCK_SECONDS)
             attacker.resume()
             await asyncio.sleep(_SETTLE_SECONDS)
         answers: dict[str, int] = await asyncio.to_thread(partner.hears, None, 60.0)
@@ -251,6 +271,8 @@ async def _measured(name: str, seconds: float, partner: Partner) -> Result:
         attempts=sum(answers.values()),
         answers=dict(sorted(answers.items(), key=lambda item: -item[1])),
         ratio=round(_ratio(attacked, quiet), 2),
+        busy_ratio=round(_ratio(attacked, beside), 2),
+        busy_share=round(median(shares), 2),
         p99_ms=_p99_ms(attacked),
         quiet_p99_ms=_p99_ms(quiet),
         memory_mib=max(0, peak - first) >> 20,
@@ -258,6 +280,11 @@ async def _measured(name: str, seconds: float, partner: Partner) -> Result:
         refused=refused,
         is_alive=is_alive,
     )
+
+
+def _spent_seconds(process: psutil.Process) -> float:
+    times = process.cpu_times()
+    return float(times.user + times.system)
 
 
 async def _is_alive(address: str) -> bool:
@@ -296,11 +323,11 @@ def measure(names: Sequence[str], seconds: float) -> Iterator[Run]:
     processors, load = _processors(), os.getloadavg()[0]
     mine = os.sched_getaffinity(0)
     found: list[Result] = []
-    with Partner(_attacker, processors.attacker) as partner:
+    with Partner(_attacker, processors.attacker) as partner, Partner(_busy, processors.attacker) as busy:
         os.sched_setaffinity(0, processors.others)
         try:
             for name in names:
-                found.append(result := asyncio.run(_measured(name, seconds, partner)))
+                found.append(result := asyncio.run(_measured(name, seconds, partner, busy)))
                 print(_line(result), flush=True)
                 yield Run(
                     date=datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -321,7 +348,8 @@ def _line(result: Result) -> str:
     p99 = f"p99 {result.p99_ms} ms (quiet {result.quiet_p99_ms})"
     verdict = f"{'alive' if result.is_alive else 'DEAD'}  {'met' if result.is_well else 'NOT MET'}"
     return (
-        f"{result.attack:46} {result.attempts:8,} attempts  rate {result.ratio:5.2f}  {p99}  "
+        f"{result.attack:46} {result.attempts:8,} attempts  rate {result.ratio:5.2f} "
+        f"(busy {result.busy_ratio:.2f}, {result.busy_share:.2f})  {p99}  "
         f"+{result.memory_mib:4} MiB  {verdict}  {result.answers}"
     )
 
