@@ -29,6 +29,17 @@ max_wal_senders = 0
 """
 
 
+_END_HOLDER = """
+SELECT pg_terminate_backend(pid, 10000) FROM pg_locks
+WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = hashtextextended(%s, 0)
+"""
+
+
+def schema_of(address: str) -> str:
+    """The schema of a store's address."""
+    return address.rpartition("schema=")[2]
+
+
 def _program(name: str) -> str:
     newest = sorted(map(str, Path(_DISTRIBUTION).glob("*/bin")), reverse=True)
     found = shutil.which(name, path=os.pathsep.join([*newest, os.environ.get("PATH", "")]))
@@ -100,6 +111,11 @@ class PostgresServer:
     def new_address(self) -> str:
         """Of a store that is not there yet."""
         return self.address(f"store_{os.getpid()}_{next(_numbers)}")
+
+    def end_holder(self, address: str) -> None:
+        """The exchange that has this store loses its connection, and the lock."""
+        with self.connected() as look:
+            look.execute(_END_HOLDER, [f"permitflow {schema_of(address)}"])
 
     def connected(self) -> "psycopg.Connection[tuple[object, ...]]":
         """A connection to look, or to do damage."""

@@ -138,6 +138,8 @@ class Waits:
     """A session that has said nothing for so long is ended, and another exchange may take the store."""
     patience_seconds: float = 30.0
     """Writes wait so long for a lost connection, before they fail."""
+    answer_seconds: float = 60.0
+    """A connection whose server has not done a transaction for so long counts as lost."""
 
 
 class _Session:
@@ -199,6 +201,13 @@ class _Session:
         milliseconds = int(lease_seconds * 1000)
         for limit in ("idle_session_timeout", "idle_in_transaction_session_timeout", "lock_timeout"):
             self.execute(f"SET {limit} TO {milliseconds}")
+        with suppress(psycopg.errors.InvalidParameterValue):  # a server on some systems cannot look
+            self.execute(f"SET client_connection_check_interval TO {milliseconds}")
+
+    def cut(self) -> None:
+        """End the connection, while another thread waits for its server; that one gets an error."""
+        with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(self._connection.fileno())) as end:
+            end.shutdown(socket.SHUT_RDWR)
 
     def commit(self) -> None:
         """End a transaction.
@@ -386,7 +395,10 @@ class PostgresDatabase(Database):
         self._last_error: Exception = _NotYetError("it is away")
         self.lost: Future[StoreError] = Future()
         """Why the store will never be written again by this exchange."""
-        self._closing = threading.Event()
+        self._closing, self._ended = threading.Event(), threading.Event()
+        self._waiting_for: tuple[_Session, float] | None = None
+        """A session at work, and since when."""
+        threading.Thread(target=self._watch, name=f"permitflow watches {location.name}", daemon=True).start()
         self._writer = WritingThread(
             self._run, self._end, f"permitflow stores in {location.name}", waits.lease_seconds / 4
         )
@@ -396,9 +408,18 @@ class PostgresDatabase(Database):
         self._closing.set()
         super().close()
 
+    def _watch(self) -> None:
+        """Do not wait for ever for a server that has stopped.  In a thread of its own."""
+        while not self._ended.wait(min(self._waits.lease_seconds, self._waits.answer_seconds) / 4):
+            waiting_for = self._waiting_for
+            if waiting_for is not None and (seconds := monotonic() - waiting_for[1]) > self._waits.answer_seconds:
+                _log.error("the store %s: its database has not answered for %.0f s", self._path, seconds)
+                waiting_for[0].cut()
+
     # The methods below run in the thread.
 
     def _end(self) -> None:
+        self._ended.set()
         if self._session is not None:
             self._session.close()
 
@@ -437,6 +458,7 @@ class PostgresDatabase(Database):
             if was_made:  # the commit in which the connection was lost, of the same jobs
                 return True
         try:
+            self._waiting_for = self._session, monotonic()
             self._together(self._session, jobs)
         except Exception as error:
             if not self._ends_session(self._session, error):
@@ -450,6 +472,8 @@ class PostgresDatabase(Database):
             else:
                 _log.warning("the store %s has lost its database, and writes wait: %s", self._path, _words(error))
             return False
+        finally:
+            self._waiting_for = None
         return True
 
     def _together(self, session: _Session, jobs: Sequence[Job]) -> None:
@@ -502,10 +526,13 @@ class PostgresDatabase(Database):
         """
         session = _Session(self._location, self._owner)
         try:
+            self._waiting_for = session, monotonic()
             was_made = self._require_writable(session)
         except BaseException:
             session.close()
             raise
+        finally:
+            self._waiting_for = None
         self._is_uncertain = self._is_refused = False
         if was_made:
             self._note_commit()

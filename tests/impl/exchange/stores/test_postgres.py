@@ -9,18 +9,14 @@ from contextlib import ExitStack
 import pytest
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
-from permitflow.exchange import PostgresStore
+from permitflow.exchange import ChannelStore, PostgresStore
 from permitflow.exchange.stores import postgres_database
 from permitflow.exchange.stores.database import TABLES_VERSION
 from permitflow.exchange.stores.postgres import Waits
 from permitflow.exchange.stores.postgres_database import Location
-from tests.support.postgres import LOCKED_USER, PostgresServer, server_of_its_own
+from tests.support.postgres import LOCKED_USER, PostgresServer, schema_of, server_of_its_own
 from tests.support.stored_rows import channel, filled, numbers, rows
 
-_END_HOLDER = """
-SELECT pg_terminate_backend(pid, 10000) FROM pg_locks
-WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = hashtextextended(%s, 0)
-"""
 IMPATIENT = Waits(patience_seconds=0)
 
 
@@ -34,16 +30,6 @@ def opened(address: str) -> Iterator[Callable[..., PostgresStore]]:
     """Opens the store of the test, as one more exchange."""
     with ExitStack() as stack:
         yield lambda waits=None: stack.enter_context(PostgresStore(address, waits=waits))
-
-
-def schema_of(address: str) -> str:
-    return address.rpartition("schema=")[2]
-
-
-def end_sessions(postgres: PostgresServer, address: str) -> None:
-    """The exchange loses its connection, and the store's lock."""
-    with postgres.connected() as look:
-        look.execute(_END_HOLDER, [f"permitflow {schema_of(address)}"])
 
 
 @pytest.mark.parametrize(
@@ -156,7 +142,7 @@ async def test_a_lost_connection_delays_writes_and_loses_none(
 ) -> None:
     place = await filled(opened())
     for row in range(30, 90, 10):
-        end_sessions(postgres, address)
+        postgres.end_holder(address)
         await place.append(row, [rows(row, 10)], "p", row + 10)
     await place.acknowledge("default", 40, 0)
     assert numbers(await place.read(0, 90)) == [*range(90)]
@@ -191,7 +177,7 @@ async def test_an_exchange_that_was_taken_over_confirms_nothing(
 ) -> None:
     old = opened()
     place = await filled(old)
-    end_sessions(postgres, address)
+    postgres.end_holder(address)
     new = channel(opened())
     for write in (place.append(30, [rows(30, 1)]), place.acknowledge("default", 30, 0), place.forget([])):
         with pytest.raises(StoreTakenOverError, match=r"to the exchange .*: dial that one"):
@@ -205,7 +191,7 @@ async def test_an_idle_exchange_hears_that_it_was_taken_over(
     opened: Callable[..., PostgresStore], postgres: PostgresServer, address: str
 ) -> None:
     old = opened(Waits(lease_seconds=0.4))
-    end_sessions(postgres, address)
+    postgres.end_holder(address)
     opened()
     async with asyncio.timeout(60):
         assert isinstance(await old.until_lost(), StoreTakenOverError)
@@ -272,16 +258,28 @@ async def test_rows_wait_for_a_server_that_comes_back_and_fail_if_not() -> None:
         assert numbers(await place.read(0, 50)) == [*range(50)]
 
 
-async def _until_taken(place: object) -> None:
+async def _until_taken(place: ChannelStore) -> None:
     """Append row 30 again until the store takes it, as producers do."""
     async with asyncio.timeout(60):
         while True:
             try:
-                await place.append(30, [rows(30, 10)])  # type: ignore[attr-defined]
+                await place.append(30, [rows(30, 10)])
             except StoreWriteError:
                 await asyncio.sleep(0)
             else:
                 return
+
+
+async def test_a_server_that_does_not_answer_is_not_waited_for_for_ever(
+    opened: Callable[..., PostgresStore], caplog: pytest.LogCaptureFixture
+) -> None:
+    store = opened(Waits(patience_seconds=0, answer_seconds=0.1, lease_seconds=0.2))
+    place = await filled(store)
+    with pytest.raises(StoreWriteError, match="confirmed rows are safe"):
+        await store.database.submit(lambda session: session.execute("SELECT pg_sleep(3600)"))
+    assert "its database has not answered for" in caplog.text
+    await _until_taken(place)
+    assert numbers(await place.read(0, 40)) == [*range(40)]
 
 
 def test_a_standby_waits_and_goes_on_where_the_other_has_ended(
