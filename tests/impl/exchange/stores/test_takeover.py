@@ -211,7 +211,7 @@ async def owner_of(nodes: Sequence[Node]) -> Node:
     [*((signal.SIGKILL, 10, seed) for seed in range(5)), (signal.SIGSTOP, 2, 0)],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else str(value),
 )
-async def test_nothing_is_lost_or_doubled_when_the_owner_dies_again_and_again(
+async def test_nothing_is_lost_or_doubled_however_the_owner_dies(
     postgres: PostgresServer, number: int, kills: int, seed: int
 ) -> None:
     chance = random.Random(seed)
