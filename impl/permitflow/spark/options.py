@@ -17,6 +17,7 @@ from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
+from permitflow.dispatch.mapping import VNODES
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.sizes import UNITS, size
@@ -271,6 +272,14 @@ def any_name(text: str) -> str:
     return text
 
 
+def column_names(text: str) -> tuple[str, ...]:
+    """Parse names of columns; the rows' schema shows whether they have them."""
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names) or len({*names}) < len(names):
+        raise ValueError("must list names of columns, separated by commas, each of them once")
+    return names
+
+
 def file_or_name(text: str) -> str:
     """Parse a path on every machine of the job, or a name."""
     if not text:
@@ -370,6 +379,8 @@ CHANNEL_OPTIONS: Options = {
     "maxTriggerDelay": Option(Use.READ_STREAM, delay_seconds),
     "epochs": Option(Use.READ_STREAM, choice(Epochs)),
     "stallSeconds": Option(Use.READ_STREAM, duration_seconds),
+    "key": Option(Use.WRITING, column_names),
+    "changeColumn": Option(Use.WRITING, any_name),
     "chunkRows": Option(Use.WRITING, whole_number(1, MOST)),
     "end": Option(Use.WRITING, truth),
     "delivery": Option(Use.WRITING, choice(Delivery)),
@@ -583,8 +594,12 @@ class WriteOptions:
     end: bool
     """Does the job's commit end the channels for their readers?"""
     delivery: Delivery
-    key: BatchKey | None = None
+    publication: BatchKey | None = None
     """The key of a staged batch job; None: a new key."""
+    key: tuple[str, ...] = ()
+    """The columns by which rows are spread over the channels; none: each task writes into one channel."""
+    change_column: str | None = None
+    """The column that says what each row does to the key's row; None: there is none."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -600,8 +615,8 @@ class WriteOptions:
         for name in _KEY:
             if given and name not in given:
                 refuse(given[0], values[given[0]], f"needs option {name!r} beside it")
-        key = BatchKey(**picked(BatchKey, values)) if given else None
-        return cls(exchange=ReadOptions.of(values), key=key, **picked(cls, values))
+        publication = BatchKey(**picked(BatchKey, values)) if given else None
+        return cls(exchange=_keyed(values), publication=publication, **picked(cls, values))
 
     @classmethod
     def parse_stream(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -617,8 +632,18 @@ class WriteOptions:
         if values["end"]:
             reason = "is for batch jobs only: a streaming query does not know which batch is its last"
             refuse("end", "true", reason)
-        return cls(exchange=ReadOptions.of(values), **picked(cls, values))
+        return cls(exchange=_keyed(values), **picked(cls, values))
 
     def batch_key(self) -> BatchKey:
         """The key of this job: the given one, or a new one that no other job has."""
-        return self.key or BatchKey(query=f"job-{uuid4().hex}", batch=0)
+        return self.publication or BatchKey(query=f"job-{uuid4().hex}", batch=0)
+
+
+def _keyed(values: Mapping[str, Any]) -> ReadOptions:
+    """Where a writer writes, after a look at its key."""
+    exchange = ReadOptions.of(values)
+    if "key" in values and len(exchange.channels) > VNODES:
+        refuse("channels", len(exchange.channels), f"must be at most {VNODES} where rows are spread by a key")
+    if "change_column" in values and "key" not in values:
+        refuse("changeColumn", values["change_column"], "needs option 'key' beside it")
+    return exchange

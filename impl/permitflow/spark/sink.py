@@ -1,4 +1,6 @@
-"""The data sinks: Spark's tasks put rows into the channels of an exchange.  Task p sends to channel p mod n.
+"""The data sinks: Spark's tasks put rows into the channels of an exchange.
+
+Task p sends to channel p mod n; with a ``key``, each row to the channel of its key, from all tasks.
 
 ``ExchangeWriter``: rows are read as they come.  If the job succeeds, the exchange has accepted every row exactly once,
 and each channel's reader comes to a clean end after the last row; a reader that is connected by then has consumed every
@@ -25,10 +27,11 @@ arrive after the batch was published, or while the next driver runs the batch ag
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, NoReturn, TypeVar, Unpack
+from itertools import chain
+from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Unpack
 from uuid import uuid4
 
 from pyspark import TaskContext
@@ -37,12 +40,15 @@ from pyspark.sql.types import StructType
 
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.chunks import slices
+from permitflow.dispatch.mapping import spread
 from permitflow.errors import (
     BatchOrderError,
     ChannelAbortedError,
     ChannelCancelledError,
     ChannelError,
     ChannelSpentError,
+    InvalidOptionError,
+    InvalidParametersError,
     PeerGoneError,
     PermitflowError,
     TaskRetryError,
@@ -61,6 +67,10 @@ if TYPE_CHECKING:
 
     from permitflow.client.blocking import BlockingControl, BlockingSink
     from permitflow.client.options import PutOptions
+    from permitflow.dispatch.keys import Splitter
+
+    Part: TypeAlias = tuple[str, pa.RecordBatch]
+    """The channel of a chunk, and the chunk."""
 
 _log = logging.getLogger(__name__)
 
@@ -110,8 +120,8 @@ def _require_wanted(channel: str, outcome: EndOutcome) -> None:
 class SentMessage(WriterCommitMessage):
     """The totals of what one attempt has sent."""
 
-    def __init__(self, channel: str, rows: int) -> None:
-        self.channel = channel
+    def __init__(self, rows: Mapping[str, int]) -> None:
+        """``rows``: by channel."""
         self.rows = rows
 
 
@@ -119,11 +129,18 @@ class _Sending:
     """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        """Check the key.
+
+        Raises:
+            InvalidOptionError: a column is not there, or cannot be in a key.
+        """
         self._options = options
         self._schema = schema
+        if options.key:
+            self._splitter()
 
     def channel_of(self, context: TaskContext) -> str:
-        """The channel of a task: number p modulo n."""
+        """The channel of a task without a key: number p modulo n.  With one: any of them."""
         channels = self._options.exchange.channels
         return channels[context.partitionId() % len(channels)]
 
@@ -145,31 +162,29 @@ class _Sending:
             ChannelCancelledError: the reader needs no more rows; those that it had not read are dropped.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
-        channel = self.channel_of(context)
-        chunks = self._chunks(batches)
-        first = next(chunks, None)
+        parts = self._parts(batches, context)
+        first = next(parts, None)
         if first is None:
-            return SentMessage(channel, 0)
-        with recording(self._options.exchange.trace_dir, f"write-{channel}-task-{context.partitionId()}") as streams:
-            return self._send(channel, staging, attempt, first, chunks, streams)
+            return SentMessage({})
+        with recording(self._options.exchange.trace_dir, f"write-{first[0]}-task-{context.partitionId()}") as streams:
+            return self._send(staging, attempt, chain([first], parts), streams)
 
     def _send(
-        self,
-        channel: str,
-        staging: Staging | None,
-        attempt: TaskAttempt | None,
-        first: "pa.RecordBatch",
-        others: "Iterable[pa.RecordBatch]",
-        streams: StreamRecording,
+        self, staging: Staging | None, attempt: TaskAttempt | None, parts: "Iterable[Part]", streams: StreamRecording
     ) -> SentMessage:
-        wanted = self._options.exchange.wanted
-        with self._opened(channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt) as sink:
-            streams.add(sink)
-            sink.send(first)
-            for chunk in others:
-                sink.send(chunk)
-            _require_wanted(channel, sink.end(closes_channel=False, until=EndOutcome.ACCEPTED))
-            return SentMessage(channel, sink.statistics().sent_rows)
+        wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
+        with ExitStack() as stack:
+            for channel, chunk in parts:
+                if channel not in sinks:
+                    opened = self._opened(
+                        channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt
+                    )
+                    sinks[channel] = stack.enter_context(opened)
+                    streams.add(opened)
+                sinks[channel].send(chunk)
+            for channel, sink in sinks.items():
+                _require_wanted(channel, sink.end(closes_channel=False, until=EndOutcome.ACCEPTED))
+            return SentMessage({channel: sink.statistics().sent_rows for channel, sink in sinks.items()})
 
     def _opened(self, channel: str, **stated: Unpack["PutOptions"]) -> "BlockingSink":
         """Connect, and try again while an exchange that keeps its rows restarts: that need not fail the task."""
@@ -220,13 +235,38 @@ class _Sending:
         with self.open_for_a_word(channel) as sink:
             sink.end(closes_channel=False)
 
-    def _chunks(self, batches: "Iterable[pa.RecordBatch]") -> "Iterator[pa.RecordBatch]":
+    def _parts(self, batches: "Iterable[pa.RecordBatch]", context: TaskContext) -> "Iterator[Part]":
+        """The chunks of a task, each with its channel."""
         from permitflow.spark.schema import arrow_schema, conform
 
-        target = arrow_schema(self._schema)
+        target, own_channel = arrow_schema(self._schema), self.channel_of(context)
+        split = self._by_key() if self._options.key else lambda batch: [(own_channel, batch)]
         for batch in batches:
             if batch.num_rows > 0:
-                yield from slices(conform(batch, target), self._options.chunk_rows or batch.num_rows)
+                for channel, part in split(conform(batch, target)):
+                    for chunk in slices(part, self._options.chunk_rows or part.num_rows):
+                        yield channel, chunk
+
+    def _by_key(self) -> "Callable[[pa.RecordBatch], Iterable[Part]]":
+        channels, splitter = self._options.exchange.channels, self._splitter()
+        owners = spread(len(channels))
+
+        def split(batch: "pa.RecordBatch") -> "Iterable[Part]":
+            found = zip(channels, splitter.split(batch, owners), strict=True)
+            return ((channel, part) for channel, part in found if part is not None)
+
+        return split
+
+    def _splitter(self) -> "Splitter":
+        from permitflow.dispatch.keys import Splitter
+        from permitflow.spark.schema import arrow_schema
+
+        options = self._options
+        try:
+            return Splitter(arrow_schema(self._schema), options.key, changes=options.change_column)
+        except InvalidParametersError as error:
+            option = "changeColumn" if error.name == "changes" else "key"
+            raise InvalidOptionError(option=option, value=error.value, reason=error.rule) from None
 
 
 class ExchangeWriter(_Sending, DataSourceArrowWriter):
@@ -275,7 +315,7 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
         rows = Counter[str]()
         for message in messages:
             if isinstance(message, SentMessage):
-                rows[message.channel] += message.rows
+                rows.update(message.rows)
         ends, channels = self._options.end, self._options.exchange.channels
         until = EndOutcome.CONSUMED if ends else EndOutcome.ACCEPTED
         with ExitStack() as stack:
@@ -316,15 +356,15 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
 
 
 class StagedMessage(WriterCommitMessage):
-    """The part that one attempt at a partition has staged."""
+    """The parts that one attempt at a partition has staged, one for each channel."""
 
-    def __init__(self, query: str, part: StagedPart, within: BatchKey | None) -> None:
+    def __init__(self, query: str, parts: Sequence[StagedPart], within: BatchKey | None) -> None:
         """Carry the query's id as well: the driver of a streaming query learns it from its tasks.
 
         ``within`` is the micro-batch in which the task runs, also that of a batch job inside ``foreachBatch``.
         """
         self.query = query
-        self.part = part
+        self.parts = parts
         self.within = within
 
 
@@ -337,11 +377,11 @@ class _Staged(_Sending):
         staging = Staging(key.query, key.batch, context.partitionId(), attempt)
         with earlier_attempts_named():
             sent = self.send(batches, context, staging=staging)
-        part = StagedPart(sent.channel, staging.partition, attempt, sent.rows)
-        return StagedMessage(key.query, part, _micro_batch_of(context))
+        parts = [StagedPart(channel, staging.partition, attempt, rows) for channel, rows in sent.rows.items()]
+        return StagedMessage(key.query, parts, _micro_batch_of(context))
 
     def _publish(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
-        parts = [message.part for message in messages if message.part.rows]
+        parts = [part for message in messages for part in message.parts]
         self._insist(self._declare_schema)
         published = self._insist(lambda control: control.publish(key.query, key.batch, parts))
         if published.was_published and published.last_batch != key.batch:
@@ -357,7 +397,7 @@ class _Staged(_Sending):
 
     def _discard(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
         # Only this driver's parts: when the abort arrives, another driver may be running the batch again.
-        parts = [message.part for message in messages if message.part.rows]
+        parts = [part for message in messages for part in message.parts]
         if not parts:
             return
         seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
@@ -423,7 +463,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
 
     def _warn_of_repetition(self, staged: Sequence[StagedMessage]) -> None:
         within = next((message.within for message in staged if message.within is not None), None)
-        if self._options.key is None and within is not None:
+        if self._options.publication is None and within is not None:
             _log.warning(
                 "this staged job runs in foreachBatch (batch %d of query %s) without a key: if Spark repeats the batch "
                 "after a crash, its rows are published twice; set options 'query' (a name of your own) and 'batch' "

@@ -88,6 +88,11 @@ def test_writing_has_options_of_its_own() -> None:
         (WRITE, {"delivery": "staged", "batch": "1"}, "batch", "needs option 'query' beside it"),
         (WRITE, {"delivery": "staged", "query": "q", "batch": "-1"}, "batch", "must be a whole number from 0"),
         (WRITE, {"delivery": "staged", "query": " ", "batch": "1"}, "query", "must be a name"),
+        (WRITE, {"key": "a,,b"}, "key", "must list names of columns"),
+        (WRITE, {"key": "a,b,a"}, "key", "each of them once"),
+        (WRITE, {"stream": "s", "channels": "300", "key": "a"}, "channels", "at most 256 where rows are spread"),
+        (WRITE, {"changeColumn": "op"}, "changeColumn", "needs option 'key' beside it"),
+        (READ, {"key": "a"}, "key", "is for writing only"),
         (READ_STREAM, {"maxRowsPerTrigger": "0"}, "maxRowsPerTrigger", "must be a whole number from 1"),
         (
             READ_STREAM,

@@ -18,6 +18,7 @@ from pyspark.sql.types import LongType, StructType
 
 from permitflow.client import ChannelState
 from permitflow.client.blocking import control, open_sink
+from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.patience import Patience
@@ -173,6 +174,17 @@ def test_the_attempt_that_spark_names_is_published_by_partition(replay_options: 
     streaming(replay_options).commit([other, chosen], 0)
     streaming(replay_options).commit([zombie, other], 0)
     assert published(replay_options) == [[1, 2, 3], []]
+
+
+def test_rows_with_a_key_are_published_in_their_channels(replay_options: Options, task: Task) -> None:
+    writer = streaming({**replay_options, "key": "id"})
+    given_up, chosen = writer.write(batches(*range(-9, 9))), writer.write(batches(*range(9)))
+    writer.commit([chosen], 0)
+    writer.abort([given_up, None], 0)
+    owners = spread(2)
+    assert published(replay_options) == [
+        [n for n in range(9) if owners[vnode_of([n])] == channel] for channel in (0, 1)
+    ]
 
 
 def test_abort_gives_up_what_is_staged_and_never_what_is_published(replay_options: Options, task: Task) -> None:

@@ -15,13 +15,15 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import LongType, StructType
+from pyspark.sql.types import DoubleType, LongType, StructType
 
 from permitflow.client.blocking import control, open_sink, open_source
+from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelCancelledError,
     ChannelSpentError,
+    InvalidOptionError,
     JobTotalError,
     PeerGoneError,
     TaskRetryError,
@@ -63,6 +65,17 @@ def test_task_p_writes_to_channel_p_modulo_n(driver: Driver, options: Options) -
     assert [value for value in column(first) if value < 250] == list(range(250))
     assert isinstance(first, list)
     assert {batch.num_rows for batch in first} == {50}
+
+
+def test_rows_with_a_key_meet_in_its_channel_from_all_tasks(driver: Driver, options: Options) -> None:
+    keyed = {**options, "key": "id", "chunkRows": "50"}
+    query = "SELECT id % 100 AS id, 'as Spark has it' AS t FROM range(0, 1000, 1, 4)"
+    received = write(driver, keyed, query)
+    for channel, batches in enumerate(received):
+        mine = [key for key in range(100) if spread(2)[vnode_of([key])] == channel]
+        assert sorted(column(batches)) == sorted(mine * 10)
+        assert isinstance(batches, list)
+        assert max(batch.num_rows for batch in batches) <= 50
 
 
 def test_batches_of_long_rows_are_bounded_in_bytes(driver: Driver, options: Options) -> None:
@@ -318,6 +331,27 @@ def test_a_stage_that_is_run_again_breaks_its_channels(options: Options, monkeyp
     with pytest.raises(ChannelAbortedError):
         tasks.writer.commit([first])
     assert str(consume(options, channels_of(options)[0])).startswith("ChannelAbortedError")
+
+
+def test_an_attempt_with_a_key_may_send_into_each_channel(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks({**options, "key": "id"}, monkeypatch)
+    both = pa.record_batch({"id": pa.array([*range(20)], pa.int64())})
+    first = tasks.run(Attempt(0, number=0, attempt=5), [both, both])
+    with pytest.raises(TaskRetryError, match="task attempt 9"):
+        tasks.run(Attempt(0, number=0, attempt=9), [both])
+    with pytest.raises(ChannelAbortedError):
+        tasks.writer.commit([first])
+
+
+def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
+    rows = StructType().add("id", LongType()).add("x", DoubleType())
+    for given, words in (
+        ({"key": "nr"}, "option 'key' must be a column of the rows"),
+        ({"key": "x"}, "option 'key' must be made of columns of whole numbers"),
+        ({"key": "id", "changeColumn": "x"}, "option 'changeColumn' must be a column of text"),
+    ):
+        with pytest.raises(InvalidOptionError, match=words):
+            PermitflowDataSource({**options, **given}).writer(rows, overwrite=False)
 
 
 def test_a_commit_without_a_tasks_rows_breaks_their_channel(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:

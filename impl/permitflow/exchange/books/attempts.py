@@ -17,12 +17,12 @@ from permitflow.names import require_name
 from permitflow.stream.frames import JobTotal, TaskAttempt
 
 MOST_TASKS = 131_072
-"""Tasks that an exchange remembers; each takes some two hundred bytes."""
+"""Tasks that an exchange remembers, each once for each of its channels; that takes some two hundred bytes."""
 
 
 @dataclass(slots=True, eq=False)
 class Sending:
-    """The only attempt at a task."""
+    """The only attempt at a task, as far as it goes into one channel."""
 
     channel: str
     rows_now: Callable[[], int] | None
@@ -45,8 +45,15 @@ class Sending:
 
 
 @dataclass(slots=True, eq=False)
+class _Task:
+    attempt: int
+    sendings: dict[str, Sending] = field(default_factory=dict)
+    """By channel."""
+
+
+@dataclass(slots=True, eq=False)
 class _Job:
-    tasks: dict[int, Sending] = field(default_factory=dict)
+    tasks: dict[int, _Task] = field(default_factory=dict)
     """By partition."""
     open: dict[Sending, None] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
@@ -69,7 +76,7 @@ class AttemptBooks:
         return self._tasks
 
     def begin(self, attempt: TaskAttempt, channel: str, rows_now: Callable[[], int]) -> Sending:
-        """Begin the first attempt at a task.
+        """Begin the first attempt at a task, in one of the channels of its rows.
 
         Args:
             attempt: whose job, partition and number.
@@ -78,18 +85,22 @@ class AttemptBooks:
 
         Raises:
             InvalidParametersError: the job has no name or too long a one, or the partition is below 0.
-            TaskRetryError: another attempt at this task has begun before, or the job is over.
+            TaskRetryError: another attempt at this task has begun before, or this one in this channel, or the job is
+                over.
             TooManyTasksError: the job has more tasks than can be remembered.
         """
         _require_job(attempt.job)
         if attempt.partition < 0:
             raise InvalidParametersError(name="partition", value=attempt.partition, rule="must be at least 0")
         job = self._jobs.get(attempt.job)
-        if job is not None and (attempt.partition in job.tasks or channel in job.done):
+        task = None if job is None else job.tasks.get(attempt.partition)
+        is_another = task is not None and (task.attempt != attempt.attempt or channel in task.sendings)
+        if is_another or (job is not None and channel in job.done):
             raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
         self._make_room(attempt.job)
         job = self._jobs.setdefault(attempt.job, _Job())
-        sending = job.tasks[attempt.partition] = Sending(channel, rows_now, job)
+        task = job.tasks.setdefault(attempt.partition, _Task(attempt.attempt))
+        sending = task.sendings[channel] = Sending(channel, rows_now, job)
         job.open[sending] = None
         self._tasks += 1
         return sending
@@ -98,7 +109,9 @@ class AttemptBooks:
         """Has another attempt at this task sent rows whose job is not over, so that nobody knows whether they count?"""
         job = self._jobs.get(attempt.job)
         first = None if job is None else job.tasks.get(attempt.partition)
-        return job is not None and first is not None and first.channel not in job.done and first.rows > 0
+        if job is None or first is None:
+            return False
+        return any(each.rows > 0 and each.channel not in job.done for each in first.sendings.values())
 
     def require_total(self, total: JobTotal, channel: str) -> None:
         """Compare what a job says that counts with what has come; the job is over then.
@@ -124,7 +137,8 @@ class AttemptBooks:
             idle = next((name for name, job in self._jobs.items() if name != asking and not job.open), None)
             if idle is None:
                 raise TooManyTasksError(job=asking, limit=self._most_tasks)
-            self._tasks -= max(1, len(self._jobs.pop(idle).tasks))
+            forgotten = self._jobs.pop(idle)
+            self._tasks -= max(1, sum(len(task.sendings) for task in forgotten.tasks.values()))
 
 
 def _require_job(job: str) -> None:

@@ -7,8 +7,10 @@ from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryEr
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 
 
-def begin(books: AttemptBooks, attempt: int = 1, *, job: str = "j", partition: int = 0, rows: int = 10) -> Sending:
-    return books.begin(TaskAttempt(job, partition, attempt), "a", lambda: rows)
+def begin(
+    books: AttemptBooks, attempt: int = 1, *, job: str = "j", partition: int = 0, rows: int = 10, channel: str = "a"
+) -> Sending:
+    return books.begin(TaskAttempt(job, partition, attempt), channel, lambda: rows)
 
 
 def test_a_second_attempt_is_refused_whatever_became_of_the_first() -> None:
@@ -20,6 +22,19 @@ def test_a_second_attempt_is_refused_whatever_became_of_the_first() -> None:
         first.end()
     begin(books, 8, partition=1)
     begin(books, 8, job="another")
+
+
+def test_one_attempt_sends_into_several_channels_once_into_each() -> None:
+    books = AttemptBooks()
+    begin(books, 7, rows=0)
+    begin(books, 7, channel="b", rows=5).end()
+    for attempt, channel in ((7, "a"), (7, "b"), (8, "c")):
+        with pytest.raises(TaskRetryError):
+            begin(books, attempt, channel=channel)
+    assert books.spoils(TaskAttempt("j", 0, 8))  # whichever channel it names
+    assert len(books) == 2
+    books.require_total(JobTotal("j", 5), "b")
+    assert not books.spoils(TaskAttempt("j", 0, 8))
 
 
 @pytest.mark.parametrize(("rows", "spoils"), [(10, True), (0, False)])
