@@ -19,6 +19,7 @@ MODULES = {
     "permitflow": "",
     "permitflow.client": "grpc",
     "permitflow.client.blocking": "grpc",
+    "permitflow.client.blocking_dispatch": "grpc",
     "permitflow.dispatch": "grpc",
     "permitflow.exchange": "grpc",
     "permitflow.metrics": "metrics",

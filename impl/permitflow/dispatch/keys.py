@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from permitflow.dispatch.mapping import VNODES
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, SchemaMismatchError
 
 R = TypeVar("R")
 
@@ -123,7 +123,7 @@ class Splitter:
         """
         self.key = named_columns(key)
         """The names of the key's columns."""
-        self._vnodes = vnodes
+        self._vnodes, self._schema = vnodes, schema
         self._columns = [(name, _converter(_type_of(schema, name, "key"), name)) for name in self.key]
         self._changes = changes
         if changes is not None and not _is_text(kind := _type_of(schema, changes, "changes")):
@@ -154,8 +154,15 @@ class Splitter:
             owners: the channel of each virtual node.
 
         Raises:
+            SchemaMismatchError: the batch has another schema.
             InvalidParametersError: the column of changes holds something else.
         """
+        if not batch.schema.equals(self._schema):
+            ours, theirs = ({f"{field.name}: {field.type}" for field in each} for each in (self._schema, batch.schema))
+            told = [
+                ", ".join(sorted(fields)) or "the same in another order" for fields in (ours - theirs, theirs - ours)
+            ]
+            raise SchemaMismatchError(ours=told[0], theirs=told[1])
         channels = pa.array(owners, pa.int32()).take(self.vnodes_of(batch))
         if self._changes is not None:
             batch = _with_whole_updates(batch, self._changes, channels)

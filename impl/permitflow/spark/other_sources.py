@@ -27,7 +27,7 @@ _INSTEAD: Mapping[str, str] = {
     ),
     **dict.fromkeys(("host", "hostname", "port", "url", "uri", "endpoint"), f"is not known; {_ADDRESS}"),
     **dict.fromkeys(("subscribe", "assign", "topics"), _KAFKA + _NAMES),
-    "topic": f"{_KAFKA}{_NAMES}; task p writes into channel p modulo their number",
+    "topic": f"{_KAFKA}{_NAMES}; task p writes into channel p modulo their number, or rows go by option 'key'",
     "subscribepattern": f"{_KAFKA}{_NAMES}; `permitflow channel list` shows all names",
     **dict.fromkeys(("kafka.group.id", "groupid", "group.id", "groupidprefix", "subscription"), _KAFKA + _CONSUMER),
     **dict.fromkeys(

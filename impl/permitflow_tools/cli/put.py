@@ -2,6 +2,7 @@
 
 import sys
 from contextlib import ExitStack
+from itertools import count, takewhile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
 
@@ -17,6 +18,9 @@ from permitflow_tools.row_files import RowFormat, format_of
 
 if TYPE_CHECKING:
     from permitflow.client.blocking import BlockingSink
+    from permitflow.client.blocking_dispatch import BlockingDispatch
+    from permitflow.client.options import PutOptions
+    from permitflow.stream.frames import EndOutcome
     from permitflow_tools.row_files.reading import RowReader
 
 # Time to bring what was read into the channel, once the input has turned out to be wrong.
@@ -49,6 +53,13 @@ def put(
     rows: Annotated[
         int | None, option(whole_number(least=0), "N", "Stop after so many rows of the input. Default: all.")
     ] = None,
+    key: Annotated[
+        str,
+        typer.Option(
+            metavar="COLUMN,...",
+            help="CHANNEL is a stream, as orders: each row goes to the one of its channels to which its key belongs.",
+        ),
+    ] = "",
     producer: Annotated[
         str,
         typer.Option(
@@ -80,6 +91,7 @@ def put(
       tail -f app.jsonl | permitflow put events/0 --schema at:timestamp[us],text:string
       permitflow put orders/0 january.parquet --keep-open
       permitflow put kept/0 orders.csv --producer nightly      again after a crash: goes on where it has stopped
+      permitflow put orders orders.csv --key customer          into orders/0, orders/1, ...: equal keys meet in one
 
     It reads only what the channel has room for: at most some MiB and half a window are in memory, and a pipe waits. CSV
     begins with a line of names; JSON lines leave as they come once the schema is known. At the end the channel is
@@ -95,8 +107,11 @@ def put(
     """
     with requires_extra("grpc"):
         from permitflow.client.blocking import open_sink
+        from permitflow.client.blocking_dispatch import open_dispatch
         from permitflow_tools.row_files.reading import open_input, open_rows
         from permitflow_tools.row_files.schemas import parsed_schema
+    if key and producer:
+        unusable("--producer cannot be combined with --key: a producer's rows are counted in one channel")
     if file == STANDARD_INPUT and sys.__stdin__ is None:
         unusable("standard input is closed: name a file")
     patience = Patience(timeout)
@@ -109,17 +124,19 @@ def put(
             found = open_rows(opened, what, chosen, wanted)
         except RowFileError as error:
             unusable(str(error))
-        with told_errors():
-            sink = patience(
-                lambda: open_sink(
-                    exchange.address,
-                    channel,
-                    found.schema,
-                    timeout_seconds=patience.slice_seconds,
-                    producer=producer,
-                    security=exchange.security,
-                )
+        channels, columns = _channels_of(exchange, channel) if key else (), [name.strip() for name in key.split(",")]
+        address, seconds = exchange.address, patience.slice_seconds
+
+        def opened_sink() -> "BlockingSink | _KeyedSink":
+            options: PutOptions = {"producer": producer, "security": exchange.security}
+            if not key:
+                return open_sink(address, channel, found.schema, timeout_seconds=seconds, **options)
+            return _KeyedSink(
+                open_dispatch(address, channels, found.schema, key=columns, timeout_seconds=seconds, **options)
             )
+
+        with told_errors():
+            sink = patience(opened_sink)
         moving = _Moving(sink, channel, patience, most_rows=rows, closes_channel=not keep_open)
         report = moving.all_of(found)
     if as_json:
@@ -134,11 +151,54 @@ def _words(channel: str, report: dict[str, object]) -> str:
     return f"put {report['rows']:,} rows into {channel}{skipped}: {fate}"
 
 
+def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
+    with exchange.orders() as orders:
+        names = {each.traffic.channel for each in orders.channels()}
+    found = tuple(takewhile(names.__contains__, (f"{stream}/{position}" for position in count())))
+    if not found:
+        unusable(f"the exchange has no channel {stream}/0: with --key, CHANNEL is the name of a stream, as in orders")
+    return found
+
+
+class _KeyedSink:
+    """Several channels, used as one sink."""
+
+    first_row = None
+
+    def __init__(self, dispatch: "BlockingDispatch") -> None:
+        self._dispatch = dispatch
+        self.send, self.abort, self.close = dispatch.send, dispatch.abort, dispatch.close
+
+    @property
+    def timeout_seconds(self) -> float:
+        return self._dispatch.sinks[0].timeout_seconds
+
+    @timeout_seconds.setter
+    def timeout_seconds(self, seconds: float) -> None:
+        for sink in self._dispatch.sinks:
+            sink.timeout_seconds = seconds
+
+    def end(self, *, closes_channel: bool) -> "EndOutcome":
+        """The worst outcome of all channels."""
+        outcomes = {each.value: each for each in self._dispatch.end(closes_channels=closes_channel)}
+        return next(outcomes[name] for name in ("cancelled", "accepted", "consumed") if name in outcomes)
+
+    @property
+    def confirmed_rows(self) -> int:
+        return sum(each.sent_rows - each.rows_held for each in self._dispatch.statistics())
+
+
 class _Moving:
     """Rows on their way from an input into a channel."""
 
     def __init__(
-        self, sink: "BlockingSink", channel: str, patience: Patience, *, most_rows: int | None, closes_channel: bool
+        self,
+        sink: "BlockingSink | _KeyedSink",
+        channel: str,
+        patience: Patience,
+        *,
+        most_rows: int | None,
+        closes_channel: bool,
     ) -> None:
         self._sink, self._channel, self._patience = sink, channel, patience
         self._most_rows, self._closes_channel = most_rows, closes_channel
@@ -195,6 +255,9 @@ class _Moving:
         unusable(f"{error}; {done}")
 
     def _confirmed(self) -> str:
-        numbers = self._sink.statistics()
-        confirmed = numbers.sent_rows - numbers.rows_held
+        sink = self._sink
+        if isinstance(sink, _KeyedSink):
+            confirmed = sink.confirmed_rows
+        else:
+            confirmed = (numbers := sink.statistics()).sent_rows - numbers.rows_held
         return f"{self._sent:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"

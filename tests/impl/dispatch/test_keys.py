@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from permitflow.dispatch import Splitter, spread, vnode_of
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, SchemaMismatchError
 
 COLUMNS = {
     "int64": pa.array([1, None, -5, 2**40]),
@@ -124,6 +124,12 @@ def test_half_an_update_without_the_other_in_its_chunk_goes_alone() -> None:
 def test_what_is_no_key_is_refused(column: pa.Array, key: list[str], options: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidParametersError, match=told):
         Splitter(pa.schema({"k": column.type}), key, **options)
+
+
+def test_a_batch_of_another_schema_is_refused() -> None:
+    splitter = Splitter(pa.schema({"k": pa.int64()}), ["k"])
+    with pytest.raises(SchemaMismatchError, match=r"k: int64.*K: int64"):
+        splitter.split(pa.record_batch({"K": pa.array([1])}), spread(2))
 
 
 def test_an_unknown_change_is_refused_with_its_word() -> None:

@@ -15,7 +15,9 @@ import pyarrow.parquet
 import pytest
 
 from permitflow import ChannelParameters
+from permitflow.channels.interface import stream_channels
 from permitflow.client import Retention, put
+from permitflow.dispatch import spread, vnode_of
 from permitflow.exchange import Exchange
 from permitflow.exchange.statistics import BridgeState
 from tests.permitflow_tools.cli.conftest import Answer, Command
@@ -61,6 +63,31 @@ async def test_a_file_goes_through_a_channel_into_another_format(command: Comman
         assert await shell("get", NAME, str(target)) == (0, "", f"wrote 100 rows of orders/0 to {target}\n")
     assert pyarrow.parquet.read_table(target)["n"].to_pylist() == [*range(100)]
     assert {*os.listdir(tmp_path)} == {"orders.csv", "out.parquet"}
+
+
+async def test_rows_with_a_key_go_to_the_channels_of_their_stream(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with served(*stream_channels("orders", 3), parameters=PARAMETERS) as (exchange, address):
+        shell = Shell(command, exchange, address)
+        code, out, error = await shell("put", "orders", source, "--key", "s,n", "--rows", "90")
+        assert (code, out) == (0, "put 90 rows into orders: the exchange has them\n"), error
+        for channel in range(3):
+            _, out, _ = await shell("get", f"orders/{channel}")
+            mine = [n for n in range(90) if spread(3)[vnode_of([f"row {n}", n])] == channel]
+            assert [json.loads(line)["n"] for line in out.splitlines()] == mine
+
+
+async def test_a_key_that_cannot_be_is_told_before_a_row_is_put(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with beside(command) as shell:
+        for arguments, words in (
+            (("orders", source, "--key", "nr"), "key must be a column of the rows (n, s), not 'nr'"),
+            (("order", source, "--key", "n"), "the exchange has no channel order/0"),
+            (("orders", source, "--key", "n", "--producer", "p"), "--producer cannot be combined with --key"),
+        ):
+            code, _, error = await shell("put", *arguments)
+            assert (code, words in error) == (2, True), error
+        assert shell.state is BridgeState.WAITING
 
 
 async def test_only_so_many_rows_are_put_and_got(command: Command, tmp_path: Path) -> None:
