@@ -23,7 +23,7 @@ JAVA_HOME = Path(".venv/java_home")  # TLC and Spark start the Java that set-up 
 COMMANDS = {
     # Trials: what they find is a fault.
     "random": (
-        "the drawn tests, drawn anew, twenty times as many; failures are kept and tried first (a quarter of an hour)",
+        "the drawn tests, drawn anew, forty times as many; failures are kept and tried first (a quarter of an hour)",
         ["-m pytest -n auto --dist loadscope -m hypothesis --hypothesis-profile=random"],
     ),
     "mutants": (

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from tests.support.certificates import Certificates
 from tests.support.turns import turns
 
 if TYPE_CHECKING:
     from xdist.remote import Producer
     from xdist.scheduler import LoadScopeScheduling
+
+    from tests.support.certificates import Certificates
 
 T = TypeVar("T")
 
@@ -28,8 +29,10 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How fast examples are drawn says how busy the machine is, and nothing about what is tested.
 patient = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("default", patient, max_examples=50, derandomize=True)
-# `nox -s random`: twenty times as long, and different in every run; what fails is kept in .hypothesis and tried first.
+settings.register_profile("default", patient, max_examples=25, derandomize=True)
+# `make test-all`.
+settings.register_profile("thorough", patient, max_examples=100, derandomize=True)
+# `nox -s random`: forty times as long, and different in every run; what fails is kept in .hypothesis and tried first.
 settings.register_profile("random", patient, max_examples=1000, print_blob=True)
 # For runs that are expected to fail, and where nobody reads the failing example.
 settings.register_profile("unshrunk", patient, derandomize=True, phases=(Phase.explicit, Phase.generate))
@@ -184,7 +187,9 @@ def run() -> Iterator[asyncio.Runner]:
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
         yield runner
         before = selector.rests
-        runner.run(asyncio.sleep(TURN_SECONDS))
+        for _ in range(TURNS_TO_END):  # on a busy machine, the time of one is over before the loop can rest
+            if selector.rests == before:
+                runner.run(asyncio.sleep(TURN_SECONDS))
         assert selector.rests > before, "a test left callbacks behind that call each other for ever"
 
 
@@ -238,6 +243,9 @@ def path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str
 
 
 @pytest.fixture(scope="session")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Certificates:
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> "Certificates":
     """Of an authority of these tests; a key takes some milliseconds."""
+    # Not for every process that runs one test: it takes longer than all else here.
+    from tests.support.certificates import Certificates
+
     return Certificates(tmp_path_factory.mktemp("certificates"))

@@ -24,7 +24,7 @@ from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 PARAMETERS = Parameters(row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=3)
 WINDOW = ChannelParameters(row_permits=PARAMETERS.row_permits, permit_batch=1, max_chunk_cost=PARAMETERS.row_permits)
 # Of the profile's runs, for each path.
-RUNS_OF_A_HUNDRED = 8
+RUNS_OF_A_HUNDRED = 12
 STEPS = 60
 HANG_SECONDS = 200.0
 # Of the event loop: far more than it takes a task to hear that there is room now.

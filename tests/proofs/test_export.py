@@ -36,7 +36,9 @@ def test_a_condition_holds_the_pruned_sides_and_the_violations() -> None:
     assert solver.check() == z3.sat
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name == "bounded-queue" else ()) for name in NAMES]
+)
 def test_a_fresh_solver_agrees_on_each_script(name: str) -> None:
     scripts = scripts_of(name)
     assert {script.expected for script in scripts} == {"sat", "unsat"}

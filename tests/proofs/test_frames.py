@@ -325,7 +325,15 @@ TABLES = [
 ]
 
 
-@pytest.mark.parametrize("proofs", TABLES, ids=lambda proofs: proofs.__name__.rpartition(".")[2])
+# Those with the largest states are left out of make test.
+LARGE = {input_gate_proofs, mute_proofs, mute_scheduler_proofs, grpc_call_proofs}
+
+
+@pytest.mark.parametrize(
+    "proofs",
+    [pytest.param(proofs, marks=pytest.mark.long if proofs in LARGE else ()) for proofs in TABLES],
+    ids=lambda proofs: proofs.__name__.rpartition(".")[2],
+)
 def test_each_part_of_a_frame_is_changed_by_its_action(proofs: Any) -> None:
     idle = []
     for frame in proofs.FRAMES:

@@ -236,11 +236,11 @@ def test_a_run_that_takes_too_long_is_a_problem_not_a_hang(models: dict[str, Mod
 
 
 def test_the_manifest_is_checked_model_by_model(models: dict[str, Model], spec_directory: Path) -> None:
-    names = ["empty-chunks", "flush-idle-above-row-permits", "live"]
+    names = ["empty-chunks", "flush-idle-above-row-permits"]
     results = list(run_manifest(names=names, spec_directory=spec_directory, parallel=2))
     assert [result.model.name for result in results] == sorted(names, key=list(models).index)
     assert all(result.ok for result in results)
-    assert [result.graphs_equal for result in results] == [True, None, None]
+    assert [result.graphs_equal for result in results] == [True, None]
 
 
 @pytest.mark.long

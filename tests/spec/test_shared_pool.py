@@ -14,7 +14,10 @@ from tests.support.shared_pool import SYSTEM, Parameters
 FOLDER = Path(__file__).parents[1] / "support"
 
 
-@pytest.mark.parametrize(("channels", "permits", "largest", "states"), [(2, 3, 2, 1_066), (3, 3, 1, 2_560)])
+@pytest.mark.parametrize(
+    ("channels", "permits", "largest", "states"),
+    [(2, 3, 2, 1_066), pytest.param(3, 3, 1, 2_560, marks=pytest.mark.long)],
+)
 def test_the_graphs_are_equal(channels: int, permits: int, largest: int, states: int) -> None:
     parameters = Parameters(channels=channels, permits=permits, largest=largest)
     constants = {camel_case(f"_{name}"): value for name, value in vars(parameters).items()}

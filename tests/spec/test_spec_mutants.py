@@ -37,10 +37,17 @@ def tried(request: pytest.FixtureRequest, models: dict[str, Model], spec_directo
         pool.shutdown(cancel_futures=True)
 
 
-# One in 32 is in make test.
+# Of models over which TLC is soon: what an invariant notices, what a graph shows, a chunk that leaves without permits.
+SAMPLE = {
+    "the client writes into a full buffer",
+    "each message is requested again at once",
+    "a chunk leaves only if a permit remains",
+}
+
+
 @pytest.mark.parametrize(
     "mutant_name",
-    [pytest.param(name, marks=pytest.mark.long if place % 32 else ()) for place, name in enumerate(MUTANTS)],
+    [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.long) for name in MUTANTS],
 )
 def test_a_mistake_in_the_specification_is_noticed(mutant_name: str, tried: Tried) -> None:
     outcome = tried(mutant_name)

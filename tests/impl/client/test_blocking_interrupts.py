@@ -39,9 +39,9 @@ SENT_ROWS = 44
 REPLAY = ("--retention", "replay", "--drain-seconds", "0")
 
 
-# Interrupts hit the caller's thread, which does the same on each path: the longest way there is left out of make test.
+# Interrupts hit the caller's thread, which does the same on each path: make test has one.
 @pytest.fixture(
-    scope="module", params=[pytest.param(path, marks=pytest.mark.long if path == "gRPC" else ()) for path in PATHS]
+    scope="module", params=[pytest.param(path, marks=() if path == "TCP" else pytest.mark.long) for path in PATHS]
 )
 def kept(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     """An exchange that keeps rows: they can be read again, with an interrupt in another place."""

@@ -156,12 +156,12 @@ def test_that_slices_are_taken_in_any_order_is_said(command: Command, tmp_path: 
 
 def test_a_sweep_has_a_verdict_for_each_combination(report: Report, command: Command, tmp_path: Path) -> None:
     file = described(tmp_path, "row_permits = 64\npermit_batch = 4", "permit_batch = 63")
-    varied = "--sweep row_permits=16,32 --sweep permit_batch=8,20 --sweep max_chunk_cost=9,13"
+    varied = "--sweep row_permits=16,32 --sweep permit_batch=8 --sweep max_chunk_cost=9,13"
     arguments = ("check", file, *varied.split())
     code, document = report(*arguments)
     assert code == 1
     verdicts = {tuple(point["varied"].values()): point["verdict"] for point in document["points"]}
-    assert len(verdicts) == 8
+    assert len(verdicts) == 4
     for (row_permits, permit_batch, chunk), verdict in verdicts.items():
         single = report(
             "check", *f"--row-permits {row_permits} --permit-batch {permit_batch} --max-chunk-cost {chunk}".split()

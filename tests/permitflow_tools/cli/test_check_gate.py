@@ -50,7 +50,14 @@ def test_of_a_larger_pool_a_shorter_run_may_exist(command: Command, report: Repo
         assert ("a shorter one may exist" in command(*gate)[1]) is not is_shortest
 
 
-@pytest.mark.parametrize(("stop", "release", "announce"), list(product((True, False), repeat=3)))
+# All that a gate does, and each left out; two together take longer.
+@pytest.mark.parametrize(
+    ("stop", "release", "announce"),
+    [
+        pytest.param(*does, marks=pytest.mark.long if does.count(False) > 1 else ())
+        for does in product((True, False), repeat=3)
+    ],
+)
 def test_the_explorer_says_the_same(stop: bool, release: bool, announce: bool) -> None:
     switches = {"stop": stop, "release": release, "announce": announce}
     names = ("Conservation", "NeverStuck")

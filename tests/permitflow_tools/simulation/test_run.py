@@ -172,7 +172,6 @@ def gets_stuck(setting: Setting) -> bool:
     return simulate(setting, length=LONG).verdict == "deadlock"
 
 
-@settings(max_examples=40)
 @given(ends())
 @example(
     Setting(
@@ -193,7 +192,7 @@ def test_with_slices_it_gets_stuck_only_if_the_proofs_say_so(setting: Setting) -
     assert may_get_stuck(setting) or not gets_stuck(setting)
 
 
-@settings(max_examples=15)
+@settings(max_examples=10)
 @given(ends(), st.integers(2, 12))
 def test_a_receiver_refuses_exactly_what_may_exceed_its_window(setting: Setting, window: int) -> None:
     down = setting.downstream._replace(row_permits=window, max_chunk_cost=1)

@@ -81,9 +81,17 @@ def test_the_clamp_needs_room_for_a_chunk() -> None:
     assert (window.smallest, window.terms.room) == (41, 41 - 10)
 
 
-@pytest.mark.parametrize("chunks", [UniformSizes(1, 40), WeightedSizes([1, 13, 64], [1, 5, 2])], ids=str)
-@pytest.mark.parametrize("rates", RATES, ids=str)
-@pytest.mark.parametrize("flush", [False, True])
+# Each kind of sizes with each rate, half of them with a flush.
+@pytest.mark.parametrize(
+    ("chunks", "rates", "flush"),
+    [
+        pytest.param(chunks, rates, flush, marks=() if (kind + place) % 2 == flush else pytest.mark.long)
+        for kind, chunks in enumerate([UniformSizes(1, 40), WeightedSizes([1, 13, 64], [1, 5, 2])])
+        for place, rates in enumerate(RATES)
+        for flush in (False, True)
+    ],
+    ids=str,
+)
 def test_the_safe_window_is_enough_for_chunks_of_any_sizes(
     chunks: ChunkSizes, rates: tuple[float, float, float], *, flush: bool
 ) -> None:
