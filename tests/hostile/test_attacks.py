@@ -5,13 +5,16 @@ import pytest
 from tests.hostile.attacks import NAMES
 from tests.hostile.measuring import measure
 
-TRIED = (
-    "slow loris: a byte every 0.3 s",
-    "more rows than there are permits",
-    "streams that lose their connections",
-    "gRPC: calls that are reset at once",
-    "UDP: openings without a cookie, foreign data",
-)
+TRIED = {
+    "slow loris: a byte every 0.3 s": "LimitReachedError",
+    "bytes of another protocol": "UndecodableDataError",
+    "more rows than there are permits": "OverspendError",
+    "streams that lose their connections": "agreed, then reset by the attacker",
+    "gRPC: calls that are reset at once": "written",
+    "gRPC: headers of 200 kB": "written",
+    "UDP: openings without a cookie, foreign data": "50 openings",
+}
+"""And one of the answers that the attacker gets."""
 SECONDS = 0.5
 
 
@@ -23,3 +26,4 @@ def test_an_exchange_outlives_an_attack_within_its_stated_memory(name: str) -> N
     (result,) = run.attacks
     assert result.is_alive, result
     assert result.memory_mib <= result.bound_mib, result
+    assert TRIED[name] in result.answers, result

@@ -24,6 +24,8 @@ MOST_REFUSED = 256
 
 _BURST_SECONDS: Final = 5.0
 """A peer may have failed as often as it may in so long, all at once."""
+_OF_STREAM: Final = 5
+"""So many failures is one of a stream: to begin one and to end it takes the exchange some milliseconds."""
 _LIVED_SECONDS: Final = 1.0
 """Of a stream: where a network or a host fails, all its streams may be lost at once, and are to be made again."""
 _MOST_PEERS = 1_024
@@ -116,12 +118,12 @@ class Attempt:
         self._failures, self._key = failures, key
         self.seconds = seconds
         """So long it is to wait before it is heard."""
-        self._counts = True
+        self._counts, self._weight = True, 1
         self._began_at: float | None = None
 
-    def has_become_stream(self) -> None:
-        """It has not failed so far."""
-        self._began_at = self._failures.now()
+    def has_become_stream(self, is_new: bool) -> None:
+        """It has not failed so far.  ``is_new``: it goes on with no stream that has lost its connection."""
+        self._began_at, self._weight = self._failures.now(), _OF_STREAM if is_new else 1
         self._take_back()
 
     def _take_back(self) -> None:
@@ -138,7 +140,7 @@ class Attempt:
         is_young = self._began_at is None or self._failures.now() - self._began_at < _LIVED_SECONDS
         if is_young and not self._counts:
             self._counts = True
-            self._failures.count(self._key, 1)
+            self._failures.count(self._key, self._weight)
 
 
 class _Failures:

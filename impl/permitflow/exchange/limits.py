@@ -69,7 +69,8 @@ class Limits:
     max_failures_per_peer: int = _most(
         100,
         "failed connections of one peer",
-        "over TCP and UDP, on average: refused, wrong, or lost. After a burst of five times as many, its further "
+        "over TCP and UDP, on average: refused, wrong, or lost; a stream that ends with an error within a second "
+        "counts as five. After a burst of five times as many, its further "
         "connections wait, and those that would wait for longer than a handshake may take are hung up on; streams that "
         "are open go on",
         unit="a second",

@@ -45,7 +45,7 @@ _WHO = "the exchange"
 _PEERS = {GET_STREAM: ("consumer", "Get"), PUT_STREAM: ("producer", "Put")}
 
 
-def _nothing() -> None:
+def _nothing(_is_new: bool) -> None:
     pass
 
 
@@ -91,7 +91,7 @@ class Reception:
         *,
         peer: str,
         access: Access = ANYBODY,
-        on_begun: Callable[[], None] = _nothing,
+        on_begun: Callable[[bool], None] = _nothing,
     ) -> None:
         """Serve a connection that was made, until its stream needs it no more.
 
@@ -100,7 +100,7 @@ class Reception:
             carrier: of the connection.
             peer: its address.
             access: what it may do.
-            on_begun: called once the connection has a stream.
+            on_begun: called once the connection has a stream; with whether that begins.
 
         Raises:
             PermitflowError: the stream has ended with an error, which the peer is to be told.
@@ -108,7 +108,7 @@ class Reception:
         """
         if method == CONTROL:
             with self._admission.stream(peer, access.identity):
-                on_begun()
+                on_begun(True)
                 await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             return
         first = FirstMessage(carrier)
@@ -128,7 +128,7 @@ class Reception:
         if owner is not None and owner.identity != access.identity:
             raise ResumeRefusedError(who=_WHO, reason="it belongs to another client")
         if stream is not None and stream.method == method:
-            on_begun()
+            on_begun(False)
             await self._go_on(stream, resume, first)
         elif past is not None:
             if (outcome := past.outcome) is not None:
@@ -166,13 +166,13 @@ class Reception:
         message: Received,
         peer: str,
         access: Access,
-        on_begun: Callable[[], None],
+        on_begun: Callable[[bool], None],
     ) -> None:
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
             with self._admission.stream(peer, access.identity):
-                on_begun()
+                on_begun(True)
                 await METHODS[method](
                     self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first, access=access
                 )
@@ -186,7 +186,7 @@ class Reception:
         first: FirstMessage,
         peer: str,
         access: Access,
-        on_begun: Callable[[], None],
+        on_begun: Callable[[bool], None],
     ) -> None:
         following = FirstMessage(first.carrier)
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
@@ -215,7 +215,7 @@ class Reception:
         seconds: float,
         number: int,
         access: Access,
-        on_begun: Callable[[], None],
+        on_begun: Callable[[bool], None],
     ) -> None:
         if len(token) != TOKEN_BYTES or token in self._streams or token in self._past:
             rule = f"must be {TOKEN_BYTES} bytes that no other stream has"
@@ -225,7 +225,7 @@ class Reception:
             self._note_suspended(token, peer)
 
         place = self._admission.stream(peer, access.identity)
-        on_begun()
+        on_begun(True)
         carrier = AcceptedCarrier(
             first, who=f"the client at {peer}", seconds=seconds, number=number, on_suspended=on_suspended
         )

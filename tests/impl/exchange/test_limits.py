@@ -123,13 +123,13 @@ def test_a_stream_that_is_lost_after_a_while_has_not_failed(monkeypatch: pytest.
     attempts = [admission.attempt("tcp:10.0.0.1:1") for _ in range(5)]
     assert admission.attempt("tcp:10.0.0.2:1").seconds == 0
     for attempt in attempts:
-        attempt.has_become_stream()
+        attempt.has_become_stream(is_new=True)
     attempts[0].has_failed()
     now += 2.0
     for attempt in attempts[1:]:
         attempt.has_failed()
     waits = [admission.attempt("tcp:10.0.0.1:1").seconds for _ in range(7)]
-    assert waits == [0, 0, 0, 0, 0, 1, 2]
+    assert waits == [0, 0, 1, 2, 3, 4, 5]
 
 
 async def test_who_is_refused_and_stays_makes_others_hear_nothing(
