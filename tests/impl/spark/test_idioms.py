@@ -10,6 +10,7 @@ from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
 from pyspark.sql.types import StructType
 
+import permitflow.spark
 from permitflow.client.blocking import control, open_sink
 from permitflow.errors import InvalidOptionError, RowsNotThereError
 from permitflow.spark import PermitflowDataSource
@@ -164,6 +165,15 @@ def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_r
     def job(spark: SparkSession) -> tuple[list[int], list[str], list[int], tuple[int, int]]:
         spark.sql(f"CREATE TEMPORARY VIEW kept USING permitflow OPTIONS ({spelled})")
         sums = spark.sql("SELECT _channel, count(*), max(_row), sum(n) FROM kept GROUP BY 1 ORDER BY 1").collect()
+        spark.sql("CREATE TABLE idioms_table (n BIGINT) USING permitflow")
+        stated = ", ".join(f"{name}='{text}'" for name, text in kept_rows.items())
+        (found,) = spark.sql(f"SELECT count(*) FROM idioms_table WITH ({stated})").collect()
+        try:
+            spark.sql("SELECT * FROM idioms_table WITH (address='127.0.0.1:1', stream='orders')").collect()
+        except Exception as error:
+            cause = permitflow.spark.cause_of(error)
+        spark.sql("DROP TABLE idioms_table")
+        assert (found[0], cause) == (110, InvalidOptionError)
         spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
         few = (
             spark.read.format("permitflow").options(**wanted, pushFilters="true").load().where("_row > 97 AND n < 1000")
