@@ -40,7 +40,22 @@ def writer(spark: SparkSession, options: Options) -> DataFrameWriter:
         (lambda spark, options: reader(spark, {**options, "stream": "nosuch"}).load(), "unknown channel 'nosuch/0'"),
         (lambda spark, options: reader(spark, {}).load(), "option 'address' is missing"),
         (lambda spark, options: reader(spark, {**options, "subscribe": "orders"}).load(), "option 'stream' with"),
-        (lambda spark, options: spark.sql("CREATE TABLE unshaped USING permitflow OPTIONS (channels 'a')"), "CREATE"),
+        (
+            lambda spark, options: spark.sql("CREATE TABLE unshaped USING permitflow OPTIONS (channels 'a')"),
+            "CREATE TEMPORARY VIEW",
+        ),
+    ],
+    ids=[
+        "load a path",
+        "save to a path",
+        "no mode",
+        "overwrite",
+        "partitionBy",
+        "read before anybody writes",
+        "another stream",
+        "no option",
+        "an option of Kafka's",
+        "a table without columns",
     ],
 )
 def test_a_wrong_order_is_answered(driver: Driver, kept: ServedExchange, wrong: Wrong, words: str) -> None:
