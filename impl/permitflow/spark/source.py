@@ -210,12 +210,12 @@ def refuse_overwriting(option: str, value: str, overwrites: bool) -> None:
 class ChannelPartition(InputPartition):
     """A channel that is read to its end, or rows that existed when the query was planned."""
 
-    def __init__(self, channel: str, ranges: Ranges = (), log_id: str | None = None) -> None:
+    def __init__(self, channel: str, ranges: Ranges | None = None, log_id: str | None = None) -> None:
         """Name the rows.
 
         Args:
             channel: the first one's name.
-            ranges: of kept rows, of this channel and others; none: all rows to the channel's end.
+            ranges: of kept rows, of this channel and others; None: all rows to the channel's end.
             log_id: the log in which rows up to the end are numbered; None: the channel keeps no rows.
         """
         super().__init__(channel)
@@ -287,7 +287,9 @@ class ExchangeReader(DataSourceReader):
         if self._filter is not None:
             ranges = self._filter.ranges(ranges)
         tasks = task_ranges(ranges, least=options.min_partitions, most=options.max_partitions)
-        return [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
+        found = [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
+        # Of no partition at all, Spark makes one of its own.
+        return found or [ChannelPartition(options.channels[0], ranges=())]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a partition in batches of chunks that arrived together; worker, once per partition.
@@ -308,9 +310,9 @@ class ExchangeReader(DataSourceReader):
             yield from batches if self._filter is None else map(self._filter.apply, batches)
 
     def _batches(self, partition: ChannelPartition) -> "Iterator[pa.RecordBatch]":
-        if not partition.ranges:
+        if partition.ranges is None:
             yield from self._read_once(partition.channel, partition.log_id)
-        for rows in partition.ranges:
+        for rows in partition.ranges or ():
             with recording(self._options.trace_dir, f"read-{rows.channel}") as streams:
                 yield from read_range(self._options, rows, self._schema, streams)
 

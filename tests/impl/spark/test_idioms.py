@@ -85,6 +85,12 @@ def test_a_batch_job_reads_from_one_offset_to_another(kept_rows: Options) -> Non
         beyond.partitions()
 
 
+def test_a_job_without_rows_has_a_task_all_the_same(kept_rows: Options) -> None:
+    latest = batch_reader({**kept_rows, "startingOffsets": "latest"})
+    (alone,) = latest.partitions()
+    assert rows_of(latest, [alone]) == [[]]
+
+
 def test_tasks_are_as_many_as_the_user_wants(kept_rows: Options) -> None:
     more = batch_reader({**kept_rows, "minPartitions": "4"})
     assert [len(rows) for rows in rows_of(more, more.partitions())] == [31, 32, 32, 15]
