@@ -287,9 +287,9 @@ class ExchangeReader(DataSourceReader):
         if self._filter is not None:
             ranges = self._filter.ranges(ranges)
         tasks = task_ranges(ranges, least=options.min_partitions, most=options.max_partitions)
-        found = [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
-        # Of no partition at all, Spark makes one of its own.
-        return found or [ChannelPartition(options.channels[0], ranges=())]
+        if not (once or tasks):  # Spark would make a partition of its own
+            return [ChannelPartition(options.channels[0], ranges=())]
+        return [*once, *(ChannelPartition(each[0].channel, each) for each in tasks)]
 
     def read(self, partition: InputPartition) -> "Iterator[pa.RecordBatch]":
         """Yield the rows of a partition in batches of chunks that arrived together; worker, once per partition.
