@@ -80,6 +80,7 @@ def graph(
 GRAPHS = {
     "watermarks, two waiters": graph(3, 2, (1, 2), "OfferBarrier"),
     "barriers, two waiters, empty chunks": graph(3, 2, (0, 2), "OfferWatermark"),
+    "numbered chunks": graph(3, 2, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=6),
     "numbered chunks, a large batch": graph(4, 3, (1, 2), "OfferBarrier", "OfferWatermark", waiters=1, tags=7),
     "all classes": graph(2, 1, (2,), waiters=1),
     "pull": graph(3, 2, (0, 2), "OfferWatermark", waiters=1, initial_permits=0),
@@ -88,7 +89,10 @@ GRAPHS = {
 
 
 # Of these the others have each action; `make test` leaves them out.
-LARGE = {"watermarks, two waiters", "barriers, two waiters, empty chunks", "pull, numbered"}
+LARGE = {
+    *("watermarks, two waiters", "barriers, two waiters, empty chunks"),
+    *("numbered chunks, a large batch", "pull, numbered"),
+}
 
 
 @pytest.mark.parametrize(

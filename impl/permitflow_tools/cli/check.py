@@ -33,7 +33,6 @@ from permitflow_tools.cli.options import (
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
-from permitflow_tools.parameters.graph import read_graph
 from permitflow_tools.parameters.read import KEYS, read_description
 from permitflow_tools.simulation.setting import Setting, agreement, costs_of, disagreements
 
@@ -170,6 +169,8 @@ def check(
             )
         if graph is None:
             unusable("graph needs a file: `permitflow check graph loop.toml`; docs/guides/graphs.md says what is in it")
+        from permitflow_tools.parameters.graph import read_graph
+
         answer_for_graph(graph, read_graph(graph), as_json=as_json)
     if given["gate"]:
         unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")

@@ -8,10 +8,10 @@ from rich.table import Table
 
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.outcomes import print_json, requires_extra, stop
-from permitflow_tools.parameters.graph import DescribedGraph
 
 if TYPE_CHECKING:
     from permitflow_tools.checking import GraphVerdict
+    from permitflow_tools.parameters.graph import DescribedGraph
 
 # More stages that hold something are not columns of the run's table.
 _MOST_COLUMNS = 8
@@ -20,7 +20,7 @@ _FIRST_STEPS = 16
 _LAST_STEPS = 16
 
 
-def answer_for_graph(file: Path, described: DescribedGraph, *, as_json: bool) -> NoReturn:
+def answer_for_graph(file: Path, described: "DescribedGraph", *, as_json: bool) -> NoReturn:
     """Decide, print the verdict and end the command."""
     blueprint = described.blueprint
     began = perf_counter()
@@ -46,7 +46,7 @@ def answer_for_graph(file: Path, described: DescribedGraph, *, as_json: bool) ->
     stop(holds=holds)
 
 
-def judged(described: DescribedGraph) -> "GraphVerdict":
+def judged(described: "DescribedGraph") -> "GraphVerdict":
     """The verdict; ends the command if it lacks a package."""
     from permitflow_tools.checking import check_graph
 
@@ -54,7 +54,7 @@ def judged(described: DescribedGraph) -> "GraphVerdict":
         return check_graph(described.blueprint)
 
 
-def graph_as_json(described: DescribedGraph, found: "GraphVerdict") -> dict[str, object]:
+def graph_as_json(described: "DescribedGraph", found: "GraphVerdict") -> dict[str, object]:
     """The verdict for programs."""
     blueprint = described.blueprint
     return {
@@ -80,7 +80,7 @@ def graph_as_json(described: DescribedGraph, found: "GraphVerdict") -> dict[str,
     }
 
 
-def _run_table(described: DescribedGraph, found: "GraphVerdict") -> Table:
+def _run_table(described: "DescribedGraph", found: "GraphVerdict") -> Table:
     """A line for each step, and a column for each stage that ever holds something."""
     names = list(described.blueprint.stages)
     holding = [number for number in range(len(names)) if any(step.held[number] for step in found.run)]

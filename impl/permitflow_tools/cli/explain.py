@@ -29,7 +29,6 @@ from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apa
 from permitflow_tools.cli.own import is_place, own_run
 from permitflow_tools.cli.permits import graph_of, run_of, setting_of
 from permitflow_tools.cli.trace import read_files, select_channels
-from permitflow_tools.parameters.graph import described_graph, is_graph
 from permitflow_tools.parameters.read import description_of, is_toml
 from permitflow_tools.parameters.sections import TomlFile, read_toml
 
@@ -146,7 +145,7 @@ def explain(
         named = named[1:]  # as for `permitflow check`
     kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
     described = read_toml(named[0]) if kind == "file" else None
-    if described and is_graph(described):
+    if described and described.is_graph:
         kind = "stages"
     if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
         unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
@@ -233,6 +232,7 @@ def _recorded(files: Sequence[Path], name: str | None, allow_truncated: bool) ->
 
 def _judged(described: TomlFile) -> "JudgedGraph":
     from permitflow_tools.explain.blueprint_page import JudgedGraph
+    from permitflow_tools.parameters.graph import described_graph
 
     graph = described_graph(described)
     return JudgedGraph(graph.about.title or described.path.name, graph.blueprint, judged(graph))

@@ -64,11 +64,6 @@ class DescribedGraph:
     about: About
 
 
-def is_graph(file: TomlFile) -> bool:
-    """Does the file describe a graph of stages, and no channel?"""
-    return "stages" in file.content or "arcs" in file.content
-
-
 def read_graph(path: Path) -> DescribedGraph:
     """Read and check a file.
 
@@ -84,7 +79,7 @@ def described_graph(file: TomlFile) -> DescribedGraph:
     Raises:
         ParametersFileError: something in it cannot be meant; names stage, port, value and line.
     """
-    if not is_graph(file) and "upstream" in file.content:
+    if not file.is_graph and "upstream" in file.content:
         file.refuse(f"describes a channel: `permitflow check {file.path}` answers for it")
     known = ("arcs", "stages", "about")
     for name in file.content:

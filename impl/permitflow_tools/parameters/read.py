@@ -10,7 +10,6 @@ from typing import Any
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
-from permitflow_tools.parameters.graph import is_graph
 from permitflow_tools.parameters.quantities import duration, rate, shown, size, values, whole
 from permitflow_tools.parameters.sections import OLD_NAMES, Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
@@ -73,7 +72,7 @@ def description_of(file: TomlFile) -> Description:
     Raises:
         ParametersFileError: something in it cannot be meant; names key, value and line.
     """
-    if is_graph(file):
+    if file.is_graph:
         file.refuse(f"describes a graph of stages: `permitflow check graph {file.path}` answers for it")
     sections = sections_of(file, _SECTIONS)
     upstream, downstream, network = sections["upstream"], sections["downstream"], sections["network"]

@@ -49,6 +49,11 @@ class TomlFile:
     text: str
     content: Mapping[str, object]
 
+    @property
+    def is_graph(self) -> bool:
+        """Does it describe a graph of stages, and no channel?"""
+        return "stages" in self.content or "arcs" in self.content
+
     def refuse(self, reason: str, *, key: str = "", line: int = 0) -> NoReturn:
         """Refuse what stands in the file.
 
