@@ -22,6 +22,7 @@ MODULES = {
     "permitflow.client.blocking_dispatch": "grpc",
     "permitflow.dispatch": "grpc",
     "permitflow.exchange": "grpc",
+    "permitflow.kafka": "kafka",
     "permitflow.metrics": "metrics",
     "permitflow.spark": "spark",
     "permitflow.stages": "",

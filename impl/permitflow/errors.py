@@ -1195,6 +1195,39 @@ class BatchOrderError(PermitflowError):
     )
 
 
+class KafkaRefusedError(PermitflowError):
+    """librdkafka or a broker refuses: a configuration, a topic, a record."""
+
+    place: str  # a topic, or the client
+    code: str  # librdkafka's name of the error
+    reason: str
+    text = "Kafka refuses, at {place!r}: {reason} ({code})"
+
+
+class BrokersUnreachableError(PermitflowError):
+    """No broker of a Kafka cluster has answered for too long; nothing that was consumed is lost."""
+
+    servers: str
+    waited_seconds: float
+    text = (
+        "no Kafka broker has answered for {waited_seconds:g} s, asked were {servers}; what was not consumed comes "
+        "again to the next consumer of the group; unreachable_seconds is the longest wait"
+    )
+
+
+class PoisonRecordError(PermitflowError):
+    """A record of a topic could not be decoded; it is not consumed, and would come again."""
+
+    topic: str
+    partition: int
+    offset: int
+    reason: str
+    text = (
+        "the record at offset {offset} of {topic}/{partition} cannot be decoded: {reason}; it comes again to the next "
+        "consumer of the group, unless when_poisoned takes such records, as into a topic of their own"
+    )
+
+
 class ResponseCountError(PermitflowError):
     """A service was to answer each request of a bidirectional call with one response, and has not."""
 
