@@ -1,10 +1,10 @@
 """Running code with a mistake in it: the functions of its module get the bodies that the changed text has."""
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from types import FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any
 
 from tools.mutants import Mutant, mutated
@@ -14,13 +14,10 @@ from tools.mutants import Mutant, mutated
 def mistaken_code(mutant: Mutant) -> Iterator[None]:
     """Run the mutant's bodies of all functions and methods of its file."""
     name = ".".join(PurePosixPath(mutant.file).with_suffix("").parts[1:])
-    module = sys.modules[name]
-    changed = ModuleType(name)
-    exec(compile(mutated(mutant), mutant.file, "exec"), vars(changed))
-    before = []
-    for own, other in _pairs(vars(module), vars(changed), name):
-        before.append((own, own.__code__))
-        own.__code__ = other.__code__
+    changed = {code.co_qualname: code for code in _codes(compile(mutated(mutant), mutant.file, "exec"))}
+    before = [(own, own.__code__) for own in _functions(vars(sys.modules[name]), name)]
+    for own, code in before:
+        own.__code__ = changed.get(code.co_qualname, code)
     try:
         yield
     finally:
@@ -28,16 +25,19 @@ def mistaken_code(mutant: Mutant) -> Iterator[None]:
             own.__code__ = code
 
 
-def _pairs(own: Any, other: Any, module: str) -> Iterator[tuple[FunctionType, FunctionType]]:
-    for name, value in dict(own).items():
-        yield from _functions(value, other.get(name), module)
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    for part in code.co_consts:
+        if isinstance(part, CodeType):
+            yield part
+            yield from _codes(part)
 
 
-def _functions(own: Any, other: Any, module: str) -> Iterator[tuple[FunctionType, FunctionType]]:
-    if isinstance(own, property):
-        yield from _functions(own.fget, other.fget, module)
-    elif isinstance(own, FunctionType) and own.__module__ == module and own.__code__.co_freevars == ():
-        if own.__code__ != other.__code__:
-            yield own, other
-    elif isinstance(own, type) and own.__module__ == module:
-        yield from _pairs(vars(own), vars(other), module)
+def _functions(members: Mapping[str, Any], module: str) -> Iterator[FunctionType]:
+    for value in dict(members).values():
+        function = value.fget if isinstance(value, property) else value
+        if getattr(function, "__module__", None) != module:
+            continue
+        if isinstance(function, FunctionType) and not function.__code__.co_freevars:
+            yield function
+        elif isinstance(function, type):
+            yield from _functions(vars(function), module)

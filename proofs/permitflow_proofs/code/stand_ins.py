@@ -14,7 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 from permitflow.flows.messages import Kind, Message
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.symbols import Integer, integer, truth
+from permitflow_proofs.kernel.symbols import Integer, equal, integer, truth
 
 T = TypeVar("T")
 M = TypeVar("M")
@@ -23,9 +23,7 @@ M = TypeVar("M")
 class Line(Generic[M, T]):
     """A deque whose oldest items are any number of unknown ones: as much of its interface as the cores use."""
 
-    def __init__(
-        self, queue: Queue[M], shown: Callable[[M], T], told: Callable[[T], M], appended: Sequence[T] = ()
-    ) -> None:
+    def __init__(self, queue: Any, shown: Callable[[M], T], told: Callable[[T], M], appended: Sequence[T] = ()) -> None:
         """The code sees the queue's items as ``shown``; what it appends is ``told`` to the queue.
 
         ``appended``: the newest items, which are in the queue already, as the code knows them.
@@ -41,7 +39,8 @@ class Line(Generic[M, T]):
 
     def size(self) -> int:
         """How many items it holds; ``len`` cannot say it, because Python wants a plain number."""
-        return self.queue.size()
+        size: int = self.queue.size()
+        return size
 
     def __getitem__(self, position: int) -> T:
         if position != 0:
@@ -115,7 +114,7 @@ class Inbox(Generic[M]):
 
     def __init__(
         self,
-        queue: Queue[M],
+        queue: Any,
         message: Callable[[M], Any],
         told: Callable[[Any], M],
         shapes: list[tuple[bool, bool]],
@@ -230,7 +229,18 @@ def _first(items: Any, stop: int) -> Iterator[Any]:
         yield item
 
 
-_BUILT_IN: dict[str, object] = {"len": _size, "isinstance": _is_instance}
+_FEW = 8
+
+
+def _least(*values: Any) -> Any:
+    """``min``; of a number of a few things at hand and a symbol, which one it is: a list is sliced by it."""
+    if len(values) == 2 and isinstance(values[0], int) and 0 <= values[0] <= _FEW and isinstance(values[1], Integer):
+        few, other = values
+        return few if other >= few else next((number for number in range(few) if other == number), other)
+    return min(*values)
+
+
+_BUILT_IN: dict[str, object] = {"len": _size, "isinstance": _is_instance, "min": _least}
 _IMPORTED: dict[str, tuple[object, object]] = {"islice": (itertools.islice, _first)}
 
 
@@ -254,3 +264,45 @@ def standing_in(modules: Sequence[ModuleType]) -> Iterator[None]:
                     vars(module)[name] = names[name]
                 else:
                     vars(module).pop(name, None)
+
+
+class Counted:
+    """A queue of which only the number of items is known: an item is told by its place, from one end or the other."""
+
+    __hash__ = None  # type: ignore[assignment]  # compared by symbols
+
+    def __init__(self, size: int, gone: int = 0) -> None:
+        """``size``: of the queue; ``gone``: how many have been taken from its head."""
+        self._size = size
+        self._gone = gone
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Counted) and equal(self._size, other._size)
+
+    def size(self) -> int:
+        """How many items it holds."""
+        return self._size
+
+    def is_empty(self) -> bool:
+        """Is there nothing in it?"""
+        return self._size <= 0
+
+    def head(self) -> tuple[str, int]:
+        """The oldest item."""
+        return "oldest", self._gone
+
+    def last(self) -> tuple[str, int]:
+        """The newest item."""
+        return "newest", 0
+
+    def push(self, _item: object) -> "Counted":
+        """One item more."""
+        return Counted(self._size + 1, self._gone)
+
+    def without_head(self) -> "Counted":
+        """One less, of the oldest."""
+        return Counted(self._size - 1, self._gone + 1)
+
+    def without_last(self) -> "Counted":
+        """One less, of the newest."""
+        return Counted(self._size - 1, self._gone)

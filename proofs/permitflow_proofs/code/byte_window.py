@@ -1,0 +1,235 @@
+"""``OutstandingBytes`` and ``UnreturnedBytes``, the two ends of a byte window, refine ``ByteWindow``.
+
+They record nothing: what they must hold is read from the model's step.
+"""
+
+from functools import partial
+from operator import add
+from typing import Any
+
+from permitflow.errors import ByteOverrunError, ByteOverspendError
+from permitflow.flows import byte_window as core
+from permitflow_model.byte_window import SYSTEM, Parameters, State, admits, admits_bytes, bytes_of
+from permitflow_proofs.byte_window import ANY_FLOW
+from permitflow_proofs.code.refinement import attempt, fields_of, is_larger, put
+from permitflow_proofs.code.stand_ins import standing_in
+from permitflow_proofs.kernel.chapter import claim
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, integer, natural
+from permitflow_proofs.kernel.theorem import Theorem
+
+
+def _window(made: Parameters) -> core.ByteWindow:
+    kept = object.__new__(core.ByteWindow)
+    for name in ("window_bytes", "batch_bytes"):
+        object.__setattr__(kept, name, getattr(made, name))
+    return kept
+
+
+def _sender(state: State, made: Parameters, *, later: bool) -> Any:
+    """With nothing unwritten: the model sends and writes in one step."""
+    end = core.OutstandingBytes(_window(made), is_written_later=later)
+    peak = natural("peak_bytes")
+    assume(state.outstanding <= peak)
+    return put(end, {"outstanding_bytes": state.outstanding, "peak_bytes": peak})
+
+
+def _is_unchanged(end: Any, before: dict[str, Any]) -> bool:
+    return all_of([equal(value, before[name]) for name, value in _counts(end).items()])
+
+
+def _counts(end: Any) -> dict[str, Any]:
+    return {name: value for name, value in fields_of(end) if name.endswith("_bytes") and "window" not in name}
+
+
+def _may_leave(wrong: int) -> bool:
+    """The guard of Send, as far as bytes matter."""
+    state, made = ANY_FLOW.any_case()
+    size = natural("size_bytes")
+    return bool(_sender(state, made, later=True).admits(size + wrong)) == bool(admits_bytes(state, made, size))
+
+
+def _leaves(wrong: int, *, later: bool) -> bool:
+    """The oldest chunk leaves: with what was expected of it, and with what it has."""
+    state, made = ANY_FLOW.any_case()
+    assume(state.waiting.size() > 0)
+    chunk = state.waiting.head()
+    assume(chunk.rows <= state.permits)
+    if not later:
+        assume(equal(chunk.expected, chunk.bytes))
+    end = _sender(state, made, later=later)
+    before = _counts(end)
+    if not end.admits(chunk.expected):
+        return not SYSTEM.is_enabled("Send", state, made) and _is_unchanged(end, before)
+    after = SYSTEM.perform("Send", state, made)
+    end.send(chunk.expected)
+    most = is_larger(before["peak_bytes"], state.outstanding + chunk.expected)
+    if later:
+        end.shorten(chunk.expected - chunk.bytes)
+        end.write(chunk.bytes)
+    return all_of(
+        [
+            equal(end.outstanding_bytes, after.outstanding + wrong),
+            equal(end.unwritten_bytes, 0),
+            most.condition(end.peak_bytes),
+        ]
+    )
+
+
+def _fit(number: int, wrong: int) -> bool:
+    """Of some chunks as many as may leave one after the other; bytes alone decide."""
+    state, made = ANY_FLOW.any_case()
+    sizes = [natural(f"size_bytes.{each}") for each in range(number)]
+    end = _sender(state, made, later=False)
+    sums = [0]
+    for size in sizes:
+        sums.append(sums[-1] + size)
+    count = end.fitting(sums, number)
+    may = [bool(admits(state.outstanding + sums[each], size, made)) for each, size in enumerate(sizes)]
+    return all(may[:count]) and (count == number or not may[count]) and wrong == 0
+
+
+def _returns(wrong: int) -> bool:
+    """What the receiver has returned arrives, or a number that it cannot have returned."""
+    state, made = ANY_FLOW.any_case()
+    size, unwritten = integer("returned"), natural("unwritten")
+    end = put(_sender(state, made, later=True), {"unwritten_bytes": unwritten})
+    assume(unwritten <= state.outstanding)
+    before = _counts(end)
+    outcome = attempt(end, lambda end: end.on_return(size))
+    is_lawful = bool(size >= 1) and bool(size <= state.outstanding - unwritten + wrong)
+    if outcome.refusal is not None:
+        return isinstance(outcome.refusal, ByteOverrunError) and not is_lawful and _is_unchanged(end, before)
+    return is_lawful and _is_unchanged(end, {**before, "outstanding_bytes": state.outstanding - size})
+
+
+def _returned_arrives(wrong: int) -> bool:
+    """ReturnBytes."""
+    state, made = ANY_FLOW.any_case()
+    size = natural("returned", 1)
+    assume(size <= state.returned_bytes)
+    end = _sender(state, made, later=True)
+    end.on_return(size)
+    return equal(end.outstanding_bytes, SYSTEM.perform("ReturnBytes", state, made, size).outstanding + wrong)
+
+
+def _receiver(state: State, made: Parameters) -> Any:
+    here = state.inbox.sum_of(bytes_of, add, 0)
+    peak = natural("peak_bytes")
+    assume(here <= peak)
+    fields = {"held_bytes": here + state.unreturned_bytes, "unreturned_bytes": state.unreturned_bytes}
+    return put(core.UnreturnedBytes(_window(made)), {**fields, "peak_bytes": peak})
+
+
+def _arrives(wrong: int) -> bool:
+    """Any chunk arrives: it is accepted where the window admits it beside those that are here."""
+    state, made = ANY_FLOW.any_case()
+    size = natural("size_bytes")
+    end = _receiver(state, made)
+    before = _counts(end)
+    outcome = attempt(end, lambda end: end.accept(size))
+    may = bool(admits(before["held_bytes"], size, made))
+    if outcome.refusal is not None:
+        return isinstance(outcome.refusal, ByteOverspendError) and not may and _is_unchanged(end, before)
+    most = is_larger(before["peak_bytes"], before["held_bytes"] - state.unreturned_bytes + size)
+    held = equal(end.held_bytes, before["held_bytes"] + size + wrong)
+    return may and all_of([held, equal(end.unreturned_bytes, state.unreturned_bytes), most.condition(end.peak_bytes)])
+
+
+def _delivered(wrong: int) -> bool:
+    """Deliver: what is on the wire is accepted, if it left in a state that the window allows (``receiver-admits``)."""
+    state, made = ANY_FLOW.any_case()
+    assume(state.wire.size() > 0)
+    chunk = state.wire.head()
+    end = _receiver(state, made)
+    if attempt(end, lambda end: end.accept(chunk.bytes)).refusal is not None:
+        return not admits(state.inbox.sum_of(bytes_of, add, 0) + state.unreturned_bytes, chunk.bytes, made)
+    after = SYSTEM.perform("Deliver", state, made)
+    return equal(end.held_bytes, after.inbox.sum_of(bytes_of, add, 0) + after.unreturned_bytes + wrong)
+
+
+def _consumed(wrong: int) -> bool:
+    """Consume: a batch returns as soon as it is complete; with row permits, whatever is collected does."""
+    state, made = ANY_FLOW.any_case()
+    assume(state.inbox.size() > 0)
+    chunk = state.inbox.head()
+    end = _receiver(state, made)
+    after = SYSTEM.perform("Consume", state, made)
+    end.consume(chunk.bytes)
+    is_batch = bool(end.is_due)
+    rows = state.unreturned_rows + chunk.rows
+    goes_along = bool(rows >= made.permit_batch) and bool(made.together)
+    returned = end.take() if is_batch or goes_along else 0
+    here = after.inbox.sum_of(bytes_of, add, 0)
+    return all_of(
+        [
+            equal(end.unreturned_bytes, after.unreturned_bytes),
+            equal(end.held_bytes, here + after.unreturned_bytes),
+            equal(returned + wrong, after.returned_bytes - state.returned_bytes),
+            equal(end.inbox_bytes, here),
+        ]
+    )
+
+
+def _dropped(wrong: int) -> bool:
+    """Once the stream is over, nothing is held."""
+    end = _receiver(*ANY_FLOW.any_case())
+    end.drop()
+    return equal(end.held_bytes, wrong) and equal(end.unreturned_bytes, 0)
+
+
+def _accepts_numbers(wrong: int) -> bool:
+    """The code takes the numbers that the model takes, if 64 bits hold them."""
+    window, batch = integer("window"), integer("batch")
+    with standing_in([core]):
+        outcome = attempt(None, lambda _: core.ByteWindow(window, batch))
+    is_lawful = bool(window >= 1) and bool(window < 2**63)
+    least = 1 if batch != 0 else batch
+    may = is_lawful and bool(least <= batch) and bool(batch <= window + wrong)
+    if outcome.refusal is not None:
+        return not may
+    made = outcome.result
+    return may and all_of([equal(made.window_bytes, window), made.batch_bytes >= 1, made.batch_bytes <= window])
+
+
+_MORE = "one more"
+
+SENDER: tuple[SymbolicObligation, ...] = (
+    claim("a chunk may leave", _may_leave, "of one byte more"),
+    claim("a chunk leaves", lambda wrong: _leaves(wrong, later=False), _MORE),
+    claim("a chunk leaves, and is written later", lambda wrong: _leaves(wrong, later=True), _MORE),
+    *(claim(f"of {number} chunks as many leave as may", partial(_fit, number), "none") for number in (1, 2, 3)),
+    claim("returned bytes arrive", _returned_arrives, _MORE),
+    claim("bytes come back, or too many", _returns, _MORE),
+)
+
+RECEIVER: tuple[SymbolicObligation, ...] = (
+    claim("any chunk arrives", _arrives, _MORE),
+    claim("the next chunk arrives", _delivered, _MORE),
+    claim("a chunk is consumed", _consumed, _MORE),
+    claim("the stream is over", _dropped, _MORE),
+    claim("numbers are accepted", _accepts_numbers, "a batch above the window"),
+)
+
+
+def theorems() -> tuple[Theorem, ...]:
+    """Of both ends."""
+    return (
+        Theorem(
+            id="code-byte-window-sender",
+            statement=(
+                "The running OutstandingBytes admits, counts and refuses bytes as its model does, whatever flow the "
+                "window stands beside."
+            ),
+            module="ByteWindow",
+            operator="Next",
+            obligations=SENDER,
+        ),
+        Theorem(
+            id="code-byte-window-receiver",
+            statement="Likewise the running UnreturnedBytes.",
+            module="ByteWindow",
+            operator="Next",
+            obligations=RECEIVER,
+        ),
+    )
