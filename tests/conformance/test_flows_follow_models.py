@@ -154,7 +154,15 @@ FLOWS = {
 }
 
 
-@pytest.mark.parametrize(("flow", "graph"), [(name, graph) for name, flow in FLOWS.items() for graph in flow.graphs])
+# Where signals are lost, each action is.
+@pytest.mark.parametrize(
+    ("flow", "graph"),
+    [
+        pytest.param(name, graph, marks=pytest.mark.long if graph == "lossless" else ())
+        for name, flow in FLOWS.items()
+        for graph in flow.graphs
+    ],
+)
 def test_the_ends_take_every_edge_and_refuse_everything_else(flow: str, graph: str) -> None:
     pair, system, *_ = FLOWS[flow]
     agreed, constants = FLOWS[flow].graphs[graph]

@@ -54,10 +54,13 @@ def found(channel: Setting, **options: float) -> Window:
     return window
 
 
-def test_the_formula_is_exact_for_equal_chunks_at_steady_rates() -> None:
+# Each rate with each batch and size, half of them with a flush; the other half takes as long.
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.long)])
+def test_the_formula_is_exact_for_equal_chunks_at_steady_rates(half: int) -> None:
     differences = [
         (point, window.smallest, window.exact)
-        for point in GRID
+        for place, point in enumerate(GRID)
+        if (place // 2 + place) % 2 == half
         if (window := found(setting(WeightedSizes([point[0]]), *point[1:4], flush=point[4]))).smallest != window.exact
     ]
     assert differences == []
