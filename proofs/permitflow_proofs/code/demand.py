@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from permitflow.errors import PermitOverrunError, UnexpectedFrameError
+from permitflow.flows import byte_window
 from permitflow.flows.demand import core
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_proofs.code.message_flow import (
@@ -41,7 +42,7 @@ def _as_code(made: Parameters) -> core.Demand:
 class _Sender(SenderOfMessages):
     subject = ANY
     end = core.DemandSender
-    own_module = core
+    own_modules = (core, byte_window)
     off_by_one = "_credit"
 
     def numbers(self) -> core.Demand:
@@ -119,7 +120,7 @@ SENDER: tuple[Call[Any], ...] = (
 class _Receiver(ReceiverOfMessages):
     subject = ANY
     end = core.DemandReceiver
-    own_module = core
+    own_modules = (core, byte_window)
     off_by_one = "_credit.granted"
 
     def any_case(self) -> tuple[State, Parameters]:

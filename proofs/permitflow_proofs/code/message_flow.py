@@ -1,6 +1,5 @@
 """The two ends of a flow that counts messages, whatever their rows: what all such flows have in common."""
 
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -15,8 +14,7 @@ from permitflow_proofs.code.stand_ins import Counted, Inbox, Line
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.symbols import assume, natural, truth
 
-# The third holds the window of bytes that every flow has.
-MODULES = (seam, credit, sys.modules[seam.ByteWindow.__module__])
+MODULES = (seam, credit)
 ITEM = "item"
 
 
@@ -31,7 +29,7 @@ class MessageCase(Case[Any, Any]):
 
     subject: Subject[Any, Any]
     end: type[Any]
-    own_module: ModuleType
+    own_modules: Sequence[ModuleType]
 
     def __init__(self) -> None:
         """Any state at all."""
@@ -46,7 +44,7 @@ class MessageCase(Case[Any, Any]):
     @property
     def modules(self) -> Sequence[ModuleType]:  # type: ignore[override]  # read only, here
         """The flow's own, and what it is made of."""
-        return (*MODULES, self.own_module)
+        return (*MODULES, *self.own_modules)
 
     def any_case(self) -> tuple[Any, Any]:
         """The state and the parameters."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+from permitflow.flows import byte_window
 from permitflow.flows.squelch import core
 from permitflow_model.squelch import (
     OFF,
@@ -54,7 +55,7 @@ def _as_code(made: Parameters) -> core.SquelchParameters:
 class _Sender(SenderOfMessages):
     subject = ANY
     end = core.SquelchSender
-    own_module = core
+    own_modules = (core, byte_window)
     off_by_one = "_sent_rows"
 
     def any_case(self) -> tuple[State, Parameters]:
@@ -109,7 +110,7 @@ SENDER: tuple[Call[Any], ...] = (
 class _Receiver(ReceiverOfMessages):
     subject = ANY
     end = core.SquelchReceiver
-    own_module = core
+    own_modules = (core, byte_window)
     off_by_one = "since"
     is_reminding = False
 
