@@ -84,9 +84,10 @@ _INSTEAD: Mapping[str, str] = {
         ("numpartitions", "partitions"),
         "is not known; the number of channels is option 'channels', of which each is a task",
     ),
-    "provider": (
+    **dict.fromkeys(
+        ("owner", "provider", "external", "location"),
         "is a property of CREATE TABLE without columns: state the table's columns, and its options in each statement, "
-        "as in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)"
+        "as in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)",
     ),
     "triggerinterval": "is not known; a trigger is set with writeStream.trigger(processingTime='1 second')",
     **dict.fromkeys(

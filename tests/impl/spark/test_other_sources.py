@@ -43,6 +43,7 @@ GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
         (READ, "token", "secret", "option 'tokenFile'"),
         (READ, "numPartitions", "8", "option 'channels'"),
         (READ, "provider", "permitflow", "CREATE TEMPORARY VIEW t USING permitflow OPTIONS"),
+        (READ, "owner", "root", "CREATE TEMPORARY VIEW t USING permitflow OPTIONS"),
         (WRITE, "outputMode", "append", ".outputMode('append') of the writer"),
     ],
 )
