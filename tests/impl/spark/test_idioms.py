@@ -165,35 +165,53 @@ def test_lost_rows_are_left_out_if_the_user_wants(kept_rows: Options, caplog: py
 def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_rows: Options) -> None:
     wanted = {**kept_rows, "includeMetadata": "true"}
     spelled = ", ".join(f"{name} '{text}'" for name, text in wanted.items())
-
     later = {"startingOffsets": json.dumps({channels_of(kept_rows)[0]: 90}), "minPartitions": "3"}
 
-    def job(spark: SparkSession) -> tuple[list[int], list[str], list[int], tuple[int, int]]:
-        spark.sql(f"CREATE TEMPORARY VIEW kept USING permitflow OPTIONS ({spelled})")
+    def job(spark: SparkSession) -> tuple[list[int], list[str], list[int]]:
+        spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW kept USING permitflow OPTIONS ({spelled})")
         sums = spark.sql("SELECT _channel, count(*), max(_row), sum(n) FROM kept GROUP BY 1 ORDER BY 1").collect()
-        spark.sql("CREATE TABLE idioms_table (n BIGINT) USING permitflow")
-        stated = ", ".join(f"{name}='{text}'" for name, text in kept_rows.items())
-        (found,) = spark.sql(f"SELECT count(*) FROM idioms_table WITH ({stated})").collect()
-        try:
-            spark.sql("SELECT * FROM idioms_table WITH (address='127.0.0.1:1', stream='orders')").collect()
-        except Exception as error:
-            cause = permitflow.spark.cause_of(error)
-        spark.sql("DROP TABLE idioms_table")
-        assert (found[0], cause) == (110, InvalidOptionError)
-        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
-        few = (
-            spark.read.format("permitflow").options(**wanted, pushFilters="true").load().where("_row > 97 AND n < 1000")
-        )
-        plan = few.count(), few.rdd.getNumPartitions()
-        spark.conf.unset("spark.sql.python.filterPushdown.enabled")
-        stream = spark.readStream.format("permitflow").options(**wanted, **later, maxBytesPerTrigger="160B").load()
+        stream = spark.readStream.format("permitflow").options(**wanted, **later, maxBytesPerTrigger="1MiB").load()
         query = stream.writeStream.format("memory").queryName("idioms").trigger(availableNow=True).start()
         query.awaitTermination()
         rows = [row[0] for row in spark.sql("SELECT _row FROM idioms ORDER BY _channel, 1").collect()]
-        return [number for row in sums for number in row[1:]], stream.columns, rows, plan
+        return [number for row in sums for number in row[1:]], stream.columns, rows
 
-    sums, columns, rows, plan = driver.run(job)
-    assert plan == (2, 1), "of the other channel nothing is read"
+    sums, columns, rows = driver.run(job)
     assert sums == [95, 99, sum(range(5, 100)), 15, 19, sum(range(1005, 1020))]
     assert columns == ["n", "_channel", "_row", "_log"]
     assert rows == [*range(90, 100), *range(5, 20)]
+
+
+@pytest.mark.long
+def test_a_table_has_the_options_of_each_statement(driver: Driver, kept_rows: Options) -> None:
+    stated = ", ".join(f"{name}='{text}'" for name, text in kept_rows.items())
+
+    def job(spark: SparkSession) -> tuple[int, str]:
+        spark.sql("CREATE TABLE idioms_table (n BIGINT) USING permitflow")
+        try:
+            (found,) = spark.sql(f"SELECT count(*) FROM idioms_table WITH ({stated})").collect()
+            spark.sql("SELECT * FROM idioms_table").collect()
+        except Exception as error:
+            kind = permitflow.spark.cause_of(error)
+            assert kind is not None
+            return found[0], kind.__name__
+        finally:
+            spark.sql("DROP TABLE idioms_table")
+        raise AssertionError("a table had options of its own")
+
+    assert driver.run(job) == (110, "InvalidOptionError")
+
+
+@pytest.mark.long
+def test_spark_hands_its_filters_to_the_source(driver: Driver, kept_rows: Options) -> None:
+    wanted = {**kept_rows, "includeMetadata": "true", "pushFilters": "true"}
+
+    def job(spark: SparkSession) -> tuple[int, int]:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+        try:
+            few = spark.read.format("permitflow").options(**wanted).load().where("_row > 97 AND n < 1000")
+            return few.count(), few.rdd.getNumPartitions()
+        finally:
+            spark.conf.unset("spark.sql.python.filterPushdown.enabled")
+
+    assert driver.run(job) == (2, 1), "of the other channel nothing is read"
