@@ -1,6 +1,8 @@
 """Addresses of an exchange, wherever one is given: to a server, a client, the command line, as an option of Spark."""
 
+from collections.abc import Sequence
 from enum import StrEnum
+from hashlib import blake2b
 from ipaddress import ip_address
 from typing import NamedTuple
 
@@ -48,6 +50,34 @@ def parsed(address: str, *, least_port: int = 1) -> Address:
     return Address(scheme, host.removeprefix("[").removesuffix("]"), int(port))
 
 
+def several(text: str) -> tuple[str, ...]:
+    """The addresses of the exchanges that share a stream's channels: one, or some with commas between them.
+
+    Raises:
+        InvalidParametersError: one of them is malformed, or there twice.
+    """
+    if not isinstance(text, str):
+        parsed(text)  # which says what is wrong
+    found = tuple(written(parsed(each.strip())) for each in text.split(","))
+    for each in found:
+        if found.count(each) > 1:
+            raise InvalidParametersError(name="address", value=text, rule=f"must not name {each} twice")
+    return found
+
+
+def ranked(addresses: Sequence[str], channel: str) -> tuple[str, ...]:
+    """Exchanges in the order in which a channel is looked for; the first one has it if nobody has chosen another.
+
+    Rendezvous hashing: by the BLAKE2b hash, of 8 bytes, of address, a line feed and channel in UTF-8, the highest
+    first.  So if an exchange leaves, only its own channels get another first one.
+    """
+    return tuple(sorted(addresses, key=lambda each: (_weight(each, channel), each), reverse=True))
+
+
+def _weight(address: str, channel: str) -> bytes:
+    return blake2b(f"{address}\n{channel}".encode(), digest_size=8).digest()
+
+
 def scheme_of(text: str) -> Scheme:
     """The scheme with which a text begins, whether or not an address follows."""
     return next((each for each in Scheme if each and text.startswith(each)), Scheme.GRPC)
@@ -72,7 +102,7 @@ def _broken_rule(address: object, least_port: int) -> str:
     if not isinstance(address, str):
         return "must be text, as in localhost:50051"
     if "," in address:  # gRPC would use any of them
-        return "must be a single host:port, because an exchange has one address for all"
+        return "must be a single host:port here"
     scheme, separator, _ = address.rpartition("://")
     forms = " or ".join(f"{each}host:port" for each in Scheme if each)
     if separator and not scheme_of(address):

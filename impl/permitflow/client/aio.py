@@ -10,15 +10,26 @@ Reading never waits for the application, so that a slow consumer holds its permi
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Collection,
+    Coroutine,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, closing
 from functools import partial
 from itertools import chain, starmap
-from typing import NamedTuple, TypeAlias, TypeVar
+from time import monotonic
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.addresses import parsed, written
+from permitflow.carriers.addresses import parsed, ranked, several, written
 from permitflow.carriers.calling import calling, is_of_this_host, reached_again
 from permitflow.carriers.carrier import Carrier, Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
@@ -37,6 +48,7 @@ from permitflow.errors import (
     PeerTimeoutError,
     PermitflowError,
     ProtocolError,
+    UnknownChannelError,
 )
 from permitflow.flows.byte_window import require_byte_window
 from permitflow.flows.recording import RecorderFactory
@@ -71,6 +83,7 @@ from permitflow.stream.control import (
     Retention,
     StagedPart,
 )
+from permitflow.stream.divided_control import about, merged
 from permitflow.stream.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
 from permitflow.stream.handshake import PROTOCOL_VERSION, stated
 from permitflow.stream.session import DownstreamSession, UpstreamSession
@@ -115,9 +128,10 @@ class AioControl:
     ``purge``): repeated, they would do something else, so they fail, and ``channels`` tells what was done.
     """
 
-    def __init__(self, line: "_Line", who: str, timeout_seconds: float) -> None:
+    def __init__(self, line: "_Line", address: str, who: str, timeout_seconds: float) -> None:
         """Use ``control``."""
         self._line = line
+        self._address = address
         self._who = who
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
@@ -375,9 +389,140 @@ class AioControl:
             raise PeerGoneError(who=self._who, reason="it closed the stream without a reply")
         return reply
 
+    async def by_exchange(self, channels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Which exchange has which of these channels, by its address; with a single address, all are there.
+
+        Raises:
+            UnknownChannelError: none of several exchanges has one of them.
+            PermitflowError: as ``positions``.
+        """
+        return {self._address: names_of(channels)}
+
+    @property
+    def is_closed(self) -> bool:
+        """Does it take no more orders?"""
+        return self._is_closed
+
     def close(self) -> None:
         """Accept no more orders."""
         self._is_closed = True
+
+
+class _ControlOfSeveral(AioControl):
+    """Questions and orders about channels that several exchanges have: each gets those about its own."""
+
+    def __init__(self, addresses: Sequence[str], dial: Callable[[str], Awaitable[AioControl]]) -> None:
+        self._addresses, self._dial = addresses, dial
+        self._turn = asyncio.Lock()
+        self._is_closed = False
+        self._lines: dict[str, AioControl] = {}
+        self._found: dict[str, str] = {}
+
+    async def by_exchange(self, channels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        async with self._turn:
+            return await self._divided(names_of(channels))
+
+    async def _ask(self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None = None) -> R:
+        if isinstance(request, AddStream):
+            rule = "must be that of a single exchange, where the stream is to be added"
+            raise InvalidParametersError(name="address", value=", ".join(self._addresses), rule=rule)
+        async with self._turn:
+            if self._is_closed:
+                raise ChannelClosedError(end="control stream")
+            self._is_closed = True
+            if isinstance(request, AskStatistics | AskChannels) and not request.channels:
+                reply: ControlReply[pa.Schema] = await self._of_all(request)
+            else:
+                reply = await self._of_each(request, kind, channels)
+            self._is_closed = False
+        assert isinstance(reply, kind), "each exchange has answered so"
+        return reply
+
+    async def _of_all(self, request: AskStatistics | AskChannels) -> Statistics | Channels[pa.Schema]:
+        if request.first:  # the first answer had all
+            return Statistics(monotonic(), ()) if isinstance(request, AskStatistics) else Channels(())
+        lines = await _together(map(self._line_to, self._addresses))
+        if isinstance(request, AskStatistics):
+            told = await _together(line.statistics() for line in lines)
+            return Statistics(monotonic(), tuple(chain.from_iterable(each.channels for each in told)))
+        return Channels(tuple(chain.from_iterable(await _together(line.channels() for line in lines))))
+
+    async def _of_each(
+        self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None
+    ) -> ControlReply[pa.Schema]:
+        parts = await self._divided(request.named)
+        if isinstance(request, Publish) and len(parts) > 1:
+            rule = "must be of one exchange, so that all or none is published: publish the parts of each by themselves"
+            raise InvalidParametersError(name="parts", value=[*request.named], rule=rule)
+
+        async def answer(address: str, names: Collection[str]) -> R:
+            line = await self._line_to(address)
+            order = None if channels is None else [name for name in channels if name in names]
+            return await line._ask(about(request, names), kind, order)
+
+        replies = await _together(answer(address, {*names}) for address, names in parts.items())
+        return merged(replies, request.named if channels is None else channels, monotonic())
+
+    async def _divided(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        await self._locate([name for name in dict.fromkeys(names) if name not in self._found])
+        parts: dict[str, list[str]] = {}
+        for name in dict.fromkeys(names):
+            parts.setdefault(self._found[name], []).append(name)
+        return {address: tuple(some) for address, some in parts.items()}
+
+    async def _locate(self, names: Sequence[str]) -> None:
+        """Find out which exchange has each channel.
+
+        Raises:
+            UnknownChannelError: none of them has it.
+            PeerGoneError: none that answers has it.
+        """
+        guesses: dict[str, list[str]] = {}
+        for name in names:
+            guesses.setdefault(ranked(self._addresses, name)[0], []).append(name)
+        unsettled: list[str] = []
+        gone: dict[str, PermitflowError] = {}
+        for address, some in guesses.items():
+            try:
+                await (await self._line_to(address)).statistics(some)
+            except UnknownChannelError:
+                unsettled += some
+            except PeerGoneError as error:
+                unsettled += some
+                gone[address] = error
+            else:
+                self._found |= dict.fromkeys(some, address)
+        if not unsettled:
+            return
+        listed: dict[str, set[str]] = {}
+        for address in (each for each in self._addresses if each not in gone):
+            try:
+                told = await (await self._line_to(address)).statistics()
+                listed[address] = {each.channel for each in told.channels}
+            except PeerGoneError as error:
+                gone[address] = error
+        for name in unsettled:
+            holders = [each for each in ranked(self._addresses, name) if name in listed.get(each, ())]
+            if not holders:
+                lacking = {at: UnknownChannelError(channel=name, known=tuple(its)) for at, its in listed.items()}
+                raise _not_found(name, {**gone, **lacking})
+            self._found[name] = holders[0]
+
+    async def _line_to(self, address: str) -> AioControl:
+        line = self._lines.get(address)
+        if line is None or line.is_closed:
+            line = self._lines[address] = await self._dial(address)
+        return line
+
+
+async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """What they return; the first error of one ends the others."""
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(call) for call in calls]
+    except BaseExceptionGroup as several_errors:
+        raise several_errors.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 class _Line:
@@ -450,6 +595,11 @@ class _Answer(NamedTuple):
 LINGER_SECONDS = 2.0
 # To the door of an exchange and from there to the right process, and one more for a channel that was made anew.
 _MOST_MOVES = 3
+# One of several exchanges may be away: how long each is dialled at first and later, the pause before they are tried
+# again, and for how long if the caller does not wait for a server that is about to start.
+_FIRST_DIAL_SECONDS, _LONGEST_DIAL_SECONDS = 0.5, 3.0
+_PAUSE_SECONDS = 0.1
+_SEARCH_SECONDS = 2.0
 
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
@@ -491,7 +641,8 @@ async def get(
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
-            ``udp://localhost:5600`` if it serves that.
+            ``udp://localhost:5600`` if it serves that; or those of several exchanges, with commas between them, of
+            which one has the channel: each is asked in turn, for at most ``connect_timeout_seconds``.
         channel: its name.
         wanted: the most that this end wants; by default what the exchange has.
         schema: the required schema of the chunks; by default any.
@@ -532,7 +683,7 @@ async def get(
     encoded = None if schema is None else schema.serialize().to_pybytes()
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    timing = _Timing(address, connect_timeout_seconds, agreement_timeout_seconds)
 
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[RemoteReceiver]:
@@ -560,7 +711,7 @@ async def get(
                 async with _running(end, who, timing) as receiver:
                     yield receiver
 
-    async with timing, _wherever(address, at) as found:
+    async with timing, _wherever(address, channel, timing, at) as found:
         yield found
 
 
@@ -591,7 +742,8 @@ async def put(
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
-            ``udp://localhost:5600`` if it serves that.
+            ``udp://localhost:5600`` if it serves that; or those of several exchanges, with commas between them, of
+            which one has the channel: each is asked in turn, for at most ``connect_timeout_seconds``.
         channel: its name.
         schema: of the chunks that will be sent.
         wanted: the most that this end wants; by default what the exchange has.
@@ -632,7 +784,7 @@ async def put(
     encoded = schema.serialize().to_pybytes()
     seconds = await _resume_seconds(address, resume_seconds, same_host)
     same_host = SameHost.NEVER if resume_seconds else same_host
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    timing = _Timing(address, connect_timeout_seconds, agreement_timeout_seconds)
 
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[RemoteSender]:
@@ -664,26 +816,64 @@ async def put(
                     async with _aborting(sender):
                         yield sender
 
-    async with timing, _wherever(address, at) as found:
+    async with timing, _wherever(address, channel, timing, at) as found:
         yield found
 
 
 @asynccontextmanager
-async def _wherever(address: str, at: Callable[[str], AbstractAsyncContextManager[T]]) -> AsyncIterator[T]:
-    """Begin a stream where its channel is: the process that was dialled may name another one of the same exchange.
+async def _wherever(
+    address: str, channel: str, timing: "_Timing", at: Callable[[str], AbstractAsyncContextManager[T]]
+) -> AsyncIterator[T]:
+    """Begin a stream at the exchange that has its channel: one of these addresses."""
+    addresses = ranked(several(address), channel)
+    async with AsyncExitStack() as stack:
+        if len(addresses) == 1:
+            yield await _followed(addresses[0], at, stack)
+            return
+        while True:
+            failures: dict[str, PermitflowError] = {}
+            for each in addresses:
+                try:
+                    found = await _followed(each, at, stack)
+                    break
+                except (UnknownChannelError, PeerGoneError) as error:
+                    if isinstance(error, PeerTimeoutError) and timing.has_no_answer:
+                        raise  # it has the channel
+                    failures[each] = error
+            else:
+                if timing.is_over or not any(isinstance(error, PeerGoneError) for error in failures.values()):
+                    raise _not_found(channel, failures)
+                timing.be_more_patient()
+                await asyncio.sleep(_PAUSE_SECONDS)
+                continue
+            break
+        yield found
+
+
+async def _followed(address: str, at: Callable[[str], AbstractAsyncContextManager[T]], stack: AsyncExitStack) -> T:
+    """Begin a stream at an exchange: the process that was dialled may name another one of the same exchange.
 
     Only its port is taken from the answer: an exchange cannot send its clients, or their tokens, to another host.
     """
-    async with AsyncExitStack() as stack:
-        for _ in range(_MOST_MOVES):
-            try:
-                found = await stack.enter_async_context(at(address))
-                break
-            except MovedError as moved:
-                address = written(parsed(address)._replace(port=moved.port))
-        else:
-            found = await stack.enter_async_context(at(address))
-        yield found
+    for _ in range(_MOST_MOVES):
+        try:
+            return await stack.enter_async_context(at(address))
+        except MovedError as moved:
+            address = written(parsed(address)._replace(port=moved.port))
+    return await stack.enter_async_context(at(address))
+
+
+def _not_found(channel: str, failures: Mapping[str, PermitflowError]) -> PermitflowError:
+    """The error about a channel that none of several exchanges serves."""
+    known = [name for error in failures.values() if isinstance(error, UnknownChannelError) for name in error.known]
+    gone = [error for error in failures.values() if not isinstance(error, UnknownChannelError)]
+    if not gone:
+        return UnknownChannelError(channel=channel, known=tuple(dict.fromkeys(known)))
+    words = (
+        f"{address}: {'it is not there' if isinstance(error, UnknownChannelError) else error}"
+        for address, error in failures.items()
+    )
+    return PeerGoneError(who=f"the exchange that has channel {channel!r}", reason="; ".join(words))
 
 
 async def _resume_seconds(address: str, asked: float | None, same_host: SameHost = SameHost.NEVER) -> float:
@@ -694,7 +884,10 @@ async def _resume_seconds(address: str, asked: float | None, same_host: SameHost
     """
     require_seconds(resume_seconds=asked)
     if asked is None:
-        return 0.0 if same_host is SameHost.REQUIRE or await is_of_this_host(address) else RESUME_SECONDS
+        if same_host is SameHost.REQUIRE:
+            return 0.0
+        near = [await is_of_this_host(each) for each in several(address)]
+        return 0.0 if all(near) else RESUME_SECONDS
     if asked and same_host is SameHost.REQUIRE:
         rule = "must be 0 where shared memory is required, which no stream survives"
         raise InvalidParametersError(name="resume_seconds", value=asked, rule=rule)
@@ -742,7 +935,7 @@ async def describe(
     """
     _require_name(channel)
     seconds = await _resume_seconds(address, resume_seconds)
-    timing = _Timing(connect_timeout_seconds, agreement_timeout_seconds)
+    timing = _Timing(address, connect_timeout_seconds, agreement_timeout_seconds)
 
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[ChannelDescription]:
@@ -756,7 +949,7 @@ async def describe(
                     raise ProtocolError(f"{who} sent data though none were asked for")
                 yield ChannelDescription(receiver.schema, receiver.parameters)
 
-    async with timing, _wherever(address, at) as found:
+    async with timing, _wherever(address, channel, timing, at) as found:
         return found
 
 
@@ -784,18 +977,32 @@ async def control(
         SecurityError: as for ``get``; a request that is forbidden raises it, too.
         PeerTimeoutError: no server answers at this address.
     """
-    who = f"the exchange at {address}"
-    timing = _Timing(connect_timeout_seconds, reply_timeout_seconds)
-    seconds = await _resume_seconds(address, resume_seconds)
-    dial = partial(calling, address, CONTROL, who, timing.connect_seconds, silence_seconds, security)
-    line = _Line(dial, who, seconds)
-    orders = AioControl(line, who, reply_timeout_seconds)
-    try:
-        await line.open()
-        yield orders
-    finally:
-        orders.close()
-        await line.close()
+    seconds, addresses = await _resume_seconds(address, resume_seconds), several(address)
+    connect_seconds = _Timing(addresses[0], connect_timeout_seconds, reply_timeout_seconds).connect_seconds
+    if len(addresses) > 1:
+        connect_seconds = _SEARCH_SECONDS if connect_seconds is None else min(connect_seconds, _SEARCH_SECONDS)
+
+    @asynccontextmanager
+    async def at(address: str) -> AsyncIterator[AioControl]:
+        who = f"the exchange at {address}"
+        dial = partial(calling, address, CONTROL, who, connect_seconds, silence_seconds, security)
+        line = _Line(dial, who, seconds)
+        orders = AioControl(line, address, who, reply_timeout_seconds)
+        try:
+            await line.open()
+            yield orders
+        finally:
+            orders.close()
+            await line.close()
+
+    if len(addresses) == 1:
+        async with at(address) as orders:
+            yield orders
+        return
+    async with AsyncExitStack() as stack:
+        several_orders = _ControlOfSeveral(addresses, lambda each: stack.enter_async_context(at(each)))
+        stack.callback(several_orders.close)
+        yield several_orders
 
 
 def _portions(items: tuple[T, ...]) -> Iterator[tuple[T, ...]]:
@@ -825,11 +1032,30 @@ class _Timing:
     It begins when the block is entered.
     """
 
-    def __init__(self, connect_seconds: float | None, answer_seconds: float) -> None:
+    def __init__(self, address: str, connect_seconds: float | None, answer_seconds: float) -> None:
         self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
         self.answer_seconds = answer_seconds
+        if len(several(address)) > 1:
+            self._search_seconds = _SEARCH_SECONDS if self.connect_seconds is None else self.connect_seconds
+            self.connect_seconds = _FIRST_DIAL_SECONDS
+
+    @property
+    def is_over(self) -> bool:
+        """Has the time passed in which one of several exchanges is looked for?"""
+        return monotonic() - self._began >= self._search_seconds
+
+    @property
+    def has_no_answer(self) -> bool:
+        """Has the time passed in which an answer must come?"""
+        return monotonic() - self._began >= self.answer_seconds
+
+    def be_more_patient(self) -> None:
+        """Dial each of them for longer: it may be far away, or busy."""
+        assert self.connect_seconds is not None, "there are several"
+        self.connect_seconds = min(2 * self.connect_seconds, _LONGEST_DIAL_SECONDS)
 
     async def __aenter__(self) -> None:
+        self._began = monotonic()
         self.limit = Limit(self.answer_seconds)
 
     async def __aexit__(self, *_: object) -> None:

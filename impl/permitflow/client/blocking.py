@@ -29,7 +29,7 @@ from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
-from permitflow.carriers.addresses import parsed
+from permitflow.carriers.addresses import several
 from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.same_host import SameHost
 from permitflow.carriers.security import Security
@@ -605,7 +605,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     def __init__(
         self, address: str, timeout_seconds: float, resume_seconds: float | None, security: Security | None = None
     ) -> None:
-        parsed(address)  # the first request dials
+        several(address)  # the first request dials
         require_seconds(resume_seconds=resume_seconds)
         self._who = f"the exchange at {address}"
         opening = aio.control(
@@ -688,6 +688,10 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
         """The first rows that wait in a channel; they stay there."""
         return self._ask(lambda orders: orders.peek(channel, rows, consumer=consumer))
+
+    def by_exchange(self, channels: Sequence[str]) -> dict[str, tuple[str, ...]]:
+        """Which exchange has which of these channels, by its address; with a single address, all are there."""
+        return self._ask(lambda orders: orders.by_exchange(channels))
 
     async def _answer(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
         if (orders := await self._held.opened()) is None:

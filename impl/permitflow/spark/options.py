@@ -12,7 +12,7 @@ from enum import Flag, StrEnum, auto
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import uuid4
 
-from permitflow.carriers.addresses import parsed
+from permitflow.carriers.addresses import several
 from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
@@ -288,16 +288,16 @@ def file_or_name(text: str) -> str:
 
 
 def network_address(text: str) -> str:
-    """Check the form ``host:port``; opening a stream shows whether an exchange listens there."""
+    """Check the form ``host:port``, or several; opening a stream shows whether an exchange listens there."""
     try:
-        parsed(text)
+        several(text)
     except InvalidParametersError as error:
         raise ValueError(error.rule) from None
     return text
 
 
 OF_SPARK: Options = {
-    "checkpointLocation": Option(Use.WRITE_STREAM, str),
+    "checkpointLocation": Option(Use.WRITING, str),
     "queryName": Option(Use.WRITE_STREAM, str),
 }
 """Options of Spark's own, which it passes to the sink as well."""
@@ -400,7 +400,7 @@ class ReadOptions:
     """The checked options of a reader; picklable, because workers get them."""
 
     address: str
-    """Where the exchange listens, as in ``host:port``."""
+    """Where the exchange listens, as in ``host:port``; or several exchanges, with commas between them."""
     channels: tuple[str, ...]
     """Names of the channels; one partition each."""
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
@@ -575,6 +575,21 @@ class StreamOptions:
         return cls(exchange=exchange, limits=_limits(values), **picked(cls, values))
 
 
+def _is_divided(values: Mapping[str, Any]) -> bool:
+    """Are rows to be staged in several exchanges?"""
+    return values["delivery"] is Delivery.STAGED and len(several(values["address"])) > 1
+
+
+def _require_checkpoint(values: Mapping[str, Any]) -> None:
+    """Staged rows in several exchanges are published as one by what the driver has written down."""
+    if _is_divided(values) and "checkpoint_location" not in values:
+        reason = (
+            "is needed to stage in several exchanges: a folder that outlives the driver, in which it writes down what "
+            "they have to publish"
+        )
+        refuse("checkpointLocation", None, reason)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BatchKey:
     """The key under which a batch is published once."""
@@ -600,6 +615,8 @@ class WriteOptions:
     """The columns by which rows are spread over the channels; none: each task writes into one channel."""
     change_column: str | None = None
     """The column that says what each row does to the key's row; None: there is none."""
+    checkpoint_location: str | None = None
+    """A folder in which the driver writes down what several exchanges have to publish."""
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -616,6 +633,13 @@ class WriteOptions:
             if given and name not in given:
                 refuse(given[0], values[given[0]], f"needs option {name!r} beside it")
         publication = BatchKey(**picked(BatchKey, values)) if given else None
+        if _is_divided(values) and publication is None:
+            refuse(
+                "query", None, "and 'batch' are needed to stage in several exchanges, so that a repeated job goes on"
+            )
+        if "checkpoint_location" in values and not _is_divided(values):
+            refuse("checkpointLocation", None, "is for streaming queries, and for jobs that stage in several exchanges")
+        _require_checkpoint(values)
         return cls(exchange=_keyed(values), publication=publication, **picked(cls, values))
 
     @classmethod
@@ -632,6 +656,7 @@ class WriteOptions:
         if values["end"]:
             reason = "is for batch jobs only: a streaming query does not know which batch is its last"
             refuse("end", "true", reason)
+        _require_checkpoint(values)
         return cls(exchange=_keyed(values), **picked(cls, values))
 
     def batch_key(self) -> BatchKey:

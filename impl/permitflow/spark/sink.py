@@ -21,6 +21,8 @@ A batch must fit into the staging areas of its channels (``staging_rows`` of the
 their channels at once.  If consumers are slow, published rows beyond the window fill the staging areas, and tasks wait
 for room: that is the back-pressure.
 
+Over several exchanges, the driver writes down which attempts count before the first one publishes: ``decisions.py``.
+
 ``abort`` of a staged batch drops the rows that this driver's tasks have staged, and never published rows: an abort may
 arrive after the batch was published, or while the next driver runs the batch again.
 """
@@ -38,6 +40,7 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
+from permitflow.carriers.addresses import several
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.chunks import slices
 from permitflow.dispatch.mapping import spread
@@ -51,15 +54,17 @@ from permitflow.errors import (
     InvalidParametersError,
     PeerGoneError,
     PermitflowError,
+    StagedPartError,
     TaskRetryError,
     UnknownBatchError,
 )
 from permitflow.spark.attempts import earlier_attempts_named
+from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions
 from permitflow.spark.patience import Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
-from permitflow.stream.control import ChannelState, StagedPart
+from permitflow.stream.control import ChannelState, Published, StagedPart
 from permitflow.stream.frames import EndOutcome, JobTotal, Staging, TaskAttempt
 
 if TYPE_CHECKING:
@@ -371,6 +376,18 @@ class StagedMessage(WriterCommitMessage):
 class _Staged(_Sending):
     """The common part of both staged sinks."""
 
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        """Publish first what a driver before this one has decided: it takes room; planning process, before tasks."""
+        super().__init__(options, schema)
+        self._carry_out_earlier()
+
+    @property
+    def _decisions(self) -> Decisions | None:
+        """Of a stream over several exchanges."""
+        checkpoint = self._options.checkpoint_location
+        is_divided = len(several(self._options.exchange.address)) > 1
+        return Decisions(checkpoint) if is_divided and checkpoint is not None else None
+
     def _stage(self, batches: "Iterator[pa.RecordBatch]", key: BatchKey, context: TaskContext) -> StagedMessage:
         # Spark restarts its attempt numbers when the driver restarts.
         attempt = f"{context.taskAttemptId()}-{uuid4().hex}"
@@ -381,13 +398,55 @@ class _Staged(_Sending):
         return StagedMessage(key.query, parts, _micro_batch_of(context))
 
     def _publish(self, key: BatchKey, messages: Sequence[StagedMessage]) -> None:
-        parts = [part for message in messages for part in message.parts]
+        parts = tuple(part for message in messages for part in message.parts)
         self._insist(self._declare_schema)
-        published = self._insist(lambda control: control.publish(key.query, key.batch, parts))
+        if self._decisions is None:
+            published = self._insist(lambda control: control.publish(key.query, key.batch, parts))
+        else:
+            published = self._decide(self._decisions, Decision(key.query, key.batch, parts))
         if published.was_published and published.last_batch != key.batch:
             raise BatchOrderError(query=key.query, batch=key.batch, last_batch=published.last_batch)
         if published.was_published:
             _log.info("batch %d of query %r was published before: its rows are dropped", key.batch, key.query)
+
+    def _decide(self, decisions: Decisions, decision: Decision) -> Published:
+        """Publish in several exchanges, all or nothing.  An earlier decision about the same batch stands."""
+        standing = decisions.decide(decision)
+        self._carry_out_earlier(before=standing)
+        published = self._carry_out(standing)
+        decisions.forget(standing)
+        return published
+
+    def _carry_out_earlier(self, before: Decision | None = None) -> None:
+        """Carry out what a driver that has died, or has lost an exchange, had decided."""
+        if (decisions := self._decisions) is None:
+            return
+        for earlier in decisions.pending():
+            if before is None or earlier.name != before.name:
+                _log.info("publishing batch %d of query %r, as decided before", earlier.batch, earlier.query)
+                self._carry_out(earlier)
+                decisions.forget(earlier)
+
+    def _carry_out(self, decision: Decision) -> Published:
+        """Publish in each exchange what lies there, also nothing: then it knows the batch when it comes again."""
+
+        def everywhere(control: "BlockingControl") -> Published:
+            told = []
+            for address, names in control.by_exchange(self._options.exchange.channels).items():
+                parts = [part for part in decision.parts if part.channel in names]
+                with self._dialled(address, self._options.exchange.timeout_seconds) as there:
+                    told.append(there.publish(decision.query, decision.batch, parts))
+            return next((each for each in told if not each.was_published), told[0])
+
+        try:
+            return self._insist(everywhere)
+        except StagedPartError as error:
+            if (decisions := self._decisions) is not None:
+                error.add_note(
+                    "other exchanges may have published their rows of this batch: this one has lost its own, because "
+                    f"it has no store. To go on without them, delete {decisions.where(decision)}"
+                )
+            raise
 
     def _declare_schema(self, control: "BlockingControl") -> None:
         """Declare the schema of channels without rows: otherwise their readers would wait for it."""
@@ -400,30 +459,31 @@ class _Staged(_Sending):
         parts = [part for message in messages for part in message.parts]
         if not parts:
             return
+        decided = [] if (decisions := self._decisions) is None else decisions.pending()
+        if any((each.query, each.batch) == (key.query, key.batch) for each in decided):
+            return  # these rows are to be published
         seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         self._insist(lambda control: control.discard(key.query, key.batch, parts), timeout_seconds=seconds)
 
     def _insist(self, order: "Callable[[BlockingControl], T]", timeout_seconds: float | None = None) -> T:
         """Send an idempotent order, and repeat it while the exchange is away."""
-        # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.client.blocking import control
-
-        leave_imports_alone()
         exchange = self._options.exchange
         patience = Patience(timeout_seconds or exchange.timeout_seconds, exchange.channels)
         while True:
             try:
-                # ``patience`` repeats the order.
-                dialling = control(
-                    exchange.address,
-                    timeout_seconds=patience.remaining_seconds,
-                    resume_seconds=0,
-                    security=exchange.security,
-                )
-                with dialling as dialled:
+                with self._dialled(exchange.address, patience.remaining_seconds) as dialled:
                     return order(dialled)
             except PermitflowError as error:
                 patience.wait(error)
+
+    def _dialled(self, address: str, timeout_seconds: float) -> "BlockingControl":
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.client.blocking import control
+
+        leave_imports_alone()
+        security = self._options.exchange.security
+        # ``_insist`` repeats the order.
+        return control(address, timeout_seconds=timeout_seconds, resume_seconds=0, security=security)
 
 
 class StagedBatchWriter(_Staged, DataSourceArrowWriter):

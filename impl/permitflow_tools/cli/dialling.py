@@ -15,7 +15,7 @@ from permitflow.errors import (
     UnknownChannelError,
     UnknownConsumerError,
 )
-from permitflow_tools.cli.options import host_and_port, option
+from permitflow_tools.cli.options import exchange_addresses, option
 from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
 from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
 
@@ -26,9 +26,9 @@ _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _Address: TypeAlias = Annotated[
     str,
     option(
-        host_and_port,
+        exchange_addresses,
         "HOST:PORT",
-        f"The exchange; without gRPC, tcp:// or udp://HOST:PORT. Default: {_DEFAULT_ADDRESS}.",
+        f"The exchange; without gRPC, tcp:// or udp://HOST:PORT; or several, with commas. Default: {_DEFAULT_ADDRESS}.",
     ),
 ]
 

@@ -11,7 +11,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 import typer
 
-from permitflow.carriers.addresses import parsed, scheme_of
+from permitflow.carriers.addresses import parsed, scheme_of, several
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange.limits import OPTIONS as LIMITS
 from permitflow_tools.cli.outcomes import unusable
@@ -118,6 +118,15 @@ def host_and_port(text: str) -> str:
     """Parse an address to listen at, as in ``127.0.0.1:50051``; port 0 means any free one."""
     try:
         parsed(str(text), least_port=0)
+    except InvalidParametersError as error:
+        raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+    return text
+
+
+def exchange_addresses(text: str) -> str:
+    """Parse the address of an exchange to dial, or those of several with commas between them."""
+    try:
+        several(str(text))
     except InvalidParametersError as error:
         raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
     return text

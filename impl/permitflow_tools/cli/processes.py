@@ -48,13 +48,13 @@ from permitflow.stream.control import (
     ControlReply,
     ControlRequest,
     Discard,
-    ListedChannel,
     Publish,
     RemoveChannels,
     Retention,
     Right,
 )
-from permitflow.stream.traffic import ChannelTraffic, Statistics
+from permitflow.stream.divided_control import about, merged
+from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, Part
 from permitflow_tools.parameters.quantities import size_text
 
@@ -356,24 +356,19 @@ class Processes:
             known = self.names if access.is_open else [name for name in self.names if sees(name)]
             first = min(max(0, request.first), len(known))
             names = tuple(islice(known, first, first + MOST_CHANNELS))
+        request = replace(request, channels=names)
         asked: dict[_Process, list[str]] = {}
         for name in names:
             asked.setdefault(self._owner(name), []).append(name)
-        replies: list[Statistics | Channels[Any]] = await asyncio.gather(
+        replies: list[ControlReply[Any]] = await asyncio.gather(
             *(
-                process.ask("carry_out", replace(request, channels=tuple(some)), seconds=_LONGEST_ANSWER_SECONDS)
+                process.ask("carry_out", about(request, some), seconds=_LONGEST_ANSWER_SECONDS)
                 for process, some in asked.items()
             )
         )
-        if isinstance(request, AskStatistics):
-            told: dict[str, ChannelTraffic] = {
-                each.channel: each for reply in replies if isinstance(reply, Statistics) for each in reply.channels
-            }
-            return Statistics(monotonic(), tuple(told[name] for name in names if name in told))
-        listed: dict[str, ListedChannel[Any]] = {
-            each.traffic.channel: each for reply in replies if isinstance(reply, Channels) for each in reply.channels
-        }
-        return Channels(tuple(listed[name] for name in names if name in listed))
+        if not replies:
+            return Statistics(monotonic(), ()) if isinstance(request, AskStatistics) else Channels(())
+        return merged(replies, names, monotonic())
 
     async def _order(self, request: ControlRequest) -> ControlReply[Any]:
         if isinstance(request, AddStream):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from permitflow.carriers.addresses import parsed
+from permitflow.carriers.addresses import parsed, ranked, several, written
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
@@ -41,6 +41,7 @@ from permitflow_tools.cli.channel_options import (
 from permitflow_tools.cli.options import (
     MOST,
     StreamName,
+    exchange_addresses,
     folder_or_database,
     host_and_port,
     http_address,
@@ -234,6 +235,19 @@ def serve(
             "--address, and who asks elsewhere is told which. Not with --retention replay, --trace or --ui.",
         ),
     ] = 1,
+    cluster: Annotated[
+        str | None,
+        option(
+            exchange_addresses,
+            "ADDRESS,…",
+            "This exchange is one of these, and has only those channels that rendezvous hashing gives it. Start each "
+            "with the same list and the same --stream, and give it to the clients as their address.",
+        ),
+    ] = None,
+    advertise: Annotated[
+        str | None,
+        option(exchange_addresses, "ADDRESS", "Which one of --cluster it is. Default: the first --address."),
+    ] = None,
     metrics_address: Annotated[
         str | None,
         option(
@@ -320,6 +334,11 @@ def serve(
     _require_safe(ui, security)
     _warn_of([*(address or []), *([ui] if ui else [])], security, access)
     channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
+    if cluster is not None:
+        own = _own_address(cluster, advertise or (address or [_DEFAULT_ADDRESS])[0])
+        channels = [channel for channel in channels if ranked(several(cluster), channel)[0] == own]
+    elif advertise is not None:
+        unusable("--advertise: needs --cluster, in which it is one of the addresses")
     try:
         with ExitStack() as stack:
             recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
@@ -433,6 +452,13 @@ def _opened(store: str, *, standby: bool) -> "DurableStore":
         typer.echo(f"standing by: waiting for the store, which {by} has", err=True)
 
     return PostgresStore(store, on_wait=tell if standby else None)
+
+
+def _own_address(cluster: str, address: str) -> str:
+    own = written(parsed(address, least_port=0))
+    if own not in several(cluster):
+        unusable(f"--cluster: {own} is none of these: say with --advertise which one this exchange is")
+    return own
 
 
 def _require_fit_for_processes(

@@ -14,7 +14,7 @@ from rich.live import Live
 
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 from permitflow_tools.cli.console import open_console, print_lines
-from permitflow_tools.cli.options import duration, host_and_port
+from permitflow_tools.cli.options import duration, exchange_addresses
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
 from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
 from permitflow_tools.cli.traffic_table import traffic_table
@@ -27,9 +27,9 @@ def top(
     address: Annotated[
         str,
         typer.Argument(
-            parser=host_and_port,
+            parser=exchange_addresses,
             metavar="ADDRESS",
-            help="The exchange, as HOST:PORT; without gRPC, as tcp:// or udp://HOST:PORT.",
+            help="The exchange, as HOST:PORT; without gRPC, as tcp:// or udp://HOST:PORT; or several, with commas.",
         ),
     ] = "127.0.0.1:50051",
     channel: Annotated[

@@ -35,7 +35,7 @@ WRONG = {
     "tcp://a..b:50051": FORM,
     "http://localhost:50051": "must be host:port, tcp://host:port or udp://host:port, without http://",
     "grpc://localhost:50051": "must be host:port, tcp://host:port or udp://host:port, without grpc://",
-    "a:1,b:2": "must be a single host:port, because an exchange has one address for all",
+    "a:1,b:2": "must be a single host:port here",
     5600: "must be text",
     None: "must be text",
 }

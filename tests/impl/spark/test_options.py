@@ -50,7 +50,7 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"address": "localhost"}, "address", "must be host:port"),
         (READ, {"address": "http://localhost:5433"}, "address", "without http://"),
         (READ, {"address": "grpc://localhost:5433"}, "address", "without grpc://"),
-        (READ, {"address": "a:1,b:2"}, "address", "must be a single host:port"),
+        (READ, {"address": "a:1,,b:2"}, "address", "must be host:port"),
         (READ, {"channels": None}, "channels", "is missing"),
         (READ, {"channels": "0"}, "channels", "whole number from 1"),
         (READ, {"channels": "100000"}, "channels", "to 10000"),

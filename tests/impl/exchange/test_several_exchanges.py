@@ -1,0 +1,142 @@
+"""A stream over several exchanges: clients with a list of addresses find the one that has a channel."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pyarrow as pa
+import pytest
+
+from permitflow.carriers.addresses import ranked
+from permitflow.channels.interface import stream_channels
+from permitflow.client import Retention, StagedPart, control, describe, get, put
+from permitflow.errors import InvalidParametersError, PeerGoneError, UnknownChannelError
+from permitflow.exchange import Exchange, ExchangeServer
+
+BATCH = pa.record_batch({"x": [1, 2, 3]})
+CHANNELS = stream_channels("orders", 6)
+ADDRESSES = ("a:1", "tcp://b:1", "c:1", "d:1")
+
+
+def test_a_further_exchange_gets_channels_of_all_and_moves_no_others() -> None:
+    channels = stream_channels("orders", 1_000)
+    before = {channel: ranked(ADDRESSES[:3], channel)[0] for channel in channels}
+    after = {channel: ranked(ADDRESSES, channel)[0] for channel in channels}
+    moved = [channel for channel in channels if before[channel] != after[channel]]
+    assert {after[channel] for channel in moved} == {"d:1"}
+    assert {before[channel] for channel in moved} == set(ADDRESSES[:3])
+    assert 200 < len(moved) < 300
+    assert all(ranked(ADDRESSES[::-1], channel) == ranked(ADDRESSES, channel) for channel in channels)
+
+
+def test_which_exchange_has_a_channel_is_the_same_everywhere() -> None:
+    assert [ranked(ADDRESSES, channel)[0] for channel in CHANNELS] == ["a:1", "c:1", "d:1", "d:1", "d:1", "d:1"]
+
+
+def divided(retention: Retention = Retention.ONCE) -> list[Exchange]:
+    """Three exchanges, each with two of the channels."""
+    exchanges = [Exchange() for _ in range(3)]
+    for position, channel in enumerate(CHANNELS):
+        exchanges[position % 3].add_channel(channel, retention=retention)
+    return exchanges
+
+
+@asynccontextmanager
+async def serving(*exchanges: Exchange, scheme: str = "tcp://") -> AsyncIterator[list[ExchangeServer]]:
+    servers = [ExchangeServer(exchange, f"{scheme}127.0.0.1:0") for exchange in exchanges]
+    try:
+        for server in servers:
+            await server.__aenter__()
+        yield servers
+    finally:
+        for server in servers:
+            await server.stop()
+
+
+def listed(servers: list[ExchangeServer]) -> str:
+    return ", ".join(server.address for server in servers)
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://"])
+async def test_clients_find_each_channel_at_the_exchange_that_has_it(scheme: str) -> None:
+    async with serving(*divided(), scheme=scheme) as servers:
+        address = listed(servers)
+        for channel in CHANNELS:
+            async with put(address, channel, BATCH.schema) as sender, get(address, channel) as receiver:
+                await sender.send(BATCH)
+                assert (await receiver.receive()).rows == 3
+                assert (await describe(address, channel)).schema == BATCH.schema
+        with pytest.raises(UnknownChannelError) as caught:
+            await describe(address, "none")
+        assert set(caught.value.known) == {*CHANNELS}
+
+
+async def test_while_an_exchange_is_away_its_channels_are_waited_for() -> None:
+    exchanges = divided()
+    async with serving(*exchanges) as servers:
+        address, away = listed(servers), servers[1].address
+        await servers[1].stop()
+        with pytest.raises(PeerGoneError, match=away.removeprefix("tcp://")):
+            await describe(address, CHANNELS[1], connect_timeout_seconds=None)
+        async with put(address, CHANNELS[0], BATCH.schema):
+            pass
+        async with asyncio.TaskGroup() as group:
+            sending = group.create_task(open_and_close(address, CHANNELS[1]))
+            async with ExchangeServer(exchanges[1], away):
+                await sending
+
+
+async def open_and_close(address: str, channel: str) -> None:
+    async with put(address, channel, BATCH.schema, connect_timeout_seconds=60):
+        pass
+
+
+async def test_a_channel_that_another_exchange_has_taken_over_is_found() -> None:
+    async with serving(Exchange(), *divided()[1:]) as servers:
+        address = listed(servers)
+        await servers[0].stop()
+        for channel in (CHANNELS[1], CHANNELS[2]):
+            async with put(address, channel, BATCH.schema):
+                pass
+        async with control(address) as orders:
+            told = await orders.statistics([CHANNELS[2], CHANNELS[1]])
+        assert [each.channel for each in told.channels] == [CHANNELS[2], CHANNELS[1]]
+
+
+async def test_questions_and_orders_go_to_the_exchanges_concerned() -> None:
+    exchanges = divided(Retention.REPLAY)
+    async with serving(*exchanges) as servers, control(listed(servers)) as orders:
+        await exchanges[1].replay_channel(CHANNELS[1]).append(BATCH)
+        assert [each.next_row for each in await orders.positions(CHANNELS)] == [0, 3, 0, 0, 0, 0]
+        assert [each.channel for each in (await orders.statistics()).channels] == [
+            *CHANNELS[0::3],
+            *CHANNELS[1::3],
+            *CHANNELS[2::3],
+        ]
+        assert [each.traffic.channel for each in await orders.channels(CHANNELS[::-1])] == [*CHANNELS[::-1]]
+        acknowledged = await orders.acknowledge({CHANNELS[0]: 0, CHANNELS[1]: 2})
+        assert [each.acknowledged_row for each in acknowledged] == [0, 2]
+        assert (await orders.peek(CHANNELS[1])).num_rows == 1
+        assert [each.channel for each in await orders.close_channels(CHANNELS)] == [*CHANNELS]
+        found = await orders.by_exchange(CHANNELS)
+        assert found == {server.address: CHANNELS[position::3] for position, server in enumerate(servers)}
+
+
+async def test_what_is_all_or_none_is_refused_over_several_exchanges() -> None:
+    async with serving(*divided(Retention.REPLAY)) as servers:
+        parts = [StagedPart(channel, 0, "a", 1) for channel in CHANNELS]
+        async with control(listed(servers)) as orders:
+            with pytest.raises(InvalidParametersError, match="of one exchange"):
+                await orders.publish("q", 0, parts)
+        async with control(listed(servers)) as orders:
+            with pytest.raises(InvalidParametersError, match="a single exchange"):
+                await orders.add_stream("more")
+        async with control(listed(servers)) as orders:
+            with pytest.raises(UnknownChannelError, match="none"):
+                await orders.positions(["none"])
+
+
+@pytest.mark.parametrize("text", ["a:1,", "a:1,a:1", "a:1;b:1"])
+async def test_a_list_of_addresses_that_is_wrong_is_refused(text: str) -> None:
+    with pytest.raises(InvalidParametersError, match="address"):
+        await describe(text, "orders/0")

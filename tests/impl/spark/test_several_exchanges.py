@@ -1,0 +1,154 @@
+"""Staged batches over several exchanges: what the driver has written down is published in all of them, or in none."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import WriterCommitMessage
+from pyspark.sql.types import LongType, StructField, StructType
+
+from permitflow.channels.interface import stream_channels
+from permitflow.client import EndOutcome, Retention, StagedPart, Staging, control, put
+from permitflow.errors import BatchOrderError, CheckpointError, InvalidOptionError, PeerGoneError
+from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.spark.decisions import Decision, Decisions
+from permitflow.spark.options import WriteOptions
+from permitflow.spark.sink import StagedMessage, StagedStreamWriter
+
+CHANNELS = stream_channels("orders", 3)
+SCHEMA = StructType([StructField("x", LongType())])
+ARROW = pa.schema([("x", pa.int64())])
+
+
+class Divided:
+    """Three exchanges with a channel each, and the drivers of a query, one after the other."""
+
+    def __init__(self, checkpoint: Path) -> None:
+        self.exchanges = [Exchange() for _ in CHANNELS]
+        for exchange, channel in zip(self.exchanges, CHANNELS, strict=True):
+            exchange.add_channel(channel, retention=Retention.REPLAY, kept_rows=100)
+        self.servers: list[ExchangeServer] = []
+        self.checkpoint = checkpoint
+
+    @property
+    def options(self) -> WriteOptions:
+        return WriteOptions.parse_stream(
+            {
+                "address": ",".join(server.address for server in self.servers),
+                "stream": "orders",
+                "channels": str(len(CHANNELS)),
+                "timeoutSeconds": "2",
+                "checkpointLocation": str(self.checkpoint),
+            }
+        )
+
+    async def driver(self) -> StagedStreamWriter:
+        return await asyncio.to_thread(StagedStreamWriter, self.options, SCHEMA)
+
+    async def staged(self, batch: int, rows: Sequence[Sequence[int]]) -> list[WriterCommitMessage | None]:
+        """What the tasks tell that have staged these rows, one for each channel."""
+        return [await self._task(batch, partition, some) for partition, some in enumerate(rows)]
+
+    async def _task(self, batch: int, partition: int, rows: Sequence[int]) -> StagedMessage:
+        staging = Staging("q", batch, partition, f"attempt at {rows}")
+        channel = CHANNELS[partition]
+        if rows:
+            async with put(self.options.exchange.address, channel, ARROW, staging=staging) as sender:
+                await sender.send(pa.record_batch([pa.array(rows, pa.int64())], schema=ARROW))
+                await sender.end(until=EndOutcome.ACCEPTED)
+        return StagedMessage("q", [StagedPart(channel, partition, staging.attempt, len(rows))] if rows else [], None)
+
+    @property
+    def published(self) -> list[int]:
+        """The rows that each channel has."""
+        return [
+            exchange.replay_channel(channel).position().next_row
+            for exchange, channel in zip(self.exchanges, CHANNELS, strict=True)
+        ]
+
+
+@asynccontextmanager
+async def serving(checkpoint: Path) -> AsyncIterator[Divided]:
+    divided = Divided(checkpoint)
+    divided.servers = [ExchangeServer(exchange, "tcp://127.0.0.1:0") for exchange in divided.exchanges]
+    for server in divided.servers:
+        await server.__aenter__()
+    try:
+        yield divided
+    finally:
+        for server in divided.servers:
+            await server.stop()
+
+
+async def test_a_batch_is_published_in_all_exchanges_once(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        driver = await divided.driver()
+        for _ in range(2):
+            await asyncio.to_thread(driver.commit, await divided.staged(0, [[1, 2], [], [3]]), 0)
+            assert divided.published == [2, 0, 1]
+        await asyncio.to_thread(driver.commit, await divided.staged(0, [[], [1, 2, 3], []]), 0)
+        assert divided.published == [2, 0, 1], "all of them know the batch, also the one that had no rows"
+        await asyncio.to_thread(driver.commit, await divided.staged(1, [[], [4], []]), 1)
+        assert divided.published == [2, 1, 1]
+        with pytest.raises(BatchOrderError):
+            await asyncio.to_thread(driver.commit, await divided.staged(0, [[9], [], []]), 0)
+        assert divided.published == [2, 1, 1]
+
+
+async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        killed = await divided.driver()
+        messages = await divided.staged(0, [[1], [2, 3], [4]])
+        parts = tuple(part for each in messages if isinstance(each, StagedMessage) for part in each.parts)
+        Decisions(str(tmp_path)).decide(Decision("q", 0, parts))
+        async with control(divided.options.exchange.address) as orders:
+            await orders.publish("q", 0, parts[:1])
+        await asyncio.to_thread(killed.abort, messages, 0)  # late
+        assert divided.published == [1, 0, 0]
+        following = await divided.driver()
+        assert divided.published == [1, 2, 1]
+        await asyncio.to_thread(following.commit, await divided.staged(0, [[1, 2, 3, 4], [], []]), 0)
+        assert divided.published == [1, 2, 1]
+
+
+async def test_nothing_is_published_while_an_exchange_is_away(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        driver = await divided.driver()
+        messages = await divided.staged(0, [[1], [2, 3], [4]])
+        await divided.servers[2].stop()
+        with pytest.raises(PeerGoneError):
+            await asyncio.to_thread(driver.commit, messages, 0)
+        assert divided.published == [0, 0, 0]
+        assert Decisions(str(tmp_path)).pending() == []
+
+
+def test_of_two_decisions_about_a_batch_the_first_one_stands(tmp_path: Path) -> None:
+    decisions, first = Decisions(tmp_path.as_uri()), Decision("q", 3, (StagedPart("c", 0, "a", 1),))
+    assert decisions.decide(first) == first
+    assert decisions.decide(Decision("q", 3, ())) == first
+    other = decisions.decide(Decision("other", 3, ()))
+    assert Decisions(str(tmp_path)).pending() == [other, first]
+    decisions.forget(first)
+    decisions.forget(first)
+    assert decisions.pending() == [other]
+
+
+def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "permitflow").write_text("")
+    with pytest.raises(CheckpointError, match="checkpointLocation"):
+        Decisions(str(tmp_path)).decide(Decision("q", 0, ()))
+    with pytest.raises(CheckpointError, match="nowhere:"):
+        Decisions("nowhere://folder")
+
+
+@pytest.mark.parametrize("missing", ["checkpointLocation", "batch"])
+def test_staging_in_several_exchanges_needs_what_a_repeated_job_finds(missing: str) -> None:
+    options = {"address": "a:1,b:1", "channels": "c", "delivery": "staged", "query": "q", "batch": "1"}
+    options["checkpointLocation"] = "/somewhere"
+    WriteOptions.parse(options)
+    del options[missing]
+    with pytest.raises(InvalidOptionError, match=missing):
+        WriteOptions.parse(options)
