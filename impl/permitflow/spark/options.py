@@ -297,7 +297,7 @@ def network_address(text: str) -> str:
 
 
 OF_SPARK: Options = {
-    "checkpointLocation": Option(Use.WRITING, str),
+    "checkpointLocation": Option(Use.WRITE_STREAM, str),
     "queryName": Option(Use.WRITE_STREAM, str),
 }
 """Options of Spark's own, which it passes to the sink as well."""
@@ -387,6 +387,7 @@ CHANNEL_OPTIONS: Options = {
     "query": Option(Use.WRITE, any_name),
     "batch": Option(Use.WRITE, whole_number(0, MOST_LONG)),
     **OF_SPARK,
+    "checkpointLocation": Option(Use.WRITING, str),  # jobs that stage in several exchanges have one, too
 }
 """Options of ``format("permitflow")``."""
 
