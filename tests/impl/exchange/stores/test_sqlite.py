@@ -161,7 +161,7 @@ def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monk
     def failing(*_: object) -> NoReturn:
         raise RuntimeError("can't start new thread")
 
-    monkeypatch.setattr(sqlite_database, "Database", failing)
+    monkeypatch.setattr(sqlite_database, "SqliteDatabase", failing)
     with nothing_stays_open():
         for _ in range(2):
             with pytest.raises(RuntimeError, match="can't start new thread"):
