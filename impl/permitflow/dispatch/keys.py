@@ -124,6 +124,8 @@ class Splitter:
         self.key = named_columns(key)
         """The names of the key's columns."""
         self._vnodes, self._schema = vnodes, schema
+        for field in schema:
+            _require_takeable(field)
         self._columns = [(name, _converter(_type_of(schema, name, "key"), name)) for name in self.key]
         self._changes = changes
         if changes is not None and not _is_text(kind := _type_of(schema, changes, "changes")):
@@ -189,6 +191,14 @@ def named_columns(key: Sequence[str]) -> tuple[str, ...]:
     if not names or len({*names}) != len(names):
         raise InvalidParametersError(name="key", value=names, rule="must name columns, at least one, each of them once")
     return names
+
+
+def _require_takeable(field: pa.Field) -> None:
+    try:
+        pa.nulls(0, field.type).take(pa.array([], pa.int64()))
+    except pa.ArrowNotImplementedError:
+        rule = "must have a type of which Arrow can take single rows; cast views to string or binary"
+        raise InvalidParametersError(name=f"column {field.name!r}", value=str(field.type), rule=rule) from None
 
 
 def _type_of(schema: pa.Schema, name: str, what: str) -> pa.DataType:

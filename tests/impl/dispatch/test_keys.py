@@ -115,6 +115,7 @@ def test_half_an_update_without_the_other_in_its_chunk_goes_alone() -> None:
     [
         (pa.array([1.5]), ["k"], {}, "k: double"),
         (pa.array([[1]]), ["k"], {}, "k: list"),
+        (pa.array(["a"], pa.string_view()), ["k"], {}, "cast views"),
         (pa.array([1]), ["K"], {}, "must be a column of the rows .k., not 'K'"),
         (pa.array([1]), [], {}, "at least one"),
         (pa.array([1]), ["k", "k"], {}, "each of them once"),
