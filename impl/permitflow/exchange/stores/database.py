@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.system import Writer
 
-__all__ = ["TABLES", "TABLES_VERSION", "Connection", "Database", "Job", "Load", "Rows"]
+__all__ = ["TABLES", "TABLES_VERSION", "Check", "Connection", "Database", "Job", "Load", "Rows"]
 
 T = TypeVar("T")
 
@@ -147,6 +147,10 @@ Load: TypeAlias = Callable[[Connection], T]
 """Reads all that a database has; raises ``ValueError`` where that is damaged."""
 
 
+Check: TypeAlias = Callable[[], None]
+"""Raises if what a job has written is wrong."""
+
+
 @dataclass(slots=True)
 class Job:
     """A part of a transaction."""
@@ -156,7 +160,7 @@ class Job:
     makes_room: bool
     is_urgent: bool = False
     """An event loop stands still until it is done."""
-    value: object = None
+    value: Any = None
     error: BaseException | None = None
 
 
@@ -186,7 +190,8 @@ class Database(ABC):
         Args:
             do: reads and writes, in the database's thread, within a transaction that it must not end; it gets the
                 connection.  It is called once more if the first transaction had to be undone, so it must leave no
-                traces anywhere else.
+                traces anywhere else.  If it returns a ``Check``, that is called before the commit: a count of changed
+                rows may be known only then.
             makes_room: it deletes rows, or lets others do so: on a full disk it may use the reserve.
 
         Raises:
@@ -229,6 +234,14 @@ class Database(ABC):
     @abstractmethod
     def _run(self, jobs: Sequence[Job]) -> None:
         """Run these jobs, and answer them."""
+
+    @staticmethod
+    def _check(jobs: Sequence[Job]) -> None:
+        """Check what these jobs have written, at the end of their transaction."""
+        for job in jobs:
+            if callable(job.value):
+                job.value()
+                job.value = None
 
     def _refuse(self, jobs: Sequence[Job], error: Exception) -> None:
         for job in jobs:

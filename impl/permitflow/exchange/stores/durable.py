@@ -24,7 +24,7 @@ from permitflow.errors import (
     StoreMismatchError,
     UndecodableDataError,
 )
-from permitflow.exchange.stores.database import Connection, Database, Load, Rows
+from permitflow.exchange.stores.database import Check, Connection, Database, Load, Rows
 from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
@@ -56,7 +56,8 @@ _REMOVE = (
     "DELETE FROM channels WHERE id = ?",
 )
 # The first condition on rows lets the index stop the search.
-_FORGET = "DELETE FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ? RETURNING batch"
+_UNNEEDED = "FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ?"
+_FORGET = (f"DELETE FROM batches WHERE id IN (SELECT batch {_UNNEEDED})", f"DELETE {_UNNEEDED}")
 _FIND_PART = f"{_PARTS} AND query = ? AND batch = ? AND partition = ? AND attempt = ?"
 _ADD_PART = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?) RETURNING id"
 _NEXT_POSITION = "SELECT coalesce(max(position) + 1, 0) FROM staged WHERE part = ?"
@@ -103,13 +104,17 @@ def _number_of(inserted: Rows) -> int:
     return int(number)
 
 
-def _count_rows(connection: Connection, channel: int, first_row: int, next_row: int) -> None:
+def _count_rows(connection: Connection, channel: int, first_row: int, next_row: int) -> Check:
     """Add rows to the channel's count; a gap would make all later numbers wrong."""
     moved = connection.execute(
         "UPDATE channels SET next_row = ? WHERE id = ? AND next_row = ?", (next_row, channel, first_row)
     )
-    if moved.rowcount != 1:
-        raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
+
+    def check() -> None:
+        if moved.rowcount != 1:
+            raise LocalProtocolError(f"row {first_row} does not follow the rows that are stored")
+
+    return check
 
 
 def _part_of(connection: Connection, channel: int, staging: Staging) -> int | None:
@@ -129,17 +134,18 @@ def _publish(
     batch: int,
     parts: Iterable[tuple[int, Staging, int]],
     forgotten: Collection[str],
-) -> None:
+) -> Check:
     """Move attempts to their channels, and delete all other attempts at this batch and at older ones.
 
     ``parts``: for each, the channel, the attempt, and the number of its first row.
     """
+    checks = []
     for channel, staging, first_row in parts:
         part = _part_of(connection, channel, staging)
         if part is not None:  # the bytes of its chunks stay in place
             ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
             connection.execute(_BECOME_ROWS, (channel, first_row, part))
-            _count_rows(connection, channel, first_row, first_row + int(rows))
+            checks.append(_count_rows(connection, channel, first_row, first_row + int(rows)))
             for statement in _FORGET_PARTS[1:]:
                 connection.execute(statement, (part,))
     late = connection.execute("SELECT id FROM parts WHERE query = ? AND batch <= ?", (query, batch)).fetchall()
@@ -148,6 +154,12 @@ def _publish(
     connection.executemany("DELETE FROM publishing WHERE query = ?", [(old,) for old in (query, *forgotten)])
     connection.execute(_NOTE_PUBLISHED, (query, batch))
     connection.execute("INSERT INTO publishing (query) VALUES (?)", (query,))
+
+    def check() -> None:
+        for each in checks:
+            each()
+
+    return check
 
 
 class _Found:
@@ -279,8 +291,8 @@ class DurableChannelStore(ChannelStore):
         codec, number = self._known_codec(), self.number
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
-        def write(connection: Connection) -> None:
-            _count_rows(connection, number, first_row, next_row)
+        def write(connection: Connection) -> Check:
+            check = _count_rows(connection, number, first_row, next_row)
             row, places = first_row, []
             written = [*self._joined_for_disk(codec, batches)]
             for batch, batch_number in zip(written, self._insert(connection, codec, written), strict=True):
@@ -289,6 +301,7 @@ class DurableChannelStore(ChannelStore):
             connection.executemany("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", places)
             if producer:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
+            return check
 
         await self._write(write)
         await super().append(first_row, batches, producer, producer_rows)
@@ -320,8 +333,8 @@ class DurableChannelStore(ChannelStore):
             if next_barrier:
                 connection.execute("DELETE FROM barriers WHERE channel = ? AND number < ?", (number, next_barrier))
             if forgets:
-                gone = connection.execute(_FORGET, (number, first_kept_row, first_kept_row)).fetchall()
-                connection.executemany("DELETE FROM batches WHERE id = ?", gone)
+                for statement in _FORGET:
+                    connection.execute(statement, (number, first_kept_row, first_kept_row))
 
         await self._write(write, makes_room=True)
         self._first_kept_row = first_kept_row
@@ -376,7 +389,7 @@ class DurableChannelStore(ChannelStore):
     async def _execute(self, statement: str, *values: object, makes_room: bool = False) -> None:
         """Execute it with these values, and behind them the channel's number."""
         values = (*values, self.number)
-        await self._write(lambda connection: connection.execute(statement, values).rowcount, makes_room=makes_room)
+        await self._write(lambda connection: connection.execute(statement, values) and None, makes_room=makes_room)
 
     async def _write(self, do: Callable[[Connection], object], *, makes_room: bool = False) -> None:
         await self._store.database.submit(do, makes_room=makes_room)

@@ -16,9 +16,9 @@ import os
 import re
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from time import monotonic
@@ -77,6 +77,8 @@ _WEAK_COMMITS = ("off", "local", "remote_write")
 _CONNECT_SECONDS = 5
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 1.0
 _POLL_SECONDS = 0.25
+# The session of a process that was killed may have its lock for a moment longer.
+_GRACE_SECONDS = 1.0
 
 # States in which another session may do what this one cannot: the server stops, or has become a standby.
 _END_SESSIONS = ("08", "57P", "25P03", "25006")
@@ -182,6 +184,12 @@ class _Session:
         with self._connection.cursor() as cursor:
             cursor.executemany(_formatted(statement), values)
 
+    @contextmanager
+    def together(self) -> Iterator[Callable[[], None]]:
+        """Do not wait for each statement whose result is not asked for; yields what waits for all of them."""
+        with self._connection.pipeline() as pipeline:
+            yield pipeline.sync
+
     def value(self, question: str, values: Sequence[Any] = ()) -> Any:
         """The one value that a statement returns."""
         ((value,),) = self.execute(question, values).fetchall()
@@ -195,6 +203,11 @@ class _Session:
     def lock(self, schema: str) -> bool:
         """Lock the store until the end of the session; return whether it was free."""
         return bool(self.value(_LOCK, [f"permitflow {schema}"]))
+
+    def unlock(self) -> None:
+        """Free the lock at once: the server ends a session some time after it was closed."""
+        with suppress(psycopg.Error):
+            self.execute("SELECT pg_advisory_unlock_all()")
 
     def hold(self, lease_seconds: float) -> None:
         """Let the server end this session, and free its lock, if it gives no sign of life for so long."""
@@ -275,7 +288,7 @@ def _locked(location: Location, owner: str, on_wait: Callable[[str], object] | N
     """A session that has the store's lock."""
     session: _Session | None = None
     waited_for = ""
-    pause = threading.Event()
+    pause, until = threading.Event(), monotonic() + _GRACE_SECONDS
     while True:
         try:
             session = session or _Session(location, owner)
@@ -293,6 +306,9 @@ def _locked(location: Location, owner: str, on_wait: Callable[[str], object] | N
             continue
         if is_locked:
             return session
+        if on_wait is None and monotonic() < until:
+            pause.wait(_FIRST_PAUSE_SECONDS)
+            continue
         if on_wait is None:
             session.close()
             raise StoreInUseError(path=location.name, by=by)
@@ -421,6 +437,7 @@ class PostgresDatabase(Database):
     def _end(self) -> None:
         self._ended.set()
         if self._session is not None:
+            self._session.unlock()
             self._session.close()
 
     def _run(self, jobs: Sequence[Job]) -> None:
@@ -485,12 +502,16 @@ class PostgresDatabase(Database):
         if not jobs:
             self._require_own(*session.standing())
             return
-        session.execute("BEGIN")
-        if session.execute(_COUNT, (self._epoch, self._commit)).rowcount != 1:
+        with session.together() as sync:
+            session.execute("BEGIN")
+            counted = session.execute(_COUNT, (self._epoch, self._commit))
+            for job in jobs:
+                job.value = job.do(session)
+            sync()
+        if counted.rowcount != 1:
             self._require_own(*session.standing())
             raise _NotYetError("the database has refused a transaction, and gives no reason")
-        for job in jobs:
-            job.value = job.do(session)
+        self._check(jobs)
         self._is_uncertain = True
         session.commit()
         self._note_commit()

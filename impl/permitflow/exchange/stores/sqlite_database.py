@@ -362,6 +362,7 @@ class SqliteDatabase(Database):
         self._connection.execute("BEGIN IMMEDIATE")
         for job in jobs:
             job.value = job.do(self._connection)
+        self._check(jobs)
         if is_change := self._connection.total_changes > changes:
             self._journal.count(self._connection)
         self._connection.execute("COMMIT")

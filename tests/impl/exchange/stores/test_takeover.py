@@ -208,7 +208,7 @@ async def owner_of(nodes: Sequence[Node]) -> Node:
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("number", "kills", "seed"),
-    [*((signal.SIGKILL, 10, seed) for seed in range(5)), (signal.SIGSTOP, 2, 0)],
+    [*((signal.SIGKILL, 5, seed) for seed in range(10)), (signal.SIGSTOP, 2, 0)],
     ids=lambda value: value.name if isinstance(value, signal.Signals) else str(value),
 )
 async def test_nothing_is_lost_or_doubled_however_the_owner_dies(
