@@ -220,7 +220,7 @@ class Run:
         assert len(found) == stop - start
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 4))])
 async def test_a_disk_that_is_opened_again_and_again_is_memory(open_store: OpenStore, seed: int) -> None:
     both = Run(open_store, seed)
     await both.declare()
