@@ -93,6 +93,8 @@ class Clients:
             (position,) = await orders.positions([CHANNEL])
             self.log_id = position.log_id
             assert position.acknowledged_row >= self.acknowledged, "an acknowledgement is lost"
+            # That of the last rows may have died with the owner; without it, there might be no room for more.
+            await orders.acknowledge({CHANNEL: self.read})
             async for message in receiver:
                 numbers = message.payload.column(0).to_pylist()
                 assert numbers == [*range(self.read, self.read + len(numbers))], "rows are lost, or come twice"
