@@ -112,6 +112,28 @@ class HashDispatcher(Generic[T]):
             self._core.take_watermark(value)
             await self._forward()
 
+    async def until_refused(self) -> PermitflowError:
+        """Wait until a channel takes no more; abort the others, and return the error that ``send`` would raise.
+
+        For a task that waits for something to send: it would not hear of it.
+        """
+        waiting = [asyncio.create_task(end.until_refused()) for end in self._ends]
+        try:
+            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in waiting:
+                task.cancel()
+            await asyncio.wait(waiting)
+        async with self._turn:
+            first = next(channel for channel, task in enumerate(waiting) if task in done)
+            try:
+                self._require_open()
+                if self._core.is_over:
+                    return ChannelClosedError(end="dispatcher")
+                self._lose(first, waiting[first].result())
+            except PermitflowError as error:
+                return error
+
     async def end(self) -> tuple[EndOutcome | None, ...]:
         """End every channel; the outcome of each, as its own ``end`` returns it.  Ending twice is harmless.
 

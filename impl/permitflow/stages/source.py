@@ -11,6 +11,7 @@ from typing import Any, AnyStr, Final, Generic, TypeVar, cast, overload
 
 from permitflow.callables import NoStream, plain, require_plain
 from permitflow.channels.interface import ReceiveEnd, SendEnd, require_count
+from permitflow.dispatch.dispatcher import HashDispatcher
 from permitflow.errors import ChannelCancelledError, EndOfStream, InvalidParametersError
 from permitflow.flows.messages import Kind, Message
 from permitflow.stages.blueprint import (
@@ -474,8 +475,25 @@ class Source(Generic[T]):
                 sender.close()
             raise
 
+    async def dispatch_to(self, dispatcher: HashDispatcher[Any]) -> tuple[EndOutcome | None, ...]:
+        """Send all elements by their keys into several channels, and end these; as ``run_to`` for one.
 
-async def _send_all(elements: Elements[Any], sender: SendEnd[Any]) -> None:
+        Returns:
+            What ``dispatcher.end`` returns.
+
+        Raises:
+            DispatchError: a channel takes no more; all of them were aborted.
+        """
+        try:
+            async with self.open() as elements:
+                await _send_all(elements, dispatcher)
+            return await dispatcher.end()
+        except BaseException as error:
+            dispatcher.abort(f"{type(error).__name__}: {error}")
+            raise
+
+
+async def _send_all(elements: Elements[Any], sender: SendEnd[Any] | HashDispatcher[Any]) -> None:
     """Send each element when the last one has left, until none is left, or the channel's consumer has cancelled it."""
     refused = asyncio.create_task(sender.until_refused())
     reading = asyncio.timeout(None)
@@ -511,13 +529,17 @@ async def _send_all(elements: Elements[Any], sender: SendEnd[Any]) -> None:
         raise error
 
 
-async def _send(sender: SendEnd[Any], element: object) -> None:
+async def _send(sender: SendEnd[Any] | HashDispatcher[Any], element: object) -> None:
     match element:
+        case Message(kind=Kind.WATERMARK) if isinstance(sender, HashDispatcher):
+            await sender.send_watermark(element.payload)
+        case Message(kind=Kind.CHUNK) if isinstance(sender, HashDispatcher):
+            await sender.send(element.payload)
         case Message(kind=Kind.BARRIER):
             await sender.send_barrier(element.payload)
         case Message(kind=Kind.WATERMARK):
             sender.send_watermark(element.payload)
-        case Message():
+        case Message() if not isinstance(sender, HashDispatcher):
             await sender.send(element.payload, element.rows)
         case _:
             await sender.send(element)

@@ -18,6 +18,7 @@ from permitflow import (
 )
 from permitflow.dispatch import HashDispatcher, rows_by_key, spread, vnode_of
 from permitflow.errors import DispatchError
+from permitflow.stages import Source
 from tests.support.turns import turns
 
 Row = tuple[int, int]
@@ -182,6 +183,28 @@ async def test_nothing_is_sent_behind_the_end_or_after_an_abort() -> None:
     for receiver in aborted.receivers:
         with pytest.raises(ChannelAbortedError, match="enough"):
             receiver.receive_nowait()
+
+
+async def test_a_stream_of_stages_is_dispatched_with_its_barriers() -> None:
+    channels = Channels(2)
+    sender, receiver = channels.open()
+    sender.send_nowait([(LEFT[0], 1), (RIGHT[0], 2)])
+    sender.send_barrier_nowait(7)
+    sender.send_watermark(9)
+    await sender.end()
+    assert await Source.receive(receiver).dispatch_to(channels.dispatcher) == (None, None)
+    assert channels.read(0) == [(LEFT[0], 1), 7, 9, "end"]
+    assert channels.read(1) == [(RIGHT[0], 2), 7, 9, "end"]
+
+
+async def test_a_stream_of_stages_hears_of_a_lost_channel() -> None:
+    channels = Channels(2)
+    _sender, receiver = channels.open()
+    asyncio.get_running_loop().call_soon(channels.receivers[1].close)
+    with pytest.raises(DispatchError):
+        await Source.receive(receiver).dispatch_to(channels.dispatcher)
+    with pytest.raises(ChannelAbortedError):
+        channels.read(0)
 
 
 async def test_statistics_tell_which_channel_makes_the_stream_wait() -> None:
