@@ -1209,9 +1209,10 @@ class BrokersUnreachableError(PermitflowError):
 
     servers: str
     waited_seconds: float
+    reason: str
     text = (
-        "no Kafka broker has answered for {waited_seconds:g} s, asked were {servers}; what was not consumed comes "
-        "again to the next consumer of the group; unreachable_seconds is the longest wait"
+        "no Kafka broker has answered for {waited_seconds:g} s, asked were {servers}: {reason}; what was not consumed "
+        "comes again to the next consumer of the group; unreachable_seconds is the longest wait"
     )
 
 

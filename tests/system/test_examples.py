@@ -98,6 +98,10 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
+def is_slow(example: Example) -> bool:
+    return example.name in WAIT or needs_spark(example)
+
+
 def needs_spark(example: Example) -> bool:
     return any("SparkSession" in source(program) for group in example.programs for program in group)
 
@@ -107,11 +111,11 @@ def source(command: str) -> str:
 
 
 # Twice some programs that start Spark, on a machine that has other things to do.
-# librdkafka's mock cluster lets each group wait three seconds for further members; tests/impl/kafka do the same without it.
+# The mock cluster lets each group wait three seconds for members; tests/impl/kafka do the same without that.
 WAIT = ("kafka_topics",)
 SLOW = [pytest.mark.long, pytest.mark.timeout(4 * LONGEST_SECONDS)]
 CASES = [
-    pytest.param(example, 2, marks=SLOW if needs_spark(example) or example.name in WAIT else [], id=f"{example.name}, twice")
+    pytest.param(example, 2, marks=SLOW if is_slow(example) else [], id=f"{example.name}, twice")
     for example in EXAMPLES
 ]
 

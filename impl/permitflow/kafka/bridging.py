@@ -4,7 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from operator import itemgetter
-from typing import Protocol
+from typing import NoReturn, Protocol
 
 import pyarrow as pa
 
@@ -14,6 +14,7 @@ from permitflow.flows.messages import Kind, Message
 from permitflow.kafka.consuming import KafkaRecords
 from permitflow.kafka.ledger import Record
 from permitflow.kafka.producing import KafkaProducer, Value
+from permitflow.kafka.watched import watched
 
 TOPIC_SCHEMA = pa.schema(
     [
@@ -74,25 +75,30 @@ async def topic_to_channel(
         while unacknowledged and all(sent <= here for sent, here in zip(unacknowledged[0][0], known, strict=True)):
             records.consumed(*unacknowledged.popleft()[1])
 
-    async def looking() -> None:
-        while True:
-            await asyncio.sleep(_LOOK_SECONDS)
-            look()
+    async def watching() -> NoReturn:
+        refused = asyncio.create_task(sender.until_refused())
+        try:
+            while not refused.done():
+                await asyncio.wait([refused], timeout=_LOOK_SECONDS)
+                look()
+            raise refused.result()
+        finally:
+            refused.cancel()
 
-    task = asyncio.create_task(looking(), name=f"rows of {sender.name} that are acknowledged")
-    try:
+    async def sending() -> None:
         while True:
             try:
                 taken = await records.take_many(most_rows)
             except EndOfStream:
-                break
+                return
             await sender.send((to_batch or batch_of)(taken))
-            unacknowledged.append((sender.sent_mark, taken))
+            mark = sender.sent_mark
+            assert mark is not None  # as before
+            unacknowledged.append((mark, taken))
             look()
-    finally:
-        task.cancel()
-        await asyncio.wait([task])
-        look()
+
+    # A topic that has nothing to give must not hide that the channel is gone.
+    await watched(sending(), watching())
 
 
 async def channel_to_topic(

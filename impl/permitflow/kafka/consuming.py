@@ -52,6 +52,8 @@ _PASSING = frozenset(
     )
 )
 
+_UNREACHABLE = frozenset((KafkaError._ALL_BROKERS_DOWN, KafkaError._AUTHENTICATION, KafkaError._SSL))
+
 _log = logging.getLogger(__name__)
 
 
@@ -87,7 +89,7 @@ class KafkaRecords(AsyncIterable[Record]):
             config: librdkafka's, with ``bootstrap.servers`` and ``group.id``.  Where it does not say otherwise, a group
                 without offsets begins with the earliest records, and at most 16 MiB are fetched ahead.
             topics: by name, or, with ``^``, by a pattern.
-            window: the most records that are delivered and not consumed.
+            window: the most records that are delivered and not consumed; a rebalance may bring one more.
             commit_seconds: how often offsets are committed; also when partitions are revoked, and at the end.
             unreachable_seconds: how long to wait for any broker.
             decode: makes ``record.content`` of each record; one for which it fails is poison.
@@ -134,6 +136,8 @@ class KafkaRecords(AsyncIterable[Record]):
         self._failure: Exception | None = None
         self._is_closing = False
         self._down_since: float | None = None
+        self._last_error = ""
+        self._fatal: KafkaError | None = None
         self._muted_since = 0.0
         self._has_unmuted = False
         """Partitions were assigned since the last turn; librdkafka begins to read them."""
@@ -243,6 +247,8 @@ class KafkaRecords(AsyncIterable[Record]):
                     for message in messages:
                         self._hand_over(message)
                     self._change.note()
+        except KafkaException as error:
+            self._failure = refused(error.args[0], "consumer")
         except Exception as error:
             self._failure = error
         self._change.note()
@@ -294,11 +300,10 @@ class KafkaRecords(AsyncIterable[Record]):
         if monotonic() - self._committed_at >= self._commit_seconds:
             self._commit(consumer)
         self._require_brokers(consumer)
-        try:
-            first = consumer.poll(_TURN_SECONDS)
-            rest = consumer.consume(min(room, _MOST_OF_A_TURN) - 1, 0) if first is not None and room > 1 else []
-        except KafkaException as error:
-            raise refused(error.args[0], "consumer") from error
+        first = consumer.poll(_TURN_SECONDS)
+        rest = consumer.consume(min(room, _MOST_OF_A_TURN) - 1, 0) if first is not None and room > 1 else []
+        if self._fatal is not None:
+            raise refused(self._fatal, "consumer")
         return [*([first] if first is not None else ()), *rest]
 
     def _remind(self) -> None:
@@ -323,7 +328,8 @@ class KafkaRecords(AsyncIterable[Record]):
             consumer.list_topics(timeout=_PROBE_SECONDS)
         except KafkaException as error:
             servers = str(self._config["bootstrap.servers"])
-            raise BrokersUnreachableError(servers=servers, waited_seconds=self._unreachable_seconds) from error
+            seconds = self._unreachable_seconds
+            raise BrokersUnreachableError(servers=servers, waited_seconds=seconds, reason=self._last_error) from error
         self._down_since = None
 
     def _leave(self) -> None:
@@ -362,8 +368,11 @@ class KafkaRecords(AsyncIterable[Record]):
             self._ledger.revoke(_named(partitions))
 
     def _note_error(self, error: KafkaError) -> None:
-        if error.code() == KafkaError._ALL_BROKERS_DOWN and self._down_since is None:
-            self._down_since = monotonic()
+        if error.fatal():
+            self._fatal = error
+        if error.code() in _UNREACHABLE:
+            self._last_error = error.str()
+            self._down_since = self._down_since or monotonic()
 
     def _note_commit(self, error: KafkaError | None, partitions: Sequence[TopicPartition]) -> None:
         for each in partitions:

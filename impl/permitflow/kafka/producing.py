@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import AsyncIterable, Callable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import TypeVar
+from typing import NoReturn, TypeVar
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
@@ -16,6 +16,7 @@ from permitflow.change import Change
 from permitflow.errors import InvalidParametersError, KafkaRefusedError, LocalProtocolError
 from permitflow.kafka.ledger import Place
 from permitflow.kafka.told import place_of, refused
+from permitflow.kafka.watched import watched
 from permitflow.stages.core.parameters import require_at_least
 
 T = TypeVar("T")
@@ -196,22 +197,21 @@ class KafkaProducer:
                 if when_written is not None:
                     when_written(element)
 
-        async def confirming() -> None:
+        async def confirming() -> NoReturn:
             while True:
                 confirm()
                 await self._change.wait()
 
-        # A source that has nothing to give must not keep the confirmations of what was written back.
-        task = asyncio.create_task(confirming(), name=f"what is written to {topic}")
-        try:
+        async def sending() -> None:
+            nonlocal count
             async for element in elements:
                 future = await self.send(topic, value(element), key=None if key is None else key(element))
                 unconfirmed.append((element, future))
                 count += 1
             await self.flush()
-        finally:
-            task.cancel()
-            await asyncio.wait([task])
+
+        # A source that has nothing to give must keep no confirmation back, nor an error.
+        await watched(sending(), confirming())
         confirm()
         return count
 

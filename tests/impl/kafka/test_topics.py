@@ -11,6 +11,7 @@ from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_chann
 from permitflow.client import get, put
 from permitflow.errors import (
     BrokersUnreachableError,
+    ChannelCancelledError,
     InvalidParametersError,
     KafkaRefusedError,
     LocalProtocolError,
@@ -26,7 +27,7 @@ from permitflow.kafka import (
     channel_to_topic,
     topic_to_channel,
 )
-from permitflow.stages import Source
+from permitflow.stages import Source, async_callback
 from tests.support.kafka_cluster import KafkaCluster, kafka_cluster
 
 
@@ -185,7 +186,7 @@ async def test_brokers_may_be_gone_for_a_while_and_not_for_ever(topic: str) -> N
         async with reading(cluster, topic, **quick) as records:
             assert sorted(await read(records, 10)) == list(range(10))
             cluster.stop()
-            with pytest.raises(BrokersUnreachableError, match="no Kafka broker has answered for"):
+            with pytest.raises(BrokersUnreachableError, match=r"for 0\.5 s, .*brokers are down"):
                 await records.take()
         cluster.start()
         await write(cluster, topic, range(10, 20))
@@ -256,3 +257,47 @@ async def test_a_chunk_without_the_column_is_refused(cluster: KafkaCluster, topi
     async with KafkaProducer(config(cluster)) as producer:
         with pytest.raises(InvalidParametersError, match="key must be one of the columns n, not 'key'"):
             await channel_to_topic(receiver, producer, topic)
+
+
+async def test_a_sink_whose_source_has_nothing_to_give_fails_at_once(topic: str) -> None:
+    async def write_into(cluster: KafkaCluster) -> None:
+        source: Source[int]
+        source, offers = async_callback(4)
+        impatient = config(cluster) | {"message.timeout.ms": 100, "enable.idempotence": False}
+        async with KafkaProducer(impatient) as producer:
+            await (await producer.send(topic, b"0"))
+            cluster.stop()
+            offers.offer(1)
+            await producer.write(source, topic, value=str)
+
+    with kafka_cluster() as cluster:
+        cluster.add_topic(topic, 1)
+        with pytest.raises(KafkaRefusedError, match="timed out"):
+            await write_into(cluster)
+
+
+async def test_an_error_of_a_users_function_fails_the_sink(cluster: KafkaCluster, topic: str) -> None:
+    def fail(_: int) -> None:
+        raise ZeroDivisionError
+
+    async with KafkaProducer(config(cluster)) as producer:
+        with pytest.raises(ZeroDivisionError):
+            await producer.write(Source(range(3)), topic, value=str, when_written=fail)
+        with pytest.raises(ZeroDivisionError):
+            await producer.write(Source(range(3)), topic, value=lambda number: str(1 // number))
+
+
+async def test_a_topic_without_records_does_not_hide_that_the_channel_is_gone(
+    cluster: KafkaCluster, topic: str
+) -> None:
+    exchange = Exchange()
+    exchange.add_channel("orders", ChannelParameters(row_permits=16), TOPIC_SCHEMA)
+    async with (
+        ExchangeServer(exchange, "tcp://127.0.0.1:0") as server,
+        reading(cluster, topic) as records,
+        put(server.address, "orders", TOPIC_SCHEMA) as sender,
+        get(server.address, "orders") as receiver,
+    ):
+        await receiver.cancel("enough")
+        with pytest.raises(ChannelCancelledError, match="enough"):
+            await topic_to_channel(records, sender)
