@@ -56,8 +56,7 @@ class KafkaProducer:
         self._change = Change()
         self._out = 0
         self._told: deque[tuple[asyncio.Future[Place], Place | KafkaRefusedError]] = deque()
-        """By the thread; the loop is woken once for many."""
-        self._is_woken = False
+        """By librdkafka, in the thread."""
         self._failure: KafkaRefusedError | None = None
 
     async def __aenter__(self) -> "KafkaProducer":
@@ -124,10 +123,6 @@ class KafkaProducer:
 
         def tell(error: KafkaError | None, message: Message) -> None:
             self._told.append((future, refused(error, topic) if error else place_of(message)))
-            if not self._is_woken:
-                self._is_woken = True
-                with suppress(RuntimeError):  # a loop that was closed waits for nothing
-                    self._loop.call_soon_threadsafe(self._confirm)
 
         while True:
             if self._failure is not None:
@@ -216,7 +211,6 @@ class KafkaProducer:
         return count
 
     def _confirm(self) -> None:
-        self._is_woken = False  # first: what the thread tells from here on wakes the loop again
         while self._told:
             future, found = self._told.popleft()
             self._out -= 1
@@ -233,7 +227,10 @@ class KafkaProducer:
         producer = self._producer
         assert producer is not None
         while not self._is_over.is_set() or len(producer):
-            producer.poll(_POLL_SECONDS)
+            # Not within the callback: librdkafka has room again only when it has made all calls of a turn.
+            if producer.poll(_POLL_SECONDS):
+                with suppress(RuntimeError):  # a loop that was closed waits for nothing
+                    self._loop.call_soon_threadsafe(self._confirm)
 
     def _join(self) -> None:
         if self._thread is not None:
