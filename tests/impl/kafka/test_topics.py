@@ -287,9 +287,7 @@ async def test_an_error_of_a_users_function_fails_the_sink(cluster: KafkaCluster
             await producer.write(Source(range(3)), topic, value=lambda number: str(1 // number))
 
 
-async def test_a_topic_without_records_does_not_hide_that_the_channel_is_gone(
-    cluster: KafkaCluster, topic: str
-) -> None:
+async def test_a_quiet_topic_does_not_hide_that_the_channel_is_gone(cluster: KafkaCluster, topic: str) -> None:
     exchange = Exchange()
     exchange.add_channel("orders", ChannelParameters(row_permits=16), TOPIC_SCHEMA)
     async with (
