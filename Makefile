@@ -41,8 +41,9 @@ spec: setup  ## check all models of spec/*/models.toml with TLC and with the exp
 proofs: setup  ## prove all theorems
 	@$(BIN)/permitflow prove
 
-theorems: setup  ## regenerate THEOREMS.md
+theorems: setup  ## regenerate THEOREMS.md, and the page about the code that is proved
 	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md
+	@$(BIN)/python -m tools.proved_code
 
 proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto

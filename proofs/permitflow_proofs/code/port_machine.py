@@ -47,7 +47,7 @@ class _Hearing(core.Stage[Any, Any]):
 
 def _word(value: object, words: Any) -> str:
     """Which one it is; forks."""
-    return next(word for word in get_args(words) if value == word)
+    return next(str(word) for word in get_args(words) if value == word)
 
 
 def _flags(state: State) -> int:
@@ -124,7 +124,7 @@ def _tells(wrong: int) -> bool:
     connection = _Connected(state).connection
     if wrong:
         state = SYSTEM.initial(made)
-    return (
+    return bool(
         connection.is_available == SYSTEM.is_enabled("Grab", state, made)
         and connection.is_asked == SYSTEM.is_enabled("Push", state, made)
         and connection.is_in_closed == bool(state.inlet != "open")
@@ -139,7 +139,7 @@ def _begins(wrong: int) -> bool:
     island = core.Island()
     heard: list[str] = []
     connection = island.connect(_Hearing(heard), _Hearing(heard))
-    is_right = connection.element is core.EMPTY and connection.failure is None and not island.has_events
+    is_right: bool = connection.element is core.EMPTY and connection.failure is None and not island.has_events
     return is_right and connection.state == _flags(SYSTEM.initial(made)) + wrong
 
 

@@ -5,6 +5,7 @@ names ``len``, ``isinstance`` and a few more mean functions that know symbols, i
 only while a claim about them is examined.
 """
 
+import bisect
 import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from permitflow.flows.messages import Kind, Message
 from permitflow_model.kernel.queue import Queue
+from permitflow_proofs.code import batches
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import Integer, equal, integer, truth
 
@@ -217,7 +219,8 @@ def _size(items: Any) -> int:
 
 
 def _is_instance(value: object, kinds: Any) -> bool:
-    """A symbolic integer is an integer, here."""
+    """A symbolic integer is an integer, here; ``list`` is another name there."""
+    kinds = list if kinds is batches.listed else kinds
     return isinstance(value, kinds) or (isinstance(value, Integer) and kinds is int)
 
 
@@ -237,11 +240,23 @@ def _least(*values: Any) -> Any:
     if len(values) == 2 and isinstance(values[0], int) and 0 <= values[0] <= _FEW and isinstance(values[1], Integer):
         few, other = values
         return few if other >= few else next((number for number in range(few) if other == number), other)
-    return min(*values)
+    return batches.least_of(*values)
 
 
-_BUILT_IN: dict[str, object] = {"len": _size, "isinstance": _is_instance, "min": _least}
-_IMPORTED: dict[str, tuple[object, object]] = {"islice": (itertools.islice, _first)}
+_BUILT_IN: dict[str, object] = {
+    "len": _size,
+    "isinstance": _is_instance,
+    "min": _least,
+    "max": batches.largest_of,
+    "sum": batches.total_of,
+    "map": batches.mapped,
+    "list": batches.listed,
+}
+_IMPORTED: dict[str, tuple[object, object]] = {
+    "islice": (itertools.islice, _first),
+    "accumulate": (itertools.accumulate, batches.accumulated),
+    "bisect_left": (bisect.bisect_left, batches.first_of),
+}
 
 
 def _in_place_of(module: ModuleType) -> dict[str, object]:

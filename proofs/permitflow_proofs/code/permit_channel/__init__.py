@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from permitflow_proofs.code.permit_channel.batches import ANY_LENGTH
 from permitflow_proofs.code.permit_channel.receiver import RECEIVER
 from permitflow_proofs.code.permit_channel.sender import SENDER
 from permitflow_proofs.code.refinement import Call, obligation
@@ -29,4 +30,14 @@ def theorems() -> tuple[Theorem, ...]:
             "model's steps, recorded or not, and a refusal changes nothing.",
         ),
         _theorem("receiver", RECEIVER, "Likewise the running PermitReceiver, and the credit that it counts by."),
+        Theorem(
+            id="code-permits-any-length",
+            statement=(
+                "A batch of any number of chunks leaves, arrives and is consumed as if its chunks had come one by one: "
+                "by the invariant of each loop over them, and by induction on the last chunk."
+            ),
+            module="PermitChannel",
+            operator="Next",
+            obligations=ANY_LENGTH,
+        ),
     )

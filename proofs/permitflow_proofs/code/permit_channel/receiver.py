@@ -1,9 +1,11 @@
 """``PermitReceiver``: arriving, consuming, and permits to return."""
 
+from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from permitflow.errors import LocalProtocolError
 from permitflow.flows.messages import Kind
 from permitflow.flows.messages import Message as CoreMessage
 from permitflow.flows.permits import core
@@ -29,7 +31,7 @@ from permitflow_proofs.code.permit_channel.common import (
     shown,
     told,
 )
-from permitflow_proofs.code.refinement import Call, Case, Outcome, is_larger, is_possible, put
+from permitflow_proofs.code.refinement import Call, Case, Is, Outcome, is_larger, is_possible, put
 from permitflow_proofs.code.stand_ins import Inbox
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, natural
 from permitflow_proofs.permit_channel.arbitrary import (
@@ -252,6 +254,59 @@ def _asked(case: ReceiverCase, _after: State, outcome: Outcome) -> Mapping[str, 
     return case.withholding(case.state, 0)
 
 
+class _Taken(ReceiverCase):
+    """The application has taken the oldest message, and not consumed it."""
+
+    def __init__(self) -> None:
+        self.message: CoreMessage[Any] | None = None
+        super().__init__()
+
+    def stands_for(self, state: State) -> Mapping[str, Any]:
+        """The first message of the inbox is not among those that are untaken."""
+        rest = self.rest
+        held = Is(lambda found: len(found) == int(state is self.state))
+        return {**super().stands_for(state), "_runs": rest, "untaken": rest.size(), "_held": held}
+
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """A receiver with these counts."""
+        assume(self.state.inbox.size() > 0)
+        self.rest = self.state.inbox.without_head()
+        self.message = shown(self.state.inbox.head())
+        made = super().make(record)
+        runs = Inbox(self.rest, shown, self.told, self.shapes)
+        return put(made, {"_runs": runs, "untaken": self.rest.size(), "_held": deque([self.message])})
+
+
+def _consumed_taken(case: _Taken, after: State, outcome: Outcome) -> Mapping[str, Any]:
+    if outcome.refusal is not None:
+        return {}
+    changes = {**_consumed(case, after, outcome._replace(result=case.message))}
+    for name in ("_runs", "untaken"):
+        changes.pop(name)
+    return changes
+
+
+def _is_taken(case: ReceiverCase, _after: State, outcome: Outcome) -> Mapping[str, Any]:
+    if outcome.refusal is not None:
+        return {}
+    rest = case.state.inbox.without_head()
+    return {
+        "_runs": rest,
+        "untaken": rest.size(),
+        "_held": Is(lambda found: len(found) == 1 and found[0] is outcome.result),
+    }
+
+
+def _is_needed(case: ReceiverCase, _after: State, outcome: Outcome) -> bool:
+    """It is urgent if, and only if, something would be told."""
+    due = any_of([given > 0 for given in case.due(case.state, case.withheld)])
+    residue = bool(case.state.unreturned > 0) and bool(case.state.inbox.size() <= 0)
+    is_any = bool(due) or residue
+    urgency, is_unsettled = outcome.result
+    owes = bool(due) or bool(case.state.unreturned > 0)
+    return bool(urgency > 0) == is_any and bool(is_unsettled) == owes
+
+
 def _received(most: int, core: Any, _case: ReceiverCase) -> Any:
     return core.receive_many(most)
 
@@ -327,5 +382,41 @@ RECEIVER: tuple[Call[Any], ...] = (
         lambda _: False,
         _asked,
         lambda case, _after, outcome: outcome.result == (case.withheld > 0),
+    ),
+    Call(
+        "a message is taken",
+        ReceiverCase,
+        lambda core, _: core.take(),
+        lambda _: False,
+        _is_taken,
+        lambda case, _after, outcome: (outcome.refusal is None) == bool(case.state.inbox.size() > 0),
+    ),
+    Call(
+        "the taken message is consumed",
+        _Taken,
+        lambda core, _: core.consume_many(1),
+        lambda _: True,
+        _consumed_taken,
+    ),
+    Call(
+        "more are consumed than were taken",
+        _Taken,
+        lambda core, _: core.consume_many(2),
+        lambda _: False,
+        returns=lambda _case, _after, outcome: isinstance(outcome.refusal, LocalProtocolError),
+    ),
+    Call(
+        "a message is received while another one is held",
+        _Taken,
+        lambda core, _: core.try_receive(),
+        lambda _: False,
+        returns=lambda _case, _after, outcome: isinstance(outcome.refusal, LocalProtocolError),
+    ),
+    Call(
+        "how soon permits return",
+        ReceiverCase,
+        lambda core, _: (core.urgency, core.unsettled()),
+        lambda _: False,
+        returns=_is_needed,
     ),
 )

@@ -15,6 +15,7 @@ from permitflow_model.permit_channel import (
     Message,
     Parameters,
     State,
+    may_wait,
     plus,
     total,
 )
@@ -33,11 +34,12 @@ from permitflow_proofs.code.refinement import Call, Case, Is, Outcome, is_larger
 from permitflow_proofs.code.stand_ins import Line, listed_queue, pushed
 from permitflow_proofs.kernel.obligation import take
 from permitflow_proofs.kernel.paths import Beginning
-from permitflow_proofs.kernel.symbols import any_of, assume, equal, implies, integer, natural
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, natural
 from permitflow_proofs.permit_channel.arbitrary import (
     any_message,
     any_permits,
     any_state,
+    is_offered_size,
 )
 
 
@@ -330,6 +332,75 @@ def _as_many_as_may(case: EmptySender, after: State, outcome: Outcome) -> bool:
     return len(case.events) == 2 * outcome.result and not _may_follow(case, after, outcome.result)
 
 
+class _Short(SenderCase):
+    """At most so many wait."""
+
+    most = 2
+
+    def __init__(self) -> None:
+        super().__init__()
+        assume(self.state.waiting.size() <= self.most)
+        rest = self.state.waiting.without_head()
+        rest.every(may_wait, self.parameters)
+        rest.every(is_offered_size, self.parameters)
+
+
+class _Shorter(_Short):
+    most = 1
+
+
+def _asked(core: Any, _case: SenderCase) -> dict[str, Any]:
+    names = ("permits", "outstanding", "rows_held", "peak_rows_held", "withheld", "sent_mark", "acknowledged_mark")
+    may = {name: bool(getattr(core, name)()) for name in ("can_send", "can_send_watermark", "admits_barrier")}
+    return {**may, "may_end": bool(core.may_end), **{name: getattr(core, name) for name in names}}
+
+
+def _are_answers(case: SenderCase, _after: State, outcome: Outcome) -> bool:
+    told, state = outcome.result, case.state
+    here = state.permits
+    out = [most - left for most, left in zip(total(case.parameters), here, strict=True)]
+    held_rows = out[0] - case.withheld
+    is_free = bool(state.waiting.size() <= 0) and bool(state.watermark_pending == NO_WATERMARK)
+    (sent, sent_barriers), (back, back_barriers) = told["sent_mark"], told["acknowledged_mark"]
+    return (
+        told["can_send"] == is_possible(case, "SendChunk", "SendBarrier")
+        and told["can_send_watermark"] == is_possible(case, "SendWatermark")
+        and told["admits_barrier"] == bool(here.barriers > 0)
+        and told["may_end"] == is_free
+        and all_of([equal(one, other) for one, other in zip(told["permits"], here, strict=True)])
+        and all_of([equal(one, other) for one, other in zip(told["outstanding"], out, strict=True)])
+        and all_of([equal(told["rows_held"], held_rows), equal(told["withheld"], case.withheld)])
+        and is_larger(case.history["_most_rows_held"], held_rows).condition(told["peak_rows_held"])
+        and all_of([equal(sent - back, held_rows), equal(sent_barriers - back_barriers, out[1])])
+    )
+
+
+def _as_many_in_turn(case: SenderCase, _after: State, outcome: Outcome) -> bool:
+    state, count = case.state, 0
+    while True:
+        following = (take(SYSTEM, case.parameters, state, [(name, ())]) for name in ("SendChunk", "SendBarrier"))
+        after = next((each for each in following if each is not None), None)
+        if after is None:
+            return bool(equal(outcome.result, count))
+        state, count = after, count + 1
+
+
+def _all_sent(case: SenderCase, after: State, outcome: Outcome) -> Mapping[str, Any]:
+    counts = dict(case.history)
+    for message in outcome.result:
+        for name in ("_sent_chunks", "_sent_rows") if message.kind is Kind.CHUNK else ():
+            counts[name] = counts[name] + (1 if name == "_sent_chunks" else message.rows)
+        if message.kind is Kind.BARRIER:
+            counts["_sent_barriers"] = counts["_sent_barriers"] + 1
+    return counts
+
+
+def _none_is_left_that_may(case: SenderCase, after: State, outcome: Outcome) -> bool:
+    sending = ("SendChunk", "SendBarrier", "SendWatermark")
+    may = any(SYSTEM.is_enabled(name, after, case.parameters) for name in sending)
+    return not may and len(outcome.result) == len(case.events)
+
+
 SENDER: tuple[Call[Any], ...] = (
     Call(
         "a chunk is offered",
@@ -406,5 +477,27 @@ SENDER: tuple[Call[Any], ...] = (
             _as_many_as_may,
         )
         for case in (EmptySender, TwoChunks)
+    ),
+    Call(
+        "what a sender says of itself",
+        SenderCase,
+        _asked,
+        lambda _: False,
+        returns=_are_answers,
+    ),
+    Call(
+        "how many of two may leave",
+        _Short,
+        lambda core, _: core.sendable(),
+        lambda _: False,
+        returns=_as_many_in_turn,
+    ),
+    Call(
+        "all leave that may, of one and a watermark",
+        _Shorter,
+        lambda core, _: core.take_sendable(),
+        lambda case: is_possible(case, "SendChunk", "SendBarrier", "SendWatermark"),
+        _all_sent,
+        _none_is_left_that_may,
     ),
 )

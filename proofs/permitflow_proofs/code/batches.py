@@ -1,0 +1,331 @@
+"""A run of chunks of any number, in place of the list that the code gets; and a rule for the loops over it.
+
+A ``Batch`` knows the rows of each chunk, and sums over the first so many, as functions of a number.  What ``sum``,
+``min`` and ``max`` say of it is tied to these where it is looked at: each fact is one that holds of every list, by
+induction on its last chunk (the claims are beside those about the code that has such loops).
+
+A loop of the code is not unrolled.  It is cut, by Hoare's rule: the loop's invariant holds where the loop begins; from
+any values of its variables that satisfy the invariant, one turn leads to such values again; and behind the loop they
+satisfy it for the last chunk.  For that the stand-in sets variables of the running function, which a debugger can, too.
+"""
+
+import ctypes
+import sys
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping
+from itertools import accumulate
+from types import FrameType
+from typing import Any
+
+from permitflow_proofs.kernel.paths import Contradiction
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    equal,
+    function,
+    implies,
+    integer,
+    limit,
+    natural,
+    predicate,
+)
+
+
+class InvariantBroken(Exception):
+    """The loop's variables do not satisfy its invariant."""
+
+
+class Invariant:
+    """What the variables of a loop are after so many turns, and what else holds then."""
+
+    def __init__(
+        self, variables: Callable[[int], Mapping[str, Any]], holds: Callable[[int], bool] = lambda _: True
+    ) -> None:
+        """Both of the number of turns."""
+        self.variables = variables
+        self.holds = holds
+
+    def require(self, frame: FrameType, turns: int) -> None:
+        """Require that it holds in a function that is running.
+
+        Raises:
+            InvariantBroken: it does not.
+        """
+        found = dict(frame.f_locals)
+        expected = self.variables(turns)
+        if not all_of([*(equal(found[name], value) for name, value in expected.items()), self.holds(turns)]):
+            raise InvariantBroken
+
+    def establish(self, frame: FrameType, turns: int) -> None:
+        """Let the variables be what they are after so many turns."""
+        limit(self.holds(turns))
+        set_variables(frame, self.variables(turns))
+
+
+def set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Set local variables of a function that is running."""
+    frame.f_locals.update(values)
+    if sys.version_info < (3, 13):
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+
+
+class Batch:
+    """Any number of chunks, at least one: the rows of each."""
+
+    def __init__(
+        self,
+        name: str,
+        cost_of: Callable[[int], int],
+        most_cost: int,
+        *,
+        invariant: Invariant | None = None,
+        whole: int = 0,
+    ) -> None:
+        """``cost_of``: the model's; ``most_cost``: above so many rows it is no longer the number of rows.
+
+        ``invariant``: of a loop over the chunks; ``whole``: what is returned at once.
+        """
+        self.count = natural(f"{name}.count", 1)
+        self.least, self.most = integer(f"{name}.least"), integer(f"{name}.most")
+        self.rows, self._sums, self.costs = (function(f"{name}.{what}") for what in ("rows", "sums", "costs"))
+        self.fit = predicate(f"{name}.fit")
+        """Are the first so many all within the range?"""
+        self._cost_of = cost_of
+        self._most_cost = most_cost
+        self.invariant = invariant
+        self.whole = whole
+        limit(self.least <= self.most)
+        limit(equal(self.costs(0), 0))
+        limit(equal(self._sums(0), 0))
+        limit(self.fit(0))
+        # No chunk has more rows than all together, if none has fewer than 0.
+        limit(implies(self.least >= 0, self.most <= self._sums(self.count)))
+        self.look(self.count)
+
+    def sums(self, number: int) -> int:
+        """The rows of the first so many."""
+        self.look(number)
+        return self._sums(number)
+
+    def look(self, number: int) -> int:
+        """What is known of the first so many: none costs less than 1; rows in the range cost themselves."""
+        is_plain = all_of([self.least >= 1, self.most <= self._most_cost])
+        limit(implies(is_plain, equal(self.costs(number), self._sums(number))))
+        limit(implies(self.most <= self._most_cost, self.fit(number)))
+        limit(implies(number >= 0, self.costs(number) >= number))
+        limit(implies(number <= self.count, self.costs(number) <= self.costs(self.count)))
+        return number
+
+    def at(self, number: int) -> int:
+        """The rows of one chunk, which is one of them."""
+        rows = self.rows(number)
+        limit(all_of([self.least <= rows, rows <= self.most]))
+        limit(equal(self._sums(number + 1), self._sums(number) + rows))
+        limit(equal(self.costs(number + 1), self.costs(number) + self._cost_of(rows)))
+        limit(self.fit(number + 1) == all_of([self.fit(number), rows <= self._most_cost]))
+        self.look(number)
+        self.look(number + 1)
+        return rows
+
+    # As the code uses it.
+
+    def size(self) -> int:
+        """How many there are."""
+        return self.count
+
+    def __bool__(self) -> bool:
+        return bool(self.count > 0)
+
+    def __contains__(self, rows: int) -> bool:
+        # Only the least number is ever looked for.
+        return bool(equal(self.least, rows))
+
+    def __getitem__(self, part: Any) -> Any:
+        if isinstance(part, slice):
+            if part.start is not None or part.step is not None:
+                raise TypeError("only the first so many of a batch can be cut off")
+            return First(self, part.stop)
+        return self.at(part)
+
+    def __iter__(self) -> Iterator[int]:
+        if self.invariant is None:
+            raise TypeError("this batch has no invariant for a loop over it")
+        return _Turns(self, self.invariant)
+
+
+class First:
+    """The first so many of a batch."""
+
+    def __init__(self, batch: Batch, count: int) -> None:
+        """At most as many as it has."""
+        self.batch, self.count = batch, batch.look(count)
+
+    def size(self) -> int:
+        """How many there are."""
+        return self.count
+
+
+class Costs:
+    """What each chunk of a batch costs."""
+
+    def __init__(self, batch: Batch | First) -> None:
+        """Of all of it, or of the first ones."""
+        self.batch = batch.batch if isinstance(batch, First) else batch
+        self.count = batch.count
+
+    def size(self) -> int:
+        """How many there are."""
+        return self.count
+
+    def __getitem__(self, number: int) -> int:
+        self.batch.at(number)
+        return self.batch.costs(number + 1) - self.batch.costs(number)
+
+
+class _Turns:
+    """The turns of a loop: one of them, which stands for all, or what is behind the last one."""
+
+    def __init__(self, batch: Batch, invariant: Invariant) -> None:
+        self._batch, self._invariant = batch, invariant
+        self._turn: int | None = None
+
+    def __iter__(self) -> "_Turns":
+        return self
+
+    def __next__(self) -> int:
+        frame, count = sys._getframe(1), self._batch.count
+        if self._turn is not None:
+            self._invariant.require(frame, self._turn + 1)
+            raise Contradiction  # the turn is over, and its successor is one of those that it stood for
+        self._invariant.require(frame, 0)
+        turn = self._turn = natural("turn")
+        if turn < count:
+            rows = self._batch.at(turn)
+            self._invariant.establish(frame, turn)
+            return rows
+        limit(equal(turn, count))
+        self._invariant.establish(frame, count)
+        raise StopIteration
+
+
+def total_of(items: Any) -> Any:
+    """``sum``, also of a batch."""
+    if isinstance(items, Batch):
+        return items.sums(items.count)
+    if isinstance(items, First):
+        return items.batch.sums(items.count)
+    return items.batch.costs(items.batch.look(items.count)) if isinstance(items, Costs) else sum(items)
+
+
+def largest_of(*items: Any) -> Any:
+    """``max``, also of a batch."""
+    return items[0].most if isinstance(items[0], Batch) else max(*items)
+
+
+def least_of(*items: Any) -> Any:
+    """``min``, also of a batch."""
+    return items[0].least if isinstance(items[0], Batch) else min(*items)
+
+
+def mapped(made: Any, *items: Any) -> Any:
+    """``map``, also of a batch: the only thing that is asked of each chunk is its cost."""
+    return Costs(items[0]) if isinstance(items[0], Batch | First) else map(made, *items)
+
+
+def listed(items: Any) -> Any:
+    """``list``, also of costs, or of sums of them."""
+    return items if isinstance(items, Costs | RunningSums) else list(items)
+
+
+class RunningSums:
+    """What was collected, and then with the costs of one chunk more, and so on; and the loop over whole batches.
+
+    ``flushed(n)``: what has become due once the first n are consumed, one after the other.  The loop's variable ``due``
+    is that, of a number of chunks behind which nothing is left over.
+    """
+
+    def __init__(self, batch: Batch, collected: int, *, are_rows: bool = False) -> None:
+        """``are_rows``: are the rows summed up, instead of the costs?"""
+        self._batch, self._collected, self._size = batch, collected, batch.whole
+        self._are_rows = are_rows
+        self.flushed = function("flushed")
+        self._found: int | None = None
+        self._has_begun = False
+        self._behind = natural("behind")
+
+    def after(self, number: int) -> int:
+        """What was collected, and the costs of the first so many."""
+        sums = self._batch.sums(number) if self._are_rows else self._batch.costs(self._batch.look(number))
+        return self._collected + sums
+
+    def __getitem__(self, number: int) -> int:
+        if not isinstance(number, int) or number != -1:
+            return self.after(number)
+        frame = sys._getframe(1)
+        due = frame.f_locals["due"]
+        if not self._has_begun:
+            self._has_begun = True
+            if not equal(due, 0):
+                raise InvariantBroken
+            limit(self._behind <= self._batch.count)
+            limit(equal(self.flushed(0), 0))
+            limit(self.is_left(self._behind))
+            set_variables(frame, {"due": self.flushed(self._behind)})
+            limit(self.stays(self._behind, self._batch.count))
+        elif self._found is None or not all_of([equal(due, self.flushed(self._found)), self.is_left(self._found)]):
+            raise InvariantBroken
+        else:
+            raise Contradiction
+        return self.after(self._batch.count)
+
+    def know(self) -> None:
+        """What holds of all chunks together, and of a single one."""
+        count = self._batch.count
+        limit(equal(self.flushed(0), 0))
+        limit(self.stays(0, count))
+        if equal(count, 1):
+            self._batch.at(0)
+            limit(self.follows(0))
+
+    def is_left(self, number: int) -> bool:
+        """Behind so many chunks: is nothing left over, or has nothing been flushed?"""
+        at_once = equal(self.flushed(number), self.after(number))
+        return any_of([at_once, all_of([equal(number, 0), equal(self.flushed(number), 0)])])
+
+    def stays(self, behind: int, number: int) -> bool:
+        """As long as it is less than a batch, nothing more is flushed: a lemma of its own."""
+        flushed = self.flushed(behind)
+        is_less = all_of([behind <= number, self.after(number) - flushed < self._size])
+        return implies(is_less, equal(self.flushed(number), flushed))
+
+    def follows(self, number: int) -> bool:
+        """What the model does with one chunk more."""
+        left = self.after(number + 1) - self.flushed(number)
+        now = self.flushed(number + 1)
+        is_batch = left >= self._size
+        still = implies(is_batch, equal(now, self.after(number + 1)))
+        return all_of([still, any_of([is_batch, equal(now, self.flushed(number))])])
+
+    def first_at_least(self, least: int) -> int:
+        """``bisect_left``: the first sum that is so large; there is one."""
+        found = self._found = natural("found")
+        limit(found <= self._batch.count)
+        limit(self.after(found) >= least)
+        limit(any_of([equal(found, 0), self.after(found - 1) < least]))
+        limit(implies(found <= self._behind, self.after(found) <= self.after(self._behind)))
+        limit(self.stays(self._behind, found - 1))
+        limit(implies(found > 0, self.follows(found - 1)))
+        return found
+
+
+def accumulated(items: Any, *, initial: int) -> Any:
+    """``accumulate``, also of a batch, or of its costs."""
+    if isinstance(items, Batch | Costs):
+        batch = items if isinstance(items, Batch) else items.batch
+        return RunningSums(batch, initial, are_rows=isinstance(items, Batch))
+    return accumulate(items, initial=initial)
+
+
+def first_of(sums: Any, least: int) -> Any:
+    """``bisect_left``, also in running sums."""
+    return sums.first_at_least(least) if isinstance(sums, RunningSums) else bisect_left(sums, least)
