@@ -600,6 +600,8 @@ _MOST_MOVES = 3
 _FIRST_DIAL_SECONDS, _LONGEST_DIAL_SECONDS = 0.5, 3.0
 _PAUSE_SECONDS = 0.1
 _SEARCH_SECONDS = 2.0
+# For questions and orders, which are sent to one after the other.
+_DIAL_SECONDS = 1.0
 
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
@@ -980,7 +982,7 @@ async def control(
     seconds, addresses = await _resume_seconds(address, resume_seconds), several(address)
     connect_seconds = _Timing(addresses[0], connect_timeout_seconds, reply_timeout_seconds).connect_seconds
     if len(addresses) > 1:
-        connect_seconds = _SEARCH_SECONDS if connect_seconds is None else min(connect_seconds, _SEARCH_SECONDS)
+        connect_seconds = min(_DIAL_SECONDS, _DIAL_SECONDS if connect_seconds is None else connect_seconds)
 
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[AioControl]:

@@ -27,7 +27,7 @@ from tests.permitflow_tools.cli.test_serve import line_of
 CHANNELS = stream_channels("orders", 6)
 ROWS_OF_BATCH = 60
 ARROW = pa.schema([("x", pa.int64())])
-KILLS = 12
+KILLS = 9
 SPAWNING = multiprocessing.get_context("spawn")
 
 
@@ -108,6 +108,7 @@ class Cluster:
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_000)
 def test_each_batch_is_whole_and_once_whoever_is_killed(tmp_path: Path) -> None:
     with ExitStack() as stack:
         cluster = Cluster(stack, tmp_path)

@@ -221,7 +221,7 @@ async def test_nothing_is_lost_or_doubled_however_the_owner_dies(
     with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
         ports = [each.getsockname()[1] for each in (one, other)]
     nodes = [Node(place, port) for port in ports]
-    clients = Clients([node.address for node in nodes])
+    clients = Clients([",".join(node.address for node in nodes)])  # they find the owner by themselves
     for node in nodes:
         await node.start()
     try:
