@@ -517,12 +517,15 @@ class _ControlOfSeveral(AioControl):
 
 async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     """What they return; the first error of one ends the others."""
+    # Not a TaskGroup: after an error, that of Python 3.11 leaves the task that has waited marked as cancelled.
+    tasks = [asyncio.create_task(call) for call in calls]
     try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(call) for call in calls]
-    except BaseExceptionGroup as several_errors:
-        raise several_errors.exceptions[0] from None
-    return [task.result() for task in tasks]
+        return await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 class _Line:

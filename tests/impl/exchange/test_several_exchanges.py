@@ -10,7 +10,7 @@ import pytest
 from permitflow.carriers.addresses import ranked
 from permitflow.channels.interface import stream_channels
 from permitflow.client import Retention, StagedPart, control, describe, get, put
-from permitflow.errors import InvalidParametersError, PeerGoneError, UnknownChannelError
+from permitflow.errors import InvalidParametersError, PeerGoneError, RowsNotThereError, UnknownChannelError
 from permitflow.exchange import Exchange, ExchangeServer
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
@@ -134,6 +134,16 @@ async def test_what_is_all_or_none_is_refused_over_several_exchanges() -> None:
         async with control(listed(servers)) as orders:
             with pytest.raises(UnknownChannelError, match="none"):
                 await orders.positions(["none"])
+
+
+async def test_an_error_of_one_exchange_leaves_the_caller_uncancelled() -> None:
+    exchanges = divided(Retention.REPLAY)
+    async with serving(*exchanges) as servers, control(listed(servers)) as orders:
+        with pytest.raises(RowsNotThereError):
+            await orders.acknowledge(dict.fromkeys(CHANNELS, 1))
+        task = asyncio.current_task()
+        assert task is not None
+        assert task.cancelling() == 0
 
 
 @pytest.mark.parametrize("text", ["a:1,", "a:1,a:1", "a:1;b:1"])
