@@ -30,6 +30,7 @@ Callback = Callable[..., object]
 
 LATEST_SECONDS: Final = 1e9
 _MOST_TURNS: Final = 200_000
+_MOST_WAITS: Final = 100
 _NO_TURN: Final = 1 << 62
 _MOST_NUMBERS: Final = 10_007
 
@@ -257,6 +258,10 @@ def quiet() -> Iterator[None]:
         sys.unraisablehook = hook
 
 
+class _DeadError(BaseException):
+    """Ends the coroutines of a crashed process."""
+
+
 class Host(asyncio.AbstractEventLoop):
     """One process on a machine of its own, and its event loop."""
 
@@ -343,7 +348,10 @@ class Host(asyncio.AbstractEventLoop):
                 if not task.done():
                     task._log_destroy_pending = False  # type: ignore[attr-defined]
                     coroutine = task.get_coro()
-                    with suppress(BaseException):  # it wants to wait for something: it is dead
+                    # Not close(): who waits while he cleans up would leave the rest to the garbage collector.
+                    with suppress(BaseException):
+                        for _ in range(_MOST_WAITS):  # each time that it wants to wait for something: it is dead
+                            coroutine.throw(_DeadError())
                         coroutine.close()
                 elif not task.cancelled():
                     task.exception()
