@@ -181,7 +181,9 @@ class KafkaProducer:
         Raises:
             KafkaRefusedError: a record could not be written.
         """
-        plain(value, place="write(value)")
+        value = plain(value, place="write(value)")
+        key = None if key is None else plain(key, place="write(key)")
+        when_written = None if when_written is None else plain(when_written, place="write(when_written)")
         unconfirmed: deque[tuple[T, asyncio.Future[Place]]] = deque()
         count = 0
 

@@ -10,6 +10,7 @@ import pytest
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
 from permitflow.client import get, put
 from permitflow.errors import (
+    AsyncFunctionError,
     BrokersUnreachableError,
     ChannelCancelledError,
     InvalidParametersError,
@@ -214,6 +215,16 @@ async def test_brokers_may_be_gone_for_a_while_and_not_for_ever(topic: str) -> N
 def test_wrong_use_is_refused(given: dict[str, object], topics: Any, options: dict[str, Any], told: str) -> None:
     with pytest.raises(InvalidParametersError, match=told):
         KafkaRecords(given, topics, **options)
+
+
+@pytest.mark.parametrize("name", ["value", "key", "when_written"])
+async def test_a_sink_refuses_functions_that_must_be_awaited(name: str) -> None:
+    async def later(_: int) -> bytes:
+        raise AssertionError
+
+    functions: dict[str, Any] = {"value": str, name: later}
+    with pytest.raises(AsyncFunctionError, match=rf"write\({name}\)"):
+        await KafkaProducer({"bootstrap.servers": "nowhere:1"}).write(Source([1]), "t", **functions)
 
 
 async def test_what_librdkafka_refuses_is_told() -> None:
