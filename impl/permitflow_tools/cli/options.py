@@ -106,7 +106,12 @@ def folder(text: str | Path) -> Path:
 
 def folder_or_database(text: str) -> str:
     """Parse the place of a store: a folder, or the address of a database in PostgreSQL."""
-    return str(text) if is_database(str(text)) else str(folder(text))
+    if is_database(str(text)):
+        return str(text)
+    if "://" in str(text):  # a slip of the pen, which would be a folder of this name
+        scheme = str(text).partition("://")[0]
+        raise typer.BadParameter(f"must be a folder, or begin with postgresql://, not with {scheme}://")
+    return str(folder(text))
 
 
 def is_database(text: str) -> bool:

@@ -159,6 +159,8 @@ REFUSED = {
     f"{KEEPING} --consumer ''": "--consumer: a name must not be empty",
     f"{KEEPING} --store {__file__}": "--store: ",
     f"{KEEPING} --store ''": "must be a folder, not empty",
+    f"{KEEPING} --store postgresq://me:secret@h/db": "'--store': must be a folder, or begin with postgresql://, not "
+    "with postgresq://",
     f"{KEEPING} --store postgresql://me:secret@h/db": "--store: postgresql://…@h/db cannot be used as a "
     "store: others can see a password in an address",
     f"{KEEPING} --store postgresql:///db?host=/nowhere": "--store: postgresql:///db?schema=permitflow cannot be used",
