@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from types import TracebackType
 from typing import Self, Unpack
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink
-from permitflow.client.options import PutOptions
+from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
 from permitflow.dispatch.keys import Splitter
 from permitflow.dispatch.mapping import VNODES, require_channels
@@ -170,9 +170,16 @@ def open_dispatch(
     names, splitter = names_of(channels), Splitter(schema, key, changes=changes)
     require_channels(len(names), VNODES)
     with ExitStack() as stack:
-        sinks = [
-            stack.enter_context(open_sink(address, name, schema, timeout_seconds=timeout_seconds, **options))
-            for name in names
-        ]
+        sinks: list[BlockingSink] = []
+        try:
+            for name in names:
+                sink = open_sink(address, name, schema, timeout_seconds=timeout_seconds, **options)
+                sinks.append(stack.enter_context(sink))
+        except PermitflowError:
+            if not counts_its_end(options):  # nothing was sent, so the other channels stay as they are
+                for sink in sinks:
+                    with suppress(PermitflowError):
+                        sink.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+            raise
         stack.pop_all()
     return BlockingDispatch(sinks, splitter)

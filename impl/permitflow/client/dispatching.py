@@ -1,18 +1,19 @@
 """Feed several channels of an exchange as one stream, whose rows go to the channel of their key."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Unpack
 
 import pyarrow as pa
 
 from permitflow.channels.interface import SendEnd
 from permitflow.client.aio import names_of, put
-from permitflow.client.options import PutOptions
+from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.dispatch.dispatcher import HashDispatcher
 from permitflow.dispatch.keys import Splitter
 from permitflow.dispatch.mapping import VNODES, require_channels
+from permitflow.errors import PermitflowError
 from permitflow.stream.frames import EndOutcome
 
 __all__ = ["RemoteDispatcher", "dispatch"]
@@ -72,5 +73,14 @@ async def dispatch(
     require_channels(len(names), VNODES)
     splitter = Splitter(schema, key, changes=changes)
     async with AsyncExitStack() as stack:
-        ends = [await stack.enter_async_context(put(address, channel, schema, **options)) for channel in names]
+        ends: list[RemoteSender] = []
+        try:
+            for channel in names:
+                ends.append(await stack.enter_async_context(put(address, channel, schema, **options)))
+        except PermitflowError:
+            if not counts_its_end(options):  # nothing was sent, so the other channels stay as they are
+                for end in ends:
+                    with suppress(PermitflowError):
+                        await end.end(closes_channel=False, until=EndOutcome.ACCEPTED)
+            raise
         yield RemoteDispatcher(ends, splitter)

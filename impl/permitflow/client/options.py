@@ -41,3 +41,8 @@ class PutOptions(Options, total=False):
     staging: Staging | None
     attempt: TaskAttempt | None
     total: JobTotal | None
+
+
+def counts_its_end(options: PutOptions) -> bool:
+    """Does the end of such a stream say that a task of a job is done?"""
+    return any(options.get(name) is not None for name in ("staging", "attempt", "total"))

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
 
 import typer
 
+from permitflow.channels.interface import stream_channels
 from permitflow.errors import PermitflowError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
-from permitflow_tools.cli.options import duration, one_of, option, readable, whole_number
+from permitflow_tools.cli.options import duration, one_of, option, readable, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
 from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.parameters.read import STANDARD_INPUT
@@ -54,12 +55,13 @@ def put(
         int | None, option(whole_number(least=0), "N", "Stop after so many rows of the input. Default: all.")
     ] = None,
     key: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="COLUMN,...",
-            help="CHANNEL is a stream, as orders: each row goes to the one of its channels to which its key belongs.",
+            help="CHANNEL is a stream, as orders: each row goes to the one of its channels to which its key belongs; "
+            "orders:4 where not all of its 4 channels can be seen.",
         ),
-    ] = "",
+    ] = None,
     producer: Annotated[
         str,
         typer.Option(
@@ -110,7 +112,7 @@ def put(
         from permitflow.client.blocking_dispatch import open_dispatch
         from permitflow_tools.row_files.reading import open_input, open_rows
         from permitflow_tools.row_files.schemas import parsed_schema
-    if key and producer:
+    if key is not None and producer:
         unusable("--producer cannot be combined with --key: a producer's rows are counted in one channel")
     if file == STANDARD_INPUT and sys.__stdin__ is None:
         unusable("standard input is closed: name a file")
@@ -124,12 +126,13 @@ def put(
             found = open_rows(opened, what, chosen, wanted)
         except RowFileError as error:
             unusable(str(error))
-        channels, columns = _channels_of(exchange, channel) if key else (), [name.strip() for name in key.split(",")]
+        columns = [] if key is None else [name.strip() for name in key.split(",")]
+        channels = _channels_of(exchange, channel) if columns else ()
         address, seconds = exchange.address, patience.slice_seconds
 
         def opened_sink() -> "BlockingSink | _KeyedSink":
             options: PutOptions = {"producer": producer, "security": exchange.security}
-            if not key:
+            if not columns:
                 return open_sink(address, channel, found.schema, timeout_seconds=seconds, **options)
             return _KeyedSink(
                 open_dispatch(address, channels, found.schema, key=columns, timeout_seconds=seconds, **options)
@@ -137,7 +140,9 @@ def put(
 
         with told_errors():
             sink = patience(opened_sink)
-        moving = _Moving(sink, channel, patience, most_rows=rows, closes_channel=not keep_open)
+        moving = _Moving(
+            sink, channel, patience, most_rows=rows, closes_channel=not keep_open, can_go_on=bool(producer)
+        )
         report = moving.all_of(found)
     if as_json:
         print_json({"address": exchange.address, "channel": channel, **report})
@@ -152,11 +157,21 @@ def _words(channel: str, report: dict[str, object]) -> str:
 
 
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
+    if ":" in stream:
+        named = stream_name(stream)
+        return stream_channels(named.name, named.channels)
     with exchange.orders() as orders:
-        names = {each.traffic.channel for each in orders.channels()}
+        # Whoever may produce sees these; a list of channels is for those who may administer them.
+        names = {each.channel for each in orders.statistics().channels}
     found = tuple(takewhile(names.__contains__, (f"{stream}/{position}" for position in count())))
     if not found:
         unusable(f"the exchange has no channel {stream}/0: with --key, CHANNEL is the name of a stream, as in orders")
+    numbers = (name.removeprefix(f"{stream}/") for name in names.difference(found))
+    if beyond := sorted(int(number) for number in numbers if number.isascii() and number.isdigit()):
+        unusable(
+            f"{stream}/{beyond[0]} is there, but not {stream}/{len(found)}: with --key all channels of the stream must "
+            f"be; if some are elsewhere, say how many there are, as in {stream}:4"
+        )
     return found
 
 
@@ -199,7 +214,9 @@ class _Moving:
         *,
         most_rows: int | None,
         closes_channel: bool,
+        can_go_on: bool,
     ) -> None:
+        self._can_go_on = can_go_on
         self._sink, self._channel, self._patience = sink, channel, patience
         self._most_rows, self._closes_channel = most_rows, closes_channel
         self._skipped = 0
@@ -214,7 +231,8 @@ class _Moving:
         except RowFileError as error:
             self._end_before(error)
         except KeyboardInterrupt:
-            sink.abort("its producer was interrupted")
+            if not self._can_go_on:
+                sink.abort("its producer was interrupted")
             complain(f"interrupted; {self._confirmed()}")
             raise
         except PermitflowError as error:
@@ -260,4 +278,5 @@ class _Moving:
             confirmed = sink.confirmed_rows
         else:
             confirmed = (numbers := sink.statistics()).sent_rows - numbers.rows_held
-        return f"{self._sent:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"
+        read = max(self._sent, confirmed)  # of the last batch, some may have gone before the rest
+        return f"{read:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"

@@ -9,8 +9,10 @@ import pytest
 from permitflow import ChannelAbortedError, Kind, Message
 from permitflow.channels.interface import stream_channels
 from permitflow.client import dispatch
+from permitflow.client.blocking_dispatch import open_dispatch
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import DispatchError, InvalidParametersError, UnknownChannelError
+from permitflow.exchange.statistics import BridgeState
 from permitflow.stream.frames import EndOutcome
 from tests.support.number_streams import SCHEMA, batch, numbers, read, serving
 
@@ -76,3 +78,14 @@ async def test_what_cannot_work_is_refused_before_anything_is_sent() -> None:
                 await dispatch(server.address, channels, SCHEMA, key=key).__aenter__()
         with pytest.raises(UnknownChannelError):
             await dispatch(server.address, ["orders/9"], SCHEMA, key=["n"]).__aenter__()
+
+
+async def test_a_channel_that_is_not_there_leaves_the_others_as_they_are() -> None:
+    async with serving(names=("a",)) as (exchange, server):
+        address = server.address
+        with pytest.raises(UnknownChannelError, match="b"):
+            async with dispatch(address, ["a", "b"], SCHEMA, key=["n"]):
+                pass
+        with pytest.raises(UnknownChannelError, match="b"):
+            await asyncio.to_thread(open_dispatch, address, ["a", "b"], SCHEMA, key=["n"])
+        assert exchange.statistics()[0].state is BridgeState.OPEN

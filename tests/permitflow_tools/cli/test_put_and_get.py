@@ -1,6 +1,7 @@
 """``permitflow put`` and ``get``: rows of files and pipes through an exchange, and what is said if it goes wrong."""
 
 import asyncio
+import hashlib
 import json
 import os
 import signal
@@ -18,7 +19,7 @@ from permitflow import ChannelParameters
 from permitflow.channels.interface import stream_channels
 from permitflow.client import Retention, put
 from permitflow.dispatch import spread, vnode_of
-from permitflow.exchange import Exchange
+from permitflow.exchange import AccessControl, Exchange
 from permitflow.exchange.statistics import BridgeState
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served
@@ -82,12 +83,39 @@ async def test_a_key_that_cannot_be_is_told_before_a_row_is_put(command: Command
     async with beside(command) as shell:
         for arguments, words in (
             (("orders", source, "--key", "nr"), "key must be a column of the rows (n, s), not 'nr'"),
+            (("orders", source, "--key", ""), "key must be a column of the rows (n, s), not ''"),
             (("order", source, "--key", "n"), "the exchange has no channel order/0"),
+            (("orders:x", source, "--key", "n"), "must be NAME or NAME:N with at least one channel"),
             (("orders", source, "--key", "n", "--producer", "p"), "--producer cannot be combined with --key"),
         ):
             code, _, error = await shell("put", *arguments)
             assert (code, words in error) == (2, True), error
         assert shell.state is BridgeState.WAITING
+
+
+async def test_rows_with_a_key_need_all_channels_or_their_number(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with served("orders/0", "orders/2", parameters=PARAMETERS) as (exchange, address):
+        shell = Shell(command, exchange, address)
+        code, _, error = await shell("put", "orders", source, "--key", "n")
+        assert (code, "orders/2 is there, but not orders/1" in error) == (2, True), error
+        code, _, error = await shell("put", "orders:3", source, "--key", "n")
+        assert (code, "unknown channel 'orders/1'" in error) == (2, True), error
+        exchange.add_channel("orders/1")
+        assert (await shell("put", "orders:3", source, "--key", "n"))[0] == 0
+
+
+async def test_rows_are_spread_by_who_may_only_produce(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    digest = hashlib.sha256(b"a-token-of-some-length").hexdigest()
+    rights = written(tmp_path, "r.toml", f'[identities.etl]\ntokens = ["sha256:{digest}"]\nproduce = ["orders/*"]\n')
+    monkeypatch.setenv("PERMITFLOW_TOKEN", "a-token-of-some-length")
+    access = AccessControl(rights=rights)
+    async with served(*stream_channels("orders", 2), parameters=PARAMETERS, of_server={"access": access}) as exchange:
+        shell = Shell(command, *exchange)
+        code, out, error = await shell("put", "orders", written(tmp_path, "orders.csv", ROWS), "--key", "n")
+    assert (code, out) == (0, "put 100 rows into orders: the exchange has them\n"), error
 
 
 async def test_only_so_many_rows_are_put_and_got(command: Command, tmp_path: Path) -> None:
@@ -277,3 +305,18 @@ async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
         assert code == 130
         assert error.startswith("Error: interrupted; 1 rows were read, at least ")
         await until(lambda: shell.state is BridgeState.BROKEN)
+
+
+async def test_an_interrupted_put_with_a_name_can_go_on(command: Command, tmp_path: Path) -> None:
+    named = ("put", NAME, "--schema", "n:int64,s:string", "--producer", "nightly")
+    async with beside(command, Retention.REPLAY) as shell, piped(shell, named) as (putting,):
+        assert putting.process.stdin is not None
+        putting.process.stdin.write(b'{"n": 0, "s": "row 0"}\n')
+        putting.process.stdin.flush()
+        await until(lambda: shell.exchange.statistics()[0].numbers.sent_rows == 1)
+        putting.process.send_signal(signal.SIGINT)
+        assert (await putting.over())[0] == 130
+        assert shell.state is BridgeState.OPEN
+        source = written(tmp_path, "orders.csv", ROWS)
+        told = "put 99 rows into orders/0, behind 1 that were there: the exchange has them\n"
+        assert await shell("put", NAME, source, "--producer", "nightly") == (0, told, "")
