@@ -34,6 +34,7 @@ MODULES = {
     "permitflow.flows.seam": "",
     "permitflow_testing": "testing",
     "permitflow_tools.checking": "proofs",
+    "permitflow_tools.simulation": "",
     "permitflow_tools.explain.own": "",
     "permitflow_model.kernel.system": "",
     "permitflow_model.kernel.explore": "",

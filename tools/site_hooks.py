@@ -5,11 +5,14 @@ documents are pages anyway, and any other file that a document names (a specific
 with its text.  ``mkdocs.yml`` names this module; ``make docs`` builds the site.
 """
 
+import json
 import posixpath
 import re
 import subprocess
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
@@ -158,4 +161,25 @@ def _content(place: str) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return text
+    if path.suffix == ".ipynb":
+        return "\n\n".join(_shown(json.loads(text)["cells"]))
     return f"# {place}\n\n````{LANGUAGES.get(path.suffix, 'text')}\n{text}\n````\n"
+
+
+def _shown(cells: list[dict[str, Any]]) -> Iterator[str]:
+    """A notebook as Markdown: its text, its code, and what this printed and drew."""
+    heading = ""
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            heading = next((line.lstrip("# ") for line in source.splitlines() if line.startswith("#")), heading)
+            yield source
+            continue
+        yield f"```python\n{source}\n```"
+        printed = "".join("".join(output["text"]) for output in cell["outputs"] if output["output_type"] == "stream")
+        if printed:
+            yield f"```text\n{printed.rstrip()}\n```"
+        for output in cell["outputs"]:
+            if picture := output.get("data", {}).get("image/png"):
+                data = "".join(picture).replace("\n", "")
+                yield f'<p><img src="data:image/png;base64,{data}" alt="The plot of: {heading}"></p>'

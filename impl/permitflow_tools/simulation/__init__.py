@@ -3,3 +3,23 @@
 The two ends are the real ones, ``PermitSender`` and ``PermitReceiver``; only time, delays and the application are
 simulated.  No clock, no I/O: the same setting and the same seed give the same figures.
 """
+
+from permitflow.flows.permits.parameters import StatedParameters
+from permitflow_tools.simulation.chunk_sizes import UniformSizes, WeightedSizes
+from permitflow_tools.simulation.run import Figures, SimulatedRun, Stuck, Whereabouts, simulate
+from permitflow_tools.simulation.setting import Setting
+from permitflow_tools.simulation.window import Window, smallest_window
+
+__all__ = [
+    "Figures",
+    "Setting",
+    "SimulatedRun",
+    "StatedParameters",
+    "Stuck",
+    "UniformSizes",
+    "WeightedSizes",
+    "Whereabouts",
+    "Window",
+    "simulate",
+    "smallest_window",
+]
