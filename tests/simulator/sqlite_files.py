@@ -42,6 +42,7 @@ _CODES: Final = {
 _IS_POWERSAFE_OVERWRITE: Final = 0x1000
 _EXISTS, _READ_WRITE, _READ = 0, 1, 2
 _CREATE, _DELETES_ON_CLOSE = 0x4, 0x8
+_JOURNALS_AND_LOGS: Final = 0x800 | 0x4000 | 0x80000
 _READ_ONLY: Final = 0x1
 _LOCK_SHARED, _LOCK_NONE = 1, 0
 _GET_LOCK_STATE, _SIZE_HINT = 1, 5
@@ -50,10 +51,13 @@ _GET_LOCK_STATE, _SIZE_HINT = 1, 5
 class _OpenFile:
     """One opening of a file."""
 
-    __slots__ = ("deletes", "disk", "file", "has_lock", "is_new", "name")
+    __slots__ = ("deletes", "disk", "file", "flushes_names", "has_lock", "name")
 
-    def __init__(self, disk: SimulatedDisk, file: File, name: str, *, is_new: bool, deletes: bool) -> None:
-        self.disk, self.file, self.name, self.is_new, self.deletes = disk, file, name, is_new, deletes
+    def __init__(self, disk: SimulatedDisk, file: File, name: str, flags: int) -> None:
+        self.disk, self.file, self.name = disk, file, name
+        self.deletes = bool(flags & _DELETES_ON_CLOSE)
+        # As SQLite does on Unix, which asks who may make the file, not who has: a killed process may have made it.
+        self.flushes_names = bool(flags & _CREATE and flags & _JOURNALS_AND_LOGS)
         self.has_lock = False
 
 
@@ -183,15 +187,15 @@ def _on_open(_: int, name: bytes | None, pointer: int, flags: int, out_flags: An
         raise OSError(errno.ENOTSUP, "temporary files are not simulated: SQLite keeps them in memory")
     path = name.decode()
     disk = _disk_of(path)
-    file, is_new = disk.find(path), False
+    file = disk.find(path)
     if file is None:
         if not flags & _CREATE:
             return sqlite3.SQLITE_CANTOPEN
-        file, is_new = disk.make(path), True
+        file = disk.make(path)
     if out_flags:
         out_flags[0] = flags
     _last_number += 1
-    _open[_last_number] = _OpenFile(disk, file, path, is_new=is_new, deletes=bool(flags & _DELETES_ON_CLOSE))
+    _open[_last_number] = _OpenFile(disk, file, path, flags)
     struct.number = _last_number
     struct.methods = cast(byref(_METHODS), c_void_p)
     return None
@@ -238,9 +242,9 @@ def _on_truncate(pointer: int, size: int) -> int | None:
 def _on_sync(pointer: int, _: int) -> int | None:
     opened = _of(pointer)
     opened.disk.flush(opened.file)
-    if opened.is_new:  # as SQLite does on Unix with a new journal or log
+    if opened.flushes_names:
         opened.disk.flush_names()
-        opened.is_new = False
+        opened.flushes_names = False
     return None
 
 
