@@ -32,6 +32,7 @@ TABLES = {
     "lossy-channel.md": ("lossy-added-doubled", "lossy-added-lost", "lossy-old-limit"),
     "resume.md": ("resume-doubled", "resume-lost", "resume-stale-heard"),
     "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
+    "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }

@@ -15,7 +15,16 @@ from types import CodeType, FrameType
 import pytest
 
 from permitflow import GateParameters
-from permitflow_model import byte_window, conflate, grpc_call, lossy_channel, mute, mute_scheduler, port_machine
+from permitflow_model import (
+    byte_window,
+    conflate,
+    grpc_call,
+    hash_dispatch,
+    lossy_channel,
+    mute,
+    mute_scheduler,
+    port_machine,
+)
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
@@ -26,6 +35,7 @@ from tests.conformance import (
     test_flows_follow_models,
     test_gate_follows_model,
     test_grpc_call,
+    test_hash_dispatch,
     test_lossy_channel,
     test_mute_graph,
     test_mute_scheduler,
@@ -35,7 +45,15 @@ from tests.conformance import (
 )
 
 ROOT = Path(__file__).resolve().parents[2]
-CORES = ("flows", "stream", "exchange/books", "mute", "stages/core", "carriers/datagrams/link.py")
+CORES = (
+    "flows",
+    "stream",
+    "exchange/books",
+    "mute",
+    "stages/core",
+    "carriers/datagrams/link.py",
+    "dispatch/hash_dispatch.py",
+)
 
 
 @dataclass(frozen=True)
@@ -105,6 +123,11 @@ def led_link() -> object:
     return walk(lossy_channel.SYSTEM, test_lossy_channel.DrivenLink(few), few)
 
 
+def led_dispatch() -> object:
+    few = replace(test_hash_dispatch.LOSES, rows=1, marks=0)
+    return walk(hash_dispatch.SYSTEM, test_hash_dispatch.DrivenDispatch(few), few)
+
+
 LED = [
     led(
         "permit_channel",
@@ -156,6 +179,7 @@ LED = [
         led_link,
         *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
     ),
+    led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",
         led_window,

@@ -20,6 +20,7 @@ from permitflow_proofs import (
     drop_queue,
     feedback_loop,
     grpc_call,
+    hash_dispatch,
     input_gate,
     loop_chain,
     lossy_channel,
@@ -70,7 +71,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
         *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
-        byte_window,
+        *(byte_window, hash_dispatch),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.

@@ -54,6 +54,8 @@ SLOW = {theorem.id for theorem in catalogue() if theorem.id.startswith("gate-") 
     *("mute-no-lost-unmute", "mute-delay-type-ok", "bounded-response", "bounded-response-flush", "all-delivered"),
     *("resume-type-ok", "resume-one-connection", "resume-nothing-invented", "resume-nothing-lost", "resume-goes-on"),
     *("resume-ends", "resume-refines-queue", "resume-frame", "sets-of-sizes"),
+    *("hash-dispatch-in-order", "hash-dispatch-rows-conserved", "hash-dispatch-marks-conserved", "hash-dispatch-lost"),
+    *("hash-dispatch-end-behind-all",),
 }
 """Each takes a second and a half and more; `make test-all` proves them."""
 

@@ -12,7 +12,7 @@ COMPARED = {
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
-    "byte-window-whole-batches",
+    *("byte-window-whole-batches", "hash-dispatch", "hash-dispatch-grows"),
     *("stages-line", "resume-gives-up"),
 }
 # A verdict of each kind.
