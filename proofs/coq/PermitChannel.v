@@ -362,6 +362,50 @@ Theorem bounded s :
   in_channel s of_watermarks <= 1.
 Proof. intros R. destruct (invariant_always s R). ranges. lia. Qed.
 
+(* Rows, not permits: an oversize chunk is admitted whole and exceeds its cost. *)
+Definition most_rows (largest : Z) : Z :=
+  RowPermits + (if largest >? MaxChunkCost then RowPermits / MaxChunkCost * (largest - MaxChunkCost) else 0).
+
+(* Is it an oversize chunk? *)
+Definition oversize (m : message) : Z := if rows m >? MaxChunkCost then 1 else 0.
+
+Lemma rows_in_queue largest messages :
+  MaxChunkCost <= largest -> (forall size, Sizes size -> size <= largest) -> Forall is_message messages ->
+  sum rows messages <=
+    sum (fun m => of_rows (held m)) messages + (largest - MaxChunkCost) * sum oversize messages /\
+  MaxChunkCost * sum oversize messages <= sum (fun m => of_rows (held m)) messages.
+Proof.
+  intros Above Most. induction 1 as [| m others Is _ IH]; simpl; [lia |].
+  destruct Assumed.
+  assert (rows m <= of_rows (held m) + (largest - MaxChunkCost) * oversize m /\
+          MaxChunkCost * oversize m <= of_rows (held m)).
+  { unfold is_message, held, oversize, cost_of in *. destruct (kind_of m); simpl in *.
+    - destruct Is as [Cost Offered]. specialize (Most _ Offered). rewrite Cost.
+      destruct (Z.gtb_spec (rows m) MaxChunkCost), (Z.ltb_spec (rows m) 1); lia.
+    - destruct (Z.gtb_spec (rows m) MaxChunkCost); lia.
+    - destruct (Z.gtb_spec (rows m) MaxChunkCost); lia. }
+  rewrite !Z.mul_add_distr_l. lia.
+Qed.
+
+Theorem row_bound s largest :
+  (forall size, Sizes size -> size <= largest) -> reachable s ->
+  sum rows (wire s) + sum rows (inbox s) <= most_rows largest.
+Proof.
+  intros Most R. pose proof (bounded s R) as [Bound _]. destruct (invariant_always s R). unfold in_channel in *.
+  assert (0 < MaxChunkCost) by (destruct Assumed; assumption).
+  unfold most_rows. destruct (Z.gtb_spec largest MaxChunkCost).
+  - destruct (rows_in_queue largest (wire s)) as [W1 W2]; auto; [lia |].
+    destruct (rows_in_queue largest (inbox s)) as [I1 I2]; auto; [lia |].
+    set (k := sum oversize (wire s) + sum oversize (inbox s)).
+    assert (k <= RowPermits / MaxChunkCost) by (apply Z.div_le_lower_bound; unfold k; lia).
+    assert ((largest - MaxChunkCost) * k <= (largest - MaxChunkCost) * (RowPermits / MaxChunkCost))
+      by (apply Z.mul_le_mono_nonneg_l; lia).
+    unfold k in *. lia.
+  - assert (Small : forall size, Sizes size -> size <= MaxChunkCost) by (intros size Is; specialize (Most size Is); lia).
+    destruct (rows_in_queue MaxChunkCost (wire s)) as [W1 _]; auto; [lia |].
+    destruct (rows_in_queue MaxChunkCost (inbox s)) as [I1 _]; auto; [lia |]. lia.
+Qed.
+
 (* Each message holds a permit, or brings one back. *)
 Theorem messages_bounded s :
   reachable s ->
@@ -446,6 +490,7 @@ End Channel.
 Print Assumptions invariant_always.
 Print Assumptions conservation.
 Print Assumptions bounded.
+Print Assumptions row_bound.
 Print Assumptions messages_bounded.
 Print Assumptions exactly_once_in_order.
 Print Assumptions newest_watermark_kept.
