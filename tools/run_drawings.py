@@ -31,6 +31,7 @@ TABLES = {
     "loops.md": ("echo-one-more",),
     "lossy-channel.md": ("lossy-added-doubled", "lossy-added-lost", "lossy-old-limit"),
     "resume.md": ("resume-doubled", "resume-lost", "resume-stale-heard"),
+    "adaptive-window.md": ("adaptive-window-exceeded",),
     "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),

@@ -171,6 +171,8 @@ def test_what_only_some_obligations_are_given_is_told_apart() -> None:
 # No theorem is about constants with which the model breaks it.
 
 _CONDITION_IN_WORDS = {
+    "adaptive-window-live": "If no chunk costs more than the room",
+    "adaptive-window-live-flush": "chunks that cost no more than row_permits",
     "byte-window-live": "If no chunk costs more than row_permits - permit_batch + 1",
     "chain-live": "batches of at most their sizes",
     "diamond-live": "if each branch has more places than the largest hold of all exceeds its own",

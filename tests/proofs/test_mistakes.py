@@ -12,6 +12,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_proofs import (
+    adaptive_window,
     blocking_echo,
     byte_window,
     conflate,
@@ -71,7 +72,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
         *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
-        *(byte_window, hash_dispatch),
+        *(adaptive_window, byte_window, hash_dispatch),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.

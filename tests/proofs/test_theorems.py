@@ -20,7 +20,7 @@ PROVED = [registered for registered in systems().values() if registered.theorems
 REFUTED_OF_2014 = {"2014-sign", "2014-stored"}
 REFUTED = REFUTED_OF_2014 | {
     *("drop-wrong-end", "squelch-one-way", "token-bucket-unsafe"),
-    *("byte-window-alone-at-its-word", "byte-window-a-chunk-alone"),
+    *("byte-window-alone-at-its-word", "byte-window-a-chunk-alone", "adaptive-window-within-target"),
 }
 
 

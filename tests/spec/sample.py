@@ -12,14 +12,14 @@ COMPARED = {
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
-    *("byte-window-whole-batches", "hash-dispatch", "hash-dispatch-grows"),
+    *("byte-window-whole-batches", "adaptive-window", "hash-dispatch", "hash-dispatch-grows"),
     *("stages-line", "resume-gives-up"),
 }
 # A verdict of each kind.
 JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-unfair-send-chunk", "grant-messages-final"),
     *("probe-row-bound-attained", "refines-queue", "spark-memory-fails", "lossy-refines-queue"),
-    *("resume-refines-queue", "byte-window-refines-queue"),
+    *("resume-refines-queue", "byte-window-refines-queue", "adaptive-window-refines-queue"),
 }
 SAMPLE = COMPARED | JUDGED
 

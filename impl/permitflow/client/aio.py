@@ -51,6 +51,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.flows.byte_window import require_byte_window
+from permitflow.flows.permits.adaptive_window import require_latency
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Parameters
 from permitflow.stream.compression import Compression, offered
@@ -638,6 +639,7 @@ async def get(
     resume_seconds: float | None = None,
     security: Security | None = None,
     byte_window: int | None = None,
+    target_latency_seconds: float | None = None,
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
@@ -671,6 +673,9 @@ async def get(
         security: TLS and a token; see ``Security``.
         byte_window: the most bytes in the stream at once, beside ``wanted``; by default what the exchange has.  A
             larger chunk passes while less than a quarter of it is out.
+        target_latency_seconds: let the window adapt, so that rows wait in this stream about this long, by what this
+            receiver was measured to consume; at most the agreed window.  None: the window stays.  A flow other than
+            permits cannot, and a recorded stream cannot.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -713,6 +718,8 @@ async def get(
                 )
                 session: DownstreamSession[object] = DownstreamSession(first, peer=who, record=record, group=group)
                 end = RemoteReceiver(session, call, schema=schema, offer=offer)
+                if target_latency_seconds is not None:
+                    end.aim_at(require_latency(target_latency_seconds))
                 async with _running(end, who, timing) as receiver:
                     yield receiver
 

@@ -359,7 +359,10 @@ class BlockingSink(_BlockingStream[HeldSender]):
 
         It is half of the window, in rows and in bytes, or both an eighth of its rows and 512 KiB.
         """
-        eighths, size_bytes = (batch.num_rows or 1) / ahead_rows(self.parameters), self._batches.size_of(batch)
+        eighths, size_bytes = (
+            (batch.num_rows or 1) / ahead_rows(self.parameters.window_rows),
+            self._batches.size_of(batch),
+        )
         in_windows = max(eighths / AHEAD_SHARE, size_bytes / self._window.window_bytes)
         return max(2 * in_windows, min(eighths, size_bytes / _AHEAD_BYTES))
 
@@ -727,8 +730,8 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row``, ``log_id`` and ``columns``, as for
-            ``aio.get``.
+            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row``, ``log_id``, ``columns`` and
+            ``target_latency_seconds``, as for ``aio.get``.
             The recorder is used in another thread.
 
     Raises:

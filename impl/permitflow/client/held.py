@@ -36,9 +36,8 @@ E = TypeVar("E")
 S = TypeVar("S", bound=RemoteReceiver | RemoteSender)
 
 
-def ahead_rows(parameters: Parameters) -> int:
+def ahead_rows(window_rows: int | None) -> int:
     """The unit of reading ahead: the rows whose permits return at once."""
-    window_rows = parameters.window_rows
     return _AHEAD_ROWS if window_rows is None else max(1, window_rows // AHEAD_SHARE)
 
 
@@ -309,9 +308,9 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
         self._told = Change()
 
     async def _pass_on(self, end: RemoteReceiver) -> None:
-        eighth, taken = ahead_rows(end.parameters), 0
+        taken = 0
         while True:
-            await self._told.until(lambda: not self._is_full(_READ_SHARES * eighth))
+            await self._told.until(lambda: not self._is_full(_READ_SHARES * ahead_rows(end.aimed_rows)))
             try:
                 payload = await end.take_joined()
             except EndOfStream:
@@ -321,6 +320,7 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
                 count, rows = len(payload.rows), payload.num_rows
                 size_bytes = payload.batch.get_total_buffer_size()
                 eighth_of_bytes = end.byte_window.window_bytes // AHEAD_SHARE
+                eighth = ahead_rows(end.aimed_rows)
                 self.owed_messages = min(eighth * count // max(rows, 1), eighth_of_bytes * count // max(size_bytes, 1))
             self._unread.append((taken + count, rows))
             self._unread_rows += rows

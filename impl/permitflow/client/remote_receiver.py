@@ -51,9 +51,24 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         self._abort: asyncio.Future[Abort] = asyncio.get_running_loop().create_future()
         # Is there urgent feedback, which waits only for the writer's current message?
         self._is_pressed = False
+        self._latency_seconds: float | None = None
+
+    def aim_at(self, latency_seconds: float) -> None:
+        """Adapt the window, so that rows wait here about this long; call this before ``run``.
+
+        A flow that cannot ends the stream when it is agreed upon.
+        """
+        self._latency_seconds = latency_seconds
+
+    @property
+    def aimed_rows(self) -> int | None:
+        """The rows that may be in the stream at once as this end aims now; None: the flow sets no bound."""
+        return self._core.aimed_rows
 
     def _opened(self) -> None:
         self._core = self._session.inbound
+        if self._latency_seconds is not None:
+            self._core.aim_at(self._latency_seconds)
         self._core.when_touched(self._advance)
 
     # Receiving.
@@ -164,6 +179,8 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         Feedback that may wait leaves at the loop's next turn: before it, this task may consume more of the messages
         that are here.
         """
+        if self._latency_seconds is not None:
+            self._core.observe(self._clock())
         urgency, has_ended = self._core.urgency, self._session.end is not None
         if urgency == Urgency.NOW or self._core.byte_ledger.is_due:
             self._is_pressed = True

@@ -6,6 +6,10 @@ Nothing is created and nothing is lost; it goes round:
                            ^                                                                               │
                            └────────────── as soon as a batch is collected, or by flush ───────────────────┘
 
+A receiver may aim at less than all of it (``resize``): then the surplus of what is collected goes back to the withheld,
+instead of being due, until as much is withheld as the aim is smaller.  This is specified in
+spec/adaptive_window/AdaptiveWindow.tla.
+
 One flow counts rows, barriers and watermarks so, another all messages alike.  The inputs of a gate have counts of their
 own: what the pool has lent returns to it when it is consumed, and a barrier may take the rest back.
 """
@@ -22,7 +26,7 @@ __all__ = ["Credit"]
 class Credit:
     """The credit that a receiver's end gives its sender, by the places where it can be."""
 
-    __slots__ = ("_batch", "_what", "collected", "due", "granted", "withheld")
+    __slots__ = ("_batch", "_size", "_surplus", "_what", "collected", "due", "granted", "withheld")
 
     def __init__(self, what: str, size: int, *, batch: int = 1, initial: int | None = None) -> None:
         """Start with nothing out.
@@ -34,11 +38,12 @@ class Credit:
             initial: the sender has this from the start, and the rest is withheld; None: it has all.
         """
         self._what = what
+        self._size, self._surplus = size, 0
         self._batch = batch
         self.granted = size if initial is None else initial
         """The sender may still use it, as far as this end knows."""
         self.withheld = size - self.granted
-        """It is granted once the application asks for a message."""
+        """It is granted once the application asks for a message, or the aim is larger again."""
         self.collected = 0
         """Of consumed messages: less than a batch."""
         self.due = 0
@@ -66,19 +71,49 @@ class Credit:
             due = _whole_batches(before, total, costs, self._batch)
         # Increments: a finalizer may have consumed something meanwhile.
         self.collected += total - due
+        if due and self._surplus:
+            due = self._without_surplus(due)
         self.due += due
         return due > 0
 
-    def release(self) -> None:
-        """Make due what was withheld."""
-        self.due += self.withheld
-        self.withheld = 0
+    def _without_surplus(self, complete: int) -> int:
+        """What is due of this and of what is withheld; the surplus stays: ``Settle`` of the adaptive window."""
+        supply = self.withheld + complete
+        self.withheld = min(supply, self._surplus)
+        return supply - self.withheld
+
+    @property
+    def target(self) -> int:
+        """How much shall circulate."""
+        return self._size - self._surplus
+
+    def resize(self, target: int, batch: int) -> bool:
+        """Aim at this much, in batches of this; both are in their ranges.  Is something due for that?"""
+        self._surplus, self._batch = self._size - target, batch
+        complete = self.collected if self.collected >= batch else 0
+        self.collected -= complete
+        due = self._without_surplus(complete)
+        self.due += due
+        return due > 0
+
+    def release(self) -> bool:
+        """Make due what is withheld beyond the surplus; is there something?"""
+        due = self._without_surplus(0)
+        self.due += due
+        return due > 0
 
     def flush(self) -> int:
-        """Make due what was collected; return how much that is."""
+        """Make due what was collected, and the surplus that was withheld; return how much that is."""
         flushed, self.collected = self.collected, 0
+        if self._surplus:
+            flushed, self.withheld = flushed + self.withheld, 0
         self.due += flushed
         return flushed
+
+    @property
+    def kept(self) -> int:
+        """What ``flush`` makes due."""
+        return self.collected + (self.withheld if self._surplus else 0)
 
     def take_due(self) -> int:
         """What is due counts as granted from here on."""

@@ -835,6 +835,24 @@ class Inbound(ABC, Generic[T]):
         """
         return False
 
+    def aim_at(self, latency_seconds: float) -> None:
+        """Adapt the window, so that what is here waits about this long; ``observe`` must be called from now on.
+
+        Raises:
+            InvalidParametersError: this flow cannot, or the latency is out of its range.
+        """
+        rule = f"must be None: only the window of permits adapts, and this is the flow {self.parameters.flow.name}"
+        raise InvalidParametersError(name="target_latency_seconds", value=latency_seconds, rule=rule)
+
+    @property
+    def aimed_rows(self) -> int | None:
+        """The rows that may be here and on the way as this end aims now: ``window_rows``, or less if that adapts."""
+        window_rows: int | None = self.parameters.window_rows
+        return window_rows
+
+    def observe(self, at_seconds: float) -> None:
+        """Tell the time after messages came, or were consumed."""
+
     def on_announcement(self, announcement: AnyAnnouncement) -> None:
         """Take in what the sender tells beside its data.
 

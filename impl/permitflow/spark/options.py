@@ -360,6 +360,7 @@ CHANNEL_OPTIONS: Options = {
     "compression": Option(Use.ANY, choice(Compression)),
     "resumeSeconds": Option(Use.ANY, resume_seconds),
     **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, file_or_name)),
+    "targetLatencySeconds": Option(Use.READING, duration_seconds),
     "consumer": Option(Use.READING, any_name),
     "channelColumn": Option(Use.READING, any_name),
     "includeMetadata": Option(Use.READING, truth),
@@ -410,6 +411,8 @@ class ReadOptions:
     """Parameters to ask for; the exchange grants the smaller window.  None takes what the exchange has."""
     byte_window: int | None = None
     """The window in bytes to ask for; the exchange grants at most its own.  None takes what it has."""
+    target_latency_seconds: float | None = None
+    """How long rows may wait in a stream: the window adapts to that.  None: it does not."""
     trace_dir: str | None = None
     """A folder for the recorded actions of every stream; None records nothing."""
     same_host: SameHost = SameHost.AUTO
@@ -458,6 +461,10 @@ class ReadOptions:
             "starting": _place("startingOffsets", values, channels),
             "ending": _place("endingOffsets", values, channels),
         }
+        if "trace_dir" in values and "target_latency_seconds" in values:
+            refuse(
+                "targetLatencySeconds", None, "cannot be with option 'traceDir': recordings know no window that adapts"
+            )
         if values.get("max_partitions", MOST) < values.get("min_partitions", 1):
             refuse("maxPartitions", values["max_partitions"], "must be at least option 'minPartitions'")
         return cls(**{**picked(cls, values), **made})

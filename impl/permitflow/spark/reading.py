@@ -127,6 +127,7 @@ def opened(
         compression=options.compression,
         resume_seconds=options.resume_seconds,
         byte_window=options.byte_window,
+        target_latency_seconds=options.target_latency_seconds,
         security=options.security,
     )
 

@@ -77,6 +77,8 @@ class PermitflowDataSource(DataSource):
             at once; 30, or 0 for an exchange on the worker's host.
 
     Options for reading only:
+        targetLatencySeconds: how long rows may wait in a stream; its window adapts to that, within the agreed one; the
+            whole window.
         consumer: the consumer to read as, for channels that keep their rows; default.
         channelColumn: a name for a first column with the channel's name; then channels may have different columns.
         includeMetadata: whether columns ``_channel``, ``_row`` and ``_log`` come last; false.

@@ -60,6 +60,14 @@ def get(
             help="The longest wait for rows, as in 30s. Default: as long as the exchange lives.",
         ),
     ] = None,
+    target_latency: Annotated[
+        float | None,
+        option(
+            duration,
+            "DURATION",
+            "Let the window adapt, so that rows wait about this long, as in 500ms. Default: the whole window.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write the rows of a channel into a file, or to standard output, until the channel ends.
@@ -102,7 +110,13 @@ def get(
     try:
         with told_errors():
             source = patience(
-                lambda: open_source(*place, timeout_seconds=seconds, consumer=consumer, security=security)
+                lambda: open_source(
+                    *place,
+                    timeout_seconds=seconds,
+                    consumer=consumer,
+                    security=security,
+                    target_latency_seconds=target_latency,
+                )
             )
     except BaseException:
         output.leave(keeps=False)

@@ -52,6 +52,7 @@ _LABELS = {
     "link_rate": "rate of the link, rows/s",
     "row_bytes": "bytes of a row",
     "byte_window": "byte window, bytes",
+    "target_latency": "latency that the window adapts to, ms",
 }
 _MILLISECONDS = 1_000
 _PLACES = {
@@ -126,7 +127,7 @@ def simulate(
       permitflow simulate orders.toml --sweep row_permits=4096..65536:+2048 --plot sweep.html
 
     Names to vary: row_permits, permit_batch, max_chunk_cost, chunk_rows, rtt, producer_rate, consumer_rate, link_rate,
-    row_bytes, byte_window.
+    row_bytes, byte_window, target_latency: how long rows may wait at a receiver whose window adapts.
 
     Exit code 0: it flows. 1: a deadlock, or the receiver refuses what the sender sends; of a sweep, anywhere.
     2: unusable input.
@@ -453,7 +454,7 @@ def _picture(description: Description, rows: Sequence[_Row], suffix: str) -> byt
 
 
 def _series(group: Sequence[_Row], x_name: str, others: Sequence[str]) -> Series:
-    unit = _MILLISECONDS if x_name == "rtt" else 1
+    unit = _MILLISECONDS if x_name in ("rtt", "target_latency") else 1
     runs = [(row.outcome.values[x_name] * unit, row.run) for row in group if row.run is not None]
     flowing = [(x, run.figures) for x, run in runs if run.figures is not None]
     products = {run.setting.bandwidth_delay_product for _, run in runs}

@@ -34,7 +34,10 @@ class Outcome(NamedTuple):
 
     def shown_values(self) -> list[str]:
         """The values, for people."""
-        return [duration_text(value) if name == "rtt" else f"{value:,.0f}" for name, value in self.values.items()]
+        return [
+            duration_text(value) if name in ("rtt", "target_latency") else f"{value:,.0f}"
+            for name, value in self.values.items()
+        ]
 
     def row(self, columns: Mapping[str, Column]) -> list[str]:
         """Values, verdict and figures, for people."""

@@ -19,7 +19,7 @@ KEYS = ("row_permits", "permit_batch", "max_chunk_cost", "oversize", "barrier_pe
 """The parameters of an end, by which a file and the command line name them."""
 
 # How one value of an axis is understood.
-_READERS: Mapping[str, Callable[[object], float]] = {"rtt": duration, "byte_window": size}
+_READERS: Mapping[str, Callable[[object], float]] = {"rtt": duration, "byte_window": size, "target_latency": duration}
 _AXIS_READERS: Mapping[str, Callable[[object], float]] = {
     name: rate if name.endswith("_rate") else _READERS.get(name, whole) for name in AXES
 }

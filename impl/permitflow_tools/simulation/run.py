@@ -71,6 +71,8 @@ class Channel:
         sender, receiver = setting.sender, setting.receiver
         receiver = replace(receiver, max_chunk_cost=sender.max_chunk_cost, oversize=sender.oversize)
         self.receiver: PermitReceiver[_Slice] = PermitReceiver(receiver)
+        if setting.target_latency_seconds:
+            self.receiver.aim_at(setting.target_latency_seconds)
         window = ByteWindow(setting.byte_window)
         self.bytes_out, self.bytes_here = self.sender.limit_bytes(window), self.receiver.limit_bytes(window)
         self.latencies: list[float] = []
@@ -172,6 +174,7 @@ class Channel:
         is_idle = not self.receiver.unconsumed
         self.receiver.deliver(message, self._size_of(message.rows))
         cost = self.receiver.parameters.cost_of(message.rows)
+        self.receiver.observe(self.now)
         self._wire -= cost
         self._inbox += cost
         if is_idle:
@@ -187,6 +190,7 @@ class Channel:
         if message.payload.is_last:
             self.latencies.append(self.now - message.payload.offered_at)
         self.receiver.consume_many(1)
+        self.receiver.observe(self.now)
         self._give_back(self.receiver.take_feedback(residue=False))
         if self.setting.flush_idle:
             self._give_back(self.receiver.take_feedback())

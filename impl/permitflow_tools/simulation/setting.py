@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, require_byte_window
+from permitflow.flows.permits.adaptive_window import require_latency
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
@@ -74,6 +75,8 @@ class Setting:
     """Bytes of a row; 0: bytes are not counted."""
     byte_window: int = DEFAULT_BYTE_WINDOW
     """Bytes that may be out at once."""
+    target_latency_seconds: float = 0.0
+    """The receiver adapts its window to this; 0: it does not."""
 
     def __post_init__(self) -> None:
         """Refuse impossible numbers, but not those that get stuck."""
@@ -87,6 +90,8 @@ class Setting:
         if self.row_bytes < 0:
             raise InvalidParametersError(name="row_bytes", value=self.row_bytes, rule="must not be negative")
         require_byte_window(self.byte_window)
+        if self.target_latency_seconds:
+            require_latency(self.target_latency_seconds)
         if self.upstream.row_permits is None:
             raise InvalidParametersError(name="row_permits", value=None, rule="must be stated for the upstream")
         _ = self.sender, self.receiver
@@ -232,7 +237,8 @@ class Axis(NamedTuple):
 _NUMBERS = ("row_permits", "permit_batch", "max_chunk_cost")
 _RATES = ("producer_rate", "consumer_rate", "link_rate")
 _BYTES = ("row_bytes", "byte_window")
-AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES, *_BYTES)
+_LATENCY = "target_latency"
+AXES = (*_NUMBERS, "chunk_rows", "rtt", *_RATES, *_BYTES, _LATENCY)
 """The names of the axes; the first three vary at both ends alike."""
 
 
@@ -249,6 +255,8 @@ def varied(setting: Setting, values: Mapping[str, float]) -> Setting:
     window = upstream.row_permits
     changes: dict[str, Any] = {name: values[name] for name in _RATES if name in values}
     changes |= {name: int(values[name]) for name in _BYTES if name in values}
+    if _LATENCY in values:
+        changes["target_latency_seconds"] = values[_LATENCY]
     if "chunk_rows" in values:
         changes["chunks"] = WeightedSizes([int(values["chunk_rows"])])
     if "rtt" in values:

@@ -130,7 +130,7 @@ def test_both_ends_report_the_same_numbers() -> None:
                 peak_inbox_rows=7,
                 inbox_rows=7,
                 waiting_sends=1,
-                gauges={"row_permits_here": 1, "unreturned_permits": 0, "withheld_permits": 0},
+                gauges={"row_permits_here": 1, "unreturned_permits": 0, "withheld_permits": 0, "target_permits": 8},
             )
         )
         receiver.consume()

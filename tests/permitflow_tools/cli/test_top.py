@@ -79,10 +79,10 @@ async def test_gauges_of_a_flow_are_shown_on_request(top: Top) -> None:
     heading, once, *more = (" ".join(line.split()) for line in stdout.splitlines())
     assert heading.endswith(" gauges")
     assert once.split()[-2:] == ["row_permits_here", "8"]
-    assert more == ["unreturned_permits 0", "withheld_permits 0"]
+    assert more == ["target_permits 8", "unreturned_permits 0", "withheld_permits 0"]
     _, stdout, _ = await look(top, "--json")
     gauges = [channel["gauges"] for channel in json.loads(stdout)["channels"]]
-    of_permits = {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0}
+    of_permits = {"row_permits_here": 8, "unreturned_permits": 0, "withheld_permits": 0, "target_permits": 8}
     of_demand = {"messages_requested": 1, "messages_unrequested": 0, "messages_withheld": 0}
     assert gauges == [{}, of_permits, of_demand]
 

@@ -229,3 +229,26 @@ def test_a_window_in_bytes_slows_wide_rows_and_one_in_rows_does_not() -> None:
     narrow, wide = (replace(by_rows, row_bytes=size, byte_window=10_000) for size in (10, 1_000))
     rates = [figures(each, SHORT).throughput for each in (by_rows, narrow, wide)]
     assert rates[0] == rates[1] > 20 * rates[2]
+
+
+@pytest.mark.parametrize(
+    ("consumer_rate", "seconds"),
+    [
+        pytest.param(rate, seconds, marks=() if (rate, seconds) == (20_000, 0.1) else pytest.mark.long)
+        for rate in (200_000, 20_000, 2_000)
+        for seconds in (0.1, 0.5, 1.0)
+    ],
+)
+def test_a_window_that_adapts_keeps_latency_and_throughput(consumer_rate: float, seconds: float) -> None:
+    fixed = setting(
+        32_768,
+        4_096,
+        WeightedSizes([64]),
+        rtt=0.04,
+        producer_rate=200_000,
+        consumer_rate=consumer_rate,
+        flush_idle=True,
+    )
+    adapted = figures(replace(fixed, target_latency_seconds=seconds))
+    assert adapted.throughput >= 0.95 * figures(fixed).throughput
+    assert adapted.latency_p99_seconds <= 2 * seconds + fixed.rtt_seconds

@@ -14,7 +14,8 @@ from permitflow.flows.seam import Flow, Inbound, Outbound, Wishes
 GAUGE_HELP: Mapping[str, str] = {
     "row_permits_here": "Row permits at the sender, unspent; while the channel is idle, all that are not withheld.",
     "unreturned_permits": "Row permits of consumed chunks that the receiver has not returned yet.",
-    "withheld_permits": "Row permits that the receiver grants when its application first asks.",
+    "withheld_permits": "Row permits that the receiver grants when its application first asks, or its target grows.",
+    "target_permits": "Row permits that the receiver lets circulate: less than the window if it aims at a latency.",
 }
 
 

@@ -5,7 +5,8 @@ Permits circulate: none is created, none is lost.  The sender spends them on mes
 in the channel, and the receiver returns them once the application has consumed it: row permits in batches, and less
 than a batch once every message here is consumed.  Barriers and watermarks have permits of their own.  With
 ``initial_permits`` the receiver withholds row permits at the start (pull): it grants them when its application first
-asks for a message that is not here, or consumes one.
+asks for a message that is not here, or consumes one.  A receiver may change its window while it runs (``resize``): it
+withholds permits of consumed messages until its target is reached.
 
 Only this file decides when a message may leave, when it is accepted and when a permit returns, and only this file
 changes the counts.
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from permitflow.errors import (
+    InvalidParametersError,
     OversizeChunkError,
     PermitOverrunError,
     RemoteProtocolError,
@@ -22,6 +24,7 @@ from permitflow.errors import (
 )
 from permitflow.flows.credit import Credit
 from permitflow.flows.messages import Kind, Message
+from permitflow.flows.permits.adaptive_window import AdaptiveWindow
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits, held
 from permitflow.flows.permits.recorded import steps_of_consumption, steps_of_delivery, steps_of_sending
 from permitflow.flows.recording import Recorder, record_run
@@ -252,7 +255,9 @@ class PermitReceiver(Inbound[T]):
     """
 
     __slots__ = (
+        "_adaptive",
         "_barriers",
+        "_largest_cost",
         "_max_chunk_cost",
         "_rows",
         "_splits",
@@ -274,6 +279,8 @@ class PermitReceiver(Inbound[T]):
         self._watermarks = Credit("watermarks", _WATERMARK_PERMITS)
         self.is_due = False
         """Permits to return now, even if more messages are here to consume."""
+        self._adaptive: AdaptiveWindow | None = None
+        self._largest_cost = 0  # of the chunks that came, if the window adapts
 
     # State.
 
@@ -289,8 +296,62 @@ class PermitReceiver(Inbound[T]):
 
     @property
     def withheld(self) -> int:
-        """Row permits that are granted when the application first asks for a message, or consumes one."""
+        """Row permits that are granted when the application first asks, or consumes something, or the target grows."""
         return self._rows.withheld
+
+    @property
+    def target(self) -> int:
+        """Row permits that shall circulate: ``row_permits``, unless ``resize`` chose fewer."""
+        return self._rows.target
+
+    def resize(self, target: int, batch: int) -> bool:
+        """Let so many row permits circulate, and return in batches of so many; return whether permits are due for that.
+
+        More than the target may be out: it is withheld once it is consumed, and returned when nothing is here any more,
+        so that a chunk of any size passes.
+
+        Raises:
+            InvalidParametersError: the target is not within the batch and ``row_permits``, or the batch is not within 1
+                and ``permit_batch``; nothing was changed.
+
+        It is the action ``Resize`` of spec/adaptive_window/AdaptiveWindow.tla.
+        """
+        parameters = self.parameters
+        if not 1 <= batch <= parameters.permit_batch:
+            rule = f"must be within 1 and the agreed permit_batch, {parameters.permit_batch}"
+            raise InvalidParametersError(name="batch", value=batch, rule=rule)
+        if not batch <= target <= parameters.row_permits:
+            rule = f"must be within its batch, {batch}, and the agreed row_permits, {parameters.row_permits}"
+            raise InvalidParametersError(name="target", value=target, rule=rule)
+        is_due = self._rows.resize(target, batch)
+        self.is_due |= is_due
+        return is_due
+
+    def aim_at(self, latency_seconds: float) -> None:
+        """As ``Inbound.aim_at``.
+
+        Raises:
+            InvalidParametersError: the latency is out of its range, or this end is recorded.
+        """
+        if self._record is not None:
+            # A recording is judged as a run of PermitChannel, in which permits return by one batch.
+            rule = "must be None where the stream is recorded: recordings know no window that changes"
+            raise InvalidParametersError(name="target_latency_seconds", value=latency_seconds, rule=rule)
+        self._adaptive = AdaptiveWindow(self.parameters, latency_seconds)
+
+    @property
+    def aimed_rows(self) -> int:
+        """As ``Inbound.aimed_rows``."""
+        return self._rows.target
+
+    def observe(self, at_seconds: float) -> None:
+        """As ``Inbound.observe``."""
+        if self._adaptive is not None:
+            aim = self._adaptive.observe(
+                at_seconds, self.consumed_rows, is_busy=self._here > 0, largest_cost=self._largest_cost
+            )
+            if aim is not None:
+                self.resize(*aim)
 
     def ask(self) -> bool:
         """Grant what was withheld.
@@ -299,31 +360,35 @@ class PermitReceiver(Inbound[T]):
 
         Spec: Init, Withheld.
         """
-        if not self._rows.withheld:
+        if not self._rows.withheld or not self._rows.release():
             return False
-        self._rows.release()
         self.is_due = True
         return True
 
     @property
     def urgency(self) -> int:
         """How soon permits return: due permits, or the residue once every message here is consumed."""
-        unreturned = self._rows.collected
+        rows = self._rows
         if self.is_due:
-            is_little = 0 < self._rows.due < self.parameters.row_permits // _OWED_SHARE
+            is_little = 0 < rows.due < rows.target // _OWED_SHARE
             return Urgency.SOON if is_little and self.untaken else Urgency.NOW
-        if not unreturned or self._here:
+        if self._here or not rows.kept:
             return Urgency.NONE
         # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
-        return Urgency.LATER if unreturned < self.parameters.row_permits // _RESIDUE_SHARE else Urgency.SOON
+        return Urgency.LATER if rows.collected < rows.target // _RESIDUE_SHARE else Urgency.SOON
 
     def unsettled(self) -> bool:
         """Are there permits of consumed messages that were not returned?"""
-        return self.is_due or self._rows.collected > 0
+        return self.is_due or self._rows.kept > 0
 
     def gauges(self) -> dict[str, int]:
         """The permit counters, by name: ``GAUGE_HELP`` describes them."""
-        return {"unreturned_permits": self._rows.collected, "withheld_permits": self._rows.withheld}
+        rows = self._rows
+        return {
+            "unreturned_permits": rows.collected,
+            "withheld_permits": rows.withheld,
+            "target_permits": rows.target,
+        }
 
     # Arriving.
 
@@ -333,6 +398,8 @@ class PermitReceiver(Inbound[T]):
         Spec: Deliver.
         """
         permits, max_chunk_cost = total, self._max_chunk_cost
+        if self._adaptive is not None:
+            self._largest_cost = max(self._largest_cost, self.parameters.cost_of(max(rows)))
         if least < 1 or total > max_chunk_cost:
             if (most := max(rows)) > max_chunk_cost and self._splits:
                 raise OversizeChunkError(rows=most, most=max_chunk_cost)
@@ -385,7 +452,7 @@ class PermitReceiver(Inbound[T]):
         Spec: Flush.
         """
         rows, barriers, watermarks = self._rows, self._barriers, self._watermarks
-        if residue and rows.collected and not self._here:
+        if residue and not self._here and rows.kept:
             flushed = rows.flush()
             if self._record is not None:
                 self._record("Flush", (0, flushed, 0, 0), self._counters())
