@@ -14,7 +14,7 @@ import logging
 import sys
 from asyncio import events, selector_events
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from heapq import heappop, heappush
@@ -185,8 +185,6 @@ class World:
         self._is_stopped = False
         due, ready, draw = self._due, self._ready, self.random.random
         running: Host | None = None
-        hooks = sys.get_asyncgen_hooks()
-        sys.set_asyncgen_hooks(finalizer=_finish)
         try:
             while not self._is_stopped:
                 if ready:
@@ -219,7 +217,6 @@ class World:
                 callback(*arguments)
         finally:
             events._set_running_loop(None)
-            sys.set_asyncgen_hooks(*hooks)
 
     def _call_at_turn(self) -> None:
         while self._at_turns and self._at_turns[0][0] <= self.turns:
@@ -237,13 +234,6 @@ class World:
             self.hosts.clear()
             self._due.clear()
             self._at_turns.clear()
-
-
-def _finish(generator: AsyncGenerator[Any, Any]) -> None:
-    """As asyncio does it for a generator that nobody holds any more; those of a dead process just vanish."""
-    host = events._get_running_loop()
-    if isinstance(host, Host) and host.is_running_now:
-        host.create_task(generator.aclose())
 
 
 @contextmanager
