@@ -125,6 +125,8 @@ def _any_state_of(clauses: tuple[str, ...], parameters: Parameters) -> State:
 
 def _initial(parameters: Parameters) -> State:
     """At first all channels are equal but for their numbers: one with any number stands for all."""
+    if isinstance(parameters.most_channels, int):
+        return SYSTEM.initial(parameters)
     channels = Alike(before(natural("number")), parameters.most_channels)
     empty = SYSTEM.initial(Parameters(nodes=1, channels=1, most_channels=1, rows=0, marks=0, room=1))
     return empty._replace(channels=channels, owners=AnyMapping(parameters.channels))
