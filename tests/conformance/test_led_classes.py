@@ -16,6 +16,7 @@ import pytest
 
 from permitflow import GateParameters
 from permitflow_model import (
+    adaptive_window,
     byte_window,
     conflate,
     grpc_call,
@@ -29,6 +30,7 @@ from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
 from tests.conformance import (
+    test_adaptive_window,
     test_byte_window,
     test_conflate,
     test_drop_queue,
@@ -118,6 +120,11 @@ def led_window() -> object:
     return walk(byte_window.SYSTEM, test_byte_window.DrivenChannel(few), few)
 
 
+def led_target() -> object:
+    few = replace(test_adaptive_window.SMALL, permit_batch=1, row_costs=(1,))
+    return walk(adaptive_window.SYSTEM, test_adaptive_window.DrivenChannel(few), few)
+
+
 def led_link() -> object:
     few = test_lossy_channel.ONE_COPY
     return walk(lossy_channel.SYSTEM, test_lossy_channel.DrivenLink(few), few)
@@ -179,6 +186,7 @@ LED = [
         led_link,
         *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
     ),
+    led("adaptive_window", led_target, "flows/permits/core.py PermitReceiver", "flows/credit.py Credit"),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",
@@ -209,6 +217,7 @@ NOT_LED: Mapping[str, str] = {
     "mute/sockets.py": _SOCKETS,
     "mute/saving.py": "when is saved, which no protocol says",
     "exchange/books/attempts.py": "which attempt at a task counts if rows are read at once; the model stages them",
+    "flows/permits/adaptive_window.py AdaptiveWindow": "which target is chosen, by the clock; the model allows any",
     "flows/seam.py Urgency": "when feedback leaves, of which the models leave the choice",
     "stream/frames.py": _MESSAGE,
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
