@@ -78,7 +78,7 @@ def main() -> None:
         STAMP.unlink(missing_ok=True)
         make_venv()
         provide_java()
-        install_requirements("demo" if extra == "demo" else "dev")
+        install_requirements({"all": "dev,notebooks"}.get(extra, extra))
         if extra == "all":
             provide_connect()
         STAMP.write_text(f"{extra} {fingerprint}")

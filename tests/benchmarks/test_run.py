@@ -54,6 +54,7 @@ def test_a_wrong_option_is_refused_with_what_is_possible(
     assert complaint in " ".join(done.stderr.replace("│", "").split())
 
 
+@pytest.mark.long
 def test_figures_of_a_smoke_run_do_not_get_into_documents(repository: Path, tmp_path: Path) -> None:
     assert command(repository, "run", "--smoke", "--part", "local", "--folder", str(tmp_path)).returncode == 0
     before = (repository / "docs/concepts/performance.md").read_bytes()

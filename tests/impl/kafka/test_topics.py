@@ -179,6 +179,7 @@ async def test_a_record_that_is_not_delivered_in_time_fails_the_producer(topic: 
                 await producer.write(Source(range(3)), topic, value=str)
 
 
+@pytest.mark.long
 async def test_brokers_may_be_gone_for_a_while_and_not_for_ever(topic: str) -> None:
     with kafka_cluster() as cluster:
         cluster.add_topic(topic, 2)
@@ -260,6 +261,7 @@ async def test_rows_go_through_an_exchange_from_topic_to_topic(cluster: KafkaClu
     assert {record.key for record in found} == {str(number).encode() for number in range(100)}
 
 
+@pytest.mark.long
 async def test_a_chunk_without_the_column_is_refused(cluster: KafkaCluster, topic: str) -> None:
     sender: LocalSender[pa.RecordBatch]
     receiver: LocalReceiver[pa.RecordBatch]
@@ -298,6 +300,7 @@ async def test_an_error_of_a_users_function_fails_the_sink(cluster: KafkaCluster
             await producer.write(Source(range(3)), topic, value=lambda number: str(1 // number))
 
 
+@pytest.mark.long
 async def test_a_quiet_topic_does_not_hide_that_the_channel_is_gone(cluster: KafkaCluster, topic: str) -> None:
     exchange = Exchange()
     exchange.add_channel("orders", ChannelParameters(row_permits=16), TOPIC_SCHEMA)

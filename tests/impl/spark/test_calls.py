@@ -390,7 +390,6 @@ def test_a_service_gets_the_metadata_that_the_user_states(service: Service, tmp_
 # With Spark.
 
 
-@pytest.mark.sample
 def test_one_job_reads_a_service_and_writes_into_a_slow_one(driver: Driver) -> None:
     with Service(slow_seconds=0.001).served() as service:
         query = '[{"count": 200, "sizeBytes": 20000}, {"first": 200, "count": 200, "sizeBytes": 20000}]'
@@ -432,6 +431,7 @@ def test_a_streaming_query_reads_a_service(driver: Driver, service: Service) -> 
     assert service.calls == 1
 
 
+@pytest.mark.sample
 def test_available_now_reads_a_call_to_its_end(driver: Driver, service: Service) -> None:
     options = service.options("Watch", request='{"count": 250}', delivery="best-effort", batch_messages="100")
 
