@@ -136,7 +136,9 @@ def install_requirements(extra: str) -> None:
     uv = shutil.which("uv")
     if uv is not None and run_with_progress([uv, "pip", "install", "--quiet", "--python", str(VENV_PYTHON), *wanted]):
         return
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--retries", "5", "--timeout", "60", *wanted]
+    # Bytecode is made where a module is first imported: most never are.
+    quick = ["--quiet", "--no-compile", "--retries", "5", "--timeout", "60"]
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", *quick, *wanted]
     for attempt in range(1, PIP_ATTEMPTS + 1):
         if run_with_progress(pip):
             return
