@@ -136,9 +136,7 @@ def install_requirements(extra: str) -> None:
     uv = shutil.which("uv")
     if uv is not None and run_with_progress([uv, "pip", "install", "--quiet", "--python", str(VENV_PYTHON), *wanted]):
         return
-    # Bytecode is made where a module is first imported: most never are.
-    quick = ["--quiet", "--no-compile", "--retries", "5", "--timeout", "60"]
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", *quick, *wanted]
+    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--retries", "5", "--timeout", "60", *wanted]
     for attempt in range(1, PIP_ATTEMPTS + 1):
         if run_with_progress(pip):
             return
