@@ -19,7 +19,7 @@ COMPARED = {
 JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-unfair-send-chunk", "grant-messages-final"),
     *("probe-row-bound-attained", "refines-queue", "spark-memory-fails", "lossy-refines-queue"),
-    *("resume-refines-queue", "byte-window-refines-queue"),
+    *("resume-refines-queue", "byte-window-refines-queue", "adaptive-window-refines-queue"),
 }
 SAMPLE = COMPARED | JUDGED
 
