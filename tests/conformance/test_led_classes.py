@@ -217,7 +217,7 @@ NOT_LED: Mapping[str, str] = {
     "mute/sockets.py": _SOCKETS,
     "mute/saving.py": "when is saved, which no protocol says",
     "exchange/books/attempts.py": "which attempt at a task counts if rows are read at once; the model stages them",
-    "flows/permits/adaptive_window.py AdaptiveWindow": "which target is chosen, by the clock; the model allows any",
+    "flows/adaptive_window.py AdaptiveWindow": "which target is chosen, by the clock; the model allows any",
     "flows/seam.py Urgency": "when feedback leaves, of which the models leave the choice",
     "stream/frames.py": _MESSAGE,
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",

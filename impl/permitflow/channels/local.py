@@ -171,6 +171,7 @@ class _Channel(Generic[T]):
         self._row_bytes = row_bytes
         if group is not None:
             self.receiver.when_touched(self.bring_feedback)
+        self._adapts = False
         self._announces = flow.announcement is not None
         self.sending = _Sending.OPEN
         self.is_receiver_closed = self.is_cancelled = False
@@ -186,6 +187,11 @@ class _Channel(Generic[T]):
         self._opened_at = clock()
         self._over_at: float | None = None
         self._reason = ""
+
+    def aim_at(self, latency_seconds: float) -> None:
+        """Adapt the receiver's window, as ``Inbound.aim_at``."""
+        self.receiver.aim_at(latency_seconds)
+        self._adapts = True
 
     # The path of a message.
 
@@ -252,7 +258,7 @@ class _Channel(Generic[T]):
 
     def bring_feedback(self) -> None:
         """Pass the receiver's feedback to the sender."""
-        feedback = self.receiver.take_feedback()
+        feedback = self._take_feedback()
         if self._unreturned.unreturned_bytes and (feedback is not None or self._unreturned.is_due):
             self.outstanding.on_return(self._unreturned.take())
             if feedback is None and self.sender.has_waiting:
@@ -263,6 +269,15 @@ class _Channel(Generic[T]):
                 self.advance()
         if self.takers.futures:
             self.tell_if_over()
+
+    def _take_feedback(self) -> AnyFeedback | None:
+        receiver = self.receiver
+        if not self._adapts:
+            return receiver.take_feedback()
+        receiver.observe(self._clock())
+        due: AnyFeedback | None = receiver.take_feedback(residue=False)
+        # A consumer that takes all at once is not idle.  The sender is here: only a chunk that waits needs the rest.
+        return receiver.take_feedback() if due is None and self.sender.has_waiting else due
 
     def ask(self) -> bool:
         """Let the receiver request what it has withheld, because its application asks; was there something?"""
@@ -276,10 +291,10 @@ class _Channel(Generic[T]):
         while True:
             if self._announces and (told := self.sender.take_announcement()) is not None:
                 self.receiver.on_announcement(told)
-            if (feedback := self.receiver.take_feedback()) is None:
+            if (feedback := self._take_feedback()) is None:
                 return
             self._hear(feedback)
-            if not self._announces:
+            if not (self._announces or self._adapts):
                 return
             if self.line.parked:
                 self.line.advance()
@@ -582,6 +597,15 @@ class LocalReceiver(_LocalEnd[T], ReceivingEnd[T]):
         super().__init__(channel)
         self._core = channel.receiver
         self._line = channel.takers
+
+    def aim_at(self, latency_seconds: float) -> None:
+        """Adapt the window from now on, so that rows wait here about this long, by what this end consumes.
+
+        Raises:
+            InvalidParametersError: the latency is not above 0 and at most an hour, this end is recorded, or the flow
+                is not that of permits.
+        """
+        self._channel.aim_at(latency_seconds)
 
     async def receive(self) -> Message[T]:
         """Receive the oldest message; wait until there is one."""

@@ -50,8 +50,8 @@ from permitflow.errors import (
     ProtocolError,
     UnknownChannelError,
 )
+from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import require_byte_window
-from permitflow.flows.permits.adaptive_window import require_latency
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Parameters
 from permitflow.stream.compression import Compression, offered
@@ -254,6 +254,7 @@ class AioControl:
         kept_rows: int | None = None,
         staging_rows: int | None = None,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
     ) -> Listed:
         """Add the channels ``stream/0``, ``stream/1`` and so on, all or none.
 
@@ -267,6 +268,8 @@ class AioControl:
             kept_rows: the most rows of a channel that are kept before producers wait; None: its window.
             staging_rows: the most rows of a channel that may be staged; None: four times ``kept_rows``.
             byte_window: the most bytes in a channel at once; None: that of the exchange.
+            target_latency_seconds: how long rows may wait at the exchange, where the windows of a channel and of its
+                producers' streams adapt to it; None: that of the exchange.
 
         Raises:
             InvalidParametersError: a name is taken, or an option does not fit the others; nothing was added.
@@ -282,6 +285,7 @@ class AioControl:
             kept_rows=kept_rows,
             staging_rows=staging_rows,
             byte_window=byte_window,
+            target_latency_seconds=target_latency_seconds,
             schema=schema,
         )
         return (await self._ask(request, Channels)).channels

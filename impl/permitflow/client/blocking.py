@@ -660,6 +660,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         kept_rows: int | None = None,
         staging_rows: int | None = None,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
     ) -> Listed:
         """Add the channels ``stream/0``, ``stream/1`` and so on, all or none."""
         return self._ask(
@@ -673,6 +674,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
                 kept_rows=kept_rows,
                 staging_rows=staging_rows,
                 byte_window=byte_window,
+                target_latency_seconds=target_latency_seconds,
             )
         )
 

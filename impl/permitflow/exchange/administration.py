@@ -115,6 +115,7 @@ async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Chann
         request.schema,
         retention=request.retention,
         byte_window=request.byte_window,
+        target_latency_seconds=request.target_latency_seconds,
         **keeping,
     )
     return await list_channels(exchange, AskChannels(names))

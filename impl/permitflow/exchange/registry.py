@@ -34,7 +34,9 @@ from permitflow.exchange.limits import Limits
 from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store
 from permitflow.exchange.turns import Turns
+from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow, require_byte_window
+from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import ChannelParameters, kept_parameters
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
@@ -92,6 +94,7 @@ class Exchange:
         staging_timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
         limits: Limits | None = None,
         byte_window: int = DEFAULT_BYTE_WINDOW,
+        target_latency_seconds: float | None = None,
         elsewhere: Elsewhere | None = None,
     ) -> None:
         """Start without channels.
@@ -108,12 +111,19 @@ class Exchange:
             staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
             limits: what is served at most; by default ``Limits()``.
             byte_window: the default for added channels.
+            target_latency_seconds: likewise, for channels of permits that are read once.
             elsewhere: other processes that have channels of this exchange; None: there are none.
 
         Raises:
-            InvalidParametersError: the codec for ``compression`` is not available, or ``byte_window`` is no whole
-                number of at least 1.
+            InvalidParametersError: the codec for ``compression`` is not available, ``byte_window`` is no whole number
+                of at least 1, or ``target_latency_seconds`` is out of its range or given beside ``record``.
         """
+        if target_latency_seconds is not None:
+            require_latency(target_latency_seconds)
+            if record is not None:
+                rule = "must be None where channels are recorded: recordings know no window that changes"
+                raise InvalidParametersError(name="target_latency_seconds", value=target_latency_seconds, rule=rule)
+        self._target_latency_seconds = target_latency_seconds
         self._byte_window = require_byte_window(byte_window)
         self._parameters = parameters
         self._channels: dict[str, BridgeChannel | ReplayChannel] = {}
@@ -182,6 +192,7 @@ class Exchange:
         *,
         retention: Literal[Retention.ONCE] = Retention.ONCE,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
     ) -> BridgeChannel: ...
 
     @overload
@@ -193,6 +204,7 @@ class Exchange:
         *,
         retention: Literal[Retention.REPLAY],
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
         **keeping: Unpack[Keeping],
     ) -> ReplayChannel: ...
 
@@ -205,6 +217,7 @@ class Exchange:
         *,
         retention: Retention,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
         **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel: ...
 
@@ -216,6 +229,7 @@ class Exchange:
         *,
         retention: Retention = Retention.ONCE,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
         **keeping: Unpack[Keeping],
     ) -> BridgeChannel | ReplayChannel:
         """Add a channel.
@@ -225,19 +239,28 @@ class Exchange:
             parameters: for the channel, and the limit for each of its streams; of any flow.
             byte_window: the most bytes in the channel at once, and in each of its streams; a larger chunk passes while
                 less than a quarter of it is there.  None: the default of the exchange.
+            target_latency_seconds: let the windows of the channel and of its producers' streams adapt, so that rows
+                wait about this long at the exchange; each consumer states its own beside it.  None: the default of the
+                exchange.  Only for channels of permits that are read once.
             schema: of the chunks; by default the first producer's.
             retention: whether rows are read once, or kept until they are acknowledged.
             keeping: for a channel that keeps its rows, see ``Keeping``.
 
         Raises:
-            InvalidParametersError: the name is empty, taken, or not valid UTF-8; the consumers are invalid; or there
-                is no room for a row.
+            InvalidParametersError: the name is empty, taken, or not valid UTF-8; the consumers are invalid; there is
+                no room for a row; or the latency is out of its range, or no window of such a channel adapts.
             LimitReachedError: there are as many channels as there may be, or not enough memory for them.
             SchemaMismatchError: the store has the channel with another schema.
             StoreError: the store has the channel with other settings, or cannot be read.
         """
         (channel,) = self.add_channels(
-            [name], parameters, schema, retention=retention, byte_window=byte_window, **keeping
+            [name],
+            parameters,
+            schema,
+            retention=retention,
+            byte_window=byte_window,
+            target_latency_seconds=target_latency_seconds,
+            **keeping,
         )
         return channel
 
@@ -249,6 +272,7 @@ class Exchange:
         *,
         retention: Retention = Retention.ONCE,
         byte_window: int | None = None,
+        target_latency_seconds: float | None = None,
         **keeping: Unpack[Keeping],
     ) -> Sequence[BridgeChannel | ReplayChannel]:
         """Add several channels with the same settings, all or none, with a single flush of a store on disk.
@@ -269,11 +293,16 @@ class Exchange:
             with ExitStack() as taken:
                 size_bytes = window.most_bytes(MAX_CHUNK_BYTES)
                 memory = [taken.enter_context(self.admission.memory.take(size_bytes)) for _ in names]
-                bridges = [self._bridge(name, chosen, schema, window) for name in names]
+                if target_latency_seconds is None and chosen.flow is PERMITS:
+                    target_latency_seconds = self._target_latency_seconds
+                bridges = [self._bridge(name, chosen, schema, window, target_latency_seconds) for name in names]
                 taken.pop_all()
             self._memory.update(zip(names, memory, strict=True))
             self._channels.update(zip(names, bridges, strict=True))
             return bridges
+        if target_latency_seconds is not None:
+            rule = "must be None for channels with retention 'replay': their rows are kept, and each consumer states it"
+            raise InvalidParametersError(name="target_latency_seconds", value=target_latency_seconds, rule=rule)
         chosen = chosen or kept_parameters()
         kept_rows, staging_rows = keeping.get("kept_rows"), keeping.get("staging_rows")
         limit_rows = (chosen.window_rows or DEFAULT_KEPT_ROWS) if kept_rows is None else kept_rows
@@ -305,8 +334,24 @@ class Exchange:
                 raise InvalidParametersError(name="channel", value=name, rule="must be a name that is not in use")
             seen.add(name)
 
-    def _bridge(self, name: str, parameters: Parameters, schema: pa.Schema | None, window: ByteWindow) -> BridgeChannel:
-        return BridgeChannel(name, parameters, schema, self.record, self.attempts, self._told_name(name), window)
+    def _bridge(
+        self,
+        name: str,
+        parameters: Parameters,
+        schema: pa.Schema | None,
+        window: ByteWindow,
+        target_latency_seconds: float | None,
+    ) -> BridgeChannel:
+        return BridgeChannel(
+            name,
+            parameters,
+            schema,
+            self.record,
+            self.attempts,
+            self._told_name(name),
+            window,
+            target_latency_seconds,
+        )
 
     def _told_name(self, name: str) -> str:
         """The name of a channel in recordings and in the names of its streams, which no other one ever has."""
@@ -348,7 +393,9 @@ class Exchange:
             return await channel.reopen()
         ended = channel.retire(ChannelResetError)
         self._past_lives[name] += 1
-        self._channels[name] = self._bridge(name, channel.parameters, channel.declared_schema, channel.window)
+        self._channels[name] = self._bridge(
+            name, channel.parameters, channel.declared_schema, channel.window, channel.target_latency_seconds
+        )
         return ended
 
     def channel(self, name: str) -> BridgeChannel:

@@ -853,6 +853,14 @@ class Inbound(ABC, Generic[T]):
     def observe(self, at_seconds: float) -> None:
         """Tell the time after messages came, or were consumed."""
 
+    @property
+    def least_latency_seconds(self) -> float | None:
+        """About how long rows wait at least, as measured, because the wanted latency is too short for the chunks.
+
+        None: it is not, as far as is known, or no window adapts.
+        """
+        return None
+
     def on_announcement(self, announcement: AnyAnnouncement) -> None:
         """Take in what the sender tells beside its data.
 

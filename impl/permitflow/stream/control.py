@@ -259,6 +259,8 @@ class AddStream(Request, Generic[S]):
     """With ``REPLAY``: the most rows to stage; None: likewise."""
     byte_window: int | None = None
     """The most bytes in a channel at once; None: the exchange's own."""
+    target_latency_seconds: float | None = None
+    """How long rows may wait at the exchange, whose windows adapt to it; None: the exchange's own."""
     schema: S | None = None
     """Of the chunks; None: the first producer's."""
 

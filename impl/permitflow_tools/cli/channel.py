@@ -19,6 +19,7 @@ from permitflow_tools.cli.channel_options import (
     ChannelMaxChunkCost,
     ChannelPermitBatch,
     ChannelRowPermits,
+    ChannelTargetLatency,
     ConsumerNames,
     FlowName,
     FlowParameter,
@@ -133,6 +134,7 @@ def add(
     ],
     flow: FlowName = PERMITS.name,
     byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
+    target_latency: ChannelTargetLatency = None,
     row_permits: ChannelRowPermits = None,
     permit_batch: ChannelPermitBatch = None,
     max_chunk_cost: ChannelMaxChunkCost = None,
@@ -177,6 +179,7 @@ def add(
             kept_rows=kept_rows,
             staging_rows=staging_rows,
             byte_window=byte_window if "--byte-window" in given_options(context) else None,
+            target_latency_seconds=target_latency,
         )
     if as_json:
         print_json({"address": exchange.address, "channels": [_as_json(each) for each in added]})

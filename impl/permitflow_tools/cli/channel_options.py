@@ -16,7 +16,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow_tools.cli.options import MOST, given_options, one_of, option, rows, size_in_bytes, whole_number
 from permitflow_tools.cli.outcomes import unusable
-from permitflow_tools.parameters.quantities import size_text
+from permitflow_tools.parameters.quantities import duration, size_text
 
 _ROWS = whole_number(least=1, most=MOST)
 # Parameters of flows that have an option of their own.
@@ -61,6 +61,16 @@ ChannelByteWindow: TypeAlias = Annotated[
         "SIZE",
         "The most bytes in a channel at once, and in each of its streams, as in 16MiB. A larger chunk passes while "
         f"less than a quarter of this is there. Default: {size_text(DEFAULT_BYTE_WINDOW)}.",
+    ),
+]
+
+ChannelTargetLatency: TypeAlias = Annotated[
+    float | None,
+    option(
+        duration,
+        "DURATION",
+        "Let the windows of a channel and of its producers' streams adapt, so that rows wait about this long at the "
+        "exchange, as in 500ms; consumers state their own. Default: the whole windows.",
     ),
 ]
 

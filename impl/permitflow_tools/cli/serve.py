@@ -17,6 +17,7 @@ from permitflow.errors import InvalidParametersError, LimitReachedError, PeerGon
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
+from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import Oversize
@@ -27,6 +28,7 @@ from permitflow_tools.cli.channel_options import (
     ChannelMaxChunkCost,
     ChannelPermitBatch,
     ChannelRowPermits,
+    ChannelTargetLatency,
     ConsumerNames,
     FlowName,
     FlowParameter,
@@ -89,6 +91,7 @@ def serve(
     oversize: OversizeRule = Oversize.SPLIT,
     parameter: FlowParameter = None,
     byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
+    target_latency: ChannelTargetLatency = None,
     retention: RetentionRule = Retention.ONCE,
     consumer: ConsumerNames = None,
     store: Annotated[
@@ -314,6 +317,8 @@ def serve(
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
     )
+    if target_latency is not None:
+        _require_adaptive(target_latency, flow, retention, trace)
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow_tools.cli.processes import Processes
@@ -352,6 +357,7 @@ def serve(
                 "compression": compression,
                 "checksums": checksums,
                 "byte_window": byte_window,
+                "target_latency_seconds": target_latency,
             }
             serving: dict[str, Any] = {
                 "handshake_seconds": handshake_seconds,
@@ -459,6 +465,20 @@ def _own_address(cluster: str, address: str) -> str:
     if own not in several(cluster):
         unusable(f"--cluster: {own} is none of these: say with --advertise which one this exchange is")
     return own
+
+
+def _require_adaptive(seconds: float, flow: str, retention: Retention, trace: Path | None) -> None:
+    """Refuse a latency where no window adapts."""
+    if retention is Retention.REPLAY:
+        unusable("--target-latency: not with --retention replay, which keeps rows; permitflow get has it")
+    if flow != PERMITS.name:
+        unusable(f"--target-latency: only the window of permits adapts, and this is --flow {flow}")
+    if trace is not None:
+        unusable("--target-latency: not with --trace: recordings know no window that changes")
+    try:
+        require_latency(seconds, name="--target-latency")
+    except InvalidParametersError as error:
+        unusable(f"--target-latency: {seconds:g} s {error.rule}")
 
 
 def _require_fit_for_processes(

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from permitflow.chunks import slices
 from permitflow.errors import InvalidParametersError, ParameterMismatchError
+from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, require_byte_window
-from permitflow.flows.permits.adaptive_window import require_latency
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
 from permitflow.flows.seam import Wishes

@@ -117,12 +117,13 @@ async def test_a_list_tells_settings_counts_and_who_is_connected() -> None:
 
 
 async def test_an_added_channel_is_used_at_once_and_a_taken_name_is_refused() -> None:
-    async with administered():
-        await order(lambda orders: orders.add_stream("more", 2))
+    async with administered() as (exchange, _):
+        await order(lambda orders: orders.add_stream("more", 2, target_latency_seconds=0.5))
         async with asyncio.TaskGroup() as group, put(ADDRESS, "more/1", SCHEMA) as sender:
             group.create_task(one_chunk("more/1"))
             await sender.send(batch(1))
             await sender.end()
+        assert exchange.channel("more/1").target_latency_seconds == 0.5
         await refused(lambda orders: orders.add_stream("more", 3), InvalidParametersError, "'more/0'")
         assert [listed.traffic.channel for listed in await order(lambda orders: orders.channels())] == [
             NAME,
@@ -145,6 +146,8 @@ async def one_chunk(name: str) -> None:
         ({"consumers": ("a",)}, "consumers is for channels with retention 'replay' only"),
         ({"retention": Retention.REPLAY, "consumers": ("a", "a")}, "consumers must be different names"),
         ({"stream": ""}, "stream must not be empty"),
+        ({"target_latency_seconds": 0.0}, "target_latency_seconds must be a number of seconds, above 0"),
+        ({"retention": Retention.REPLAY, "target_latency_seconds": 1.0}, "must be None for channels with retention"),
     ],
 )
 async def test_a_stream_that_cannot_be_is_refused(options: dict[str, Any], words: str) -> None:

@@ -6,56 +6,77 @@ import pytest
 
 from permitflow import ChannelParameters, Demand
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.adaptive_window import AdaptiveWindow, Aim
+from permitflow.flows.adaptive_window import AdaptiveWindow
 
 PARAMETERS = ChannelParameters(row_permits=10_000, permit_batch=1_000)
+WINDOW = 10_000
 
 
-def aimed(window: AdaptiveWindow, *, seconds: float, rate: float, busy: bool = True, largest_cost: int = 1) -> Aim:
-    """The aim after a consumer has consumed so many rows a second, in ten steps a second."""
+def aimed(window: AdaptiveWindow, *, seconds: float, rate: float, busy: bool = True, least_rows: int = 1) -> int:
+    """The target after a consumer has consumed so many rows a second, in ten steps a second."""
     steps = round(seconds * 10)
     for step in range(steps + 1):
-        window.observe(step / 10, round(step * rate / 10), is_busy=busy or step % 2 == 0, largest_cost=largest_cost)
-    return window.aim
+        window.observe(step / 10, round(step * rate / 10), is_busy=busy or step % 2 == 0, least_rows=least_rows)
+    return window.target
 
 
 def test_the_target_is_throughput_times_latency() -> None:
-    assert aimed(AdaptiveWindow(PARAMETERS, 0.5), seconds=2, rate=4_000) == Aim(target=2_000, batch=250)
+    assert aimed(AdaptiveWindow(WINDOW, 0.5), seconds=2, rate=4_000) == 2_000
 
 
 def test_time_without_messages_is_not_counted() -> None:
-    window = AdaptiveWindow(PARAMETERS, 0.5)
-    assert aimed(window, seconds=4, rate=2_000, busy=False).target == pytest.approx(2_000, rel=0.02)
+    window = AdaptiveWindow(WINDOW, 0.5)
+    assert aimed(window, seconds=4, rate=2_000, busy=False) == pytest.approx(2_000, rel=0.02)
     assert window.rows_per_second == pytest.approx(4_000, rel=0.02)
 
 
 def test_a_target_is_at_most_the_agreed_window() -> None:
-    assert aimed(AdaptiveWindow(PARAMETERS, 3), seconds=4, rate=8_000) == Aim(target=10_000, batch=1_000)
+    assert aimed(AdaptiveWindow(WINDOW, 3), seconds=4, rate=8_000) == 10_000
 
 
-def test_a_target_has_room_for_two_of_the_largest_chunks() -> None:
-    assert aimed(AdaptiveWindow(PARAMETERS, 0.1), seconds=2, rate=100, largest_cost=600).target == 1_200
+@pytest.mark.parametrize(("seconds", "least"), [(0.1, 12.0), (20, None)])
+def test_a_target_has_the_room_that_is_needed(seconds: float, least: float | None) -> None:
+    window = AdaptiveWindow(WINDOW, seconds)
+    assert aimed(window, seconds=40, rate=100, least_rows=1_200) == max(1_200, 100 * seconds)
+    assert window.least_latency_seconds == (None if least is None else pytest.approx(least))
+
+
+@pytest.mark.parametrize(("target", "batch"), [(8_000, 1_000), (800, 100)])
+def test_the_batch_is_an_eighth_of_the_target(target: int, batch: int) -> None:
+    receiver: Any = PARAMETERS.flow.inbound(PARAMETERS)
+    receiver.aim_at(1.0)
+    receiver.deliver_many(["chunk"] * 100, [target // 100] * 100)
+    for step in range(101):
+        receiver.observe(step / 100)
+        if step < 100:
+            receiver.consume_oldest(1)
+    assert receiver.target == pytest.approx(target, rel=0.02)
+    receiver.take_feedback()
+    for rows, collected in ((batch - 1, batch - 1), (1, 0)):
+        receiver.deliver_many(["chunk"], [rows])
+        receiver.consume_oldest(1)
+        assert receiver.unreturned == collected
 
 
 def test_a_small_difference_is_no_change() -> None:
-    window = AdaptiveWindow(PARAMETERS, 1)
+    window = AdaptiveWindow(WINDOW, 1)
     before = aimed(window, seconds=2, rate=4_000)
-    assert window.observe(3.0, 12_100, is_busy=True, largest_cost=1) is None
-    assert window.aim == before
+    assert window.observe(3.0, 12_100, is_busy=True, least_rows=1) is None
+    assert window.target == before
 
 
 def test_a_faster_consumer_gets_a_larger_window_again() -> None:
-    window = AdaptiveWindow(PARAMETERS, 1)
+    window = AdaptiveWindow(WINDOW, 1)
     before = aimed(window, seconds=2, rate=1_000)
-    after = window.observe(3.0, 11_000, is_busy=True, largest_cost=1)
+    after = window.observe(3.0, 11_000, is_busy=True, least_rows=1)
     assert after is not None
-    assert after.target > before.target
+    assert after > before
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 3_601, float("nan"), True, "500ms"])
 def test_a_latency_out_of_range_is_refused(seconds: Any) -> None:
     with pytest.raises(InvalidParametersError, match="target_latency_seconds"):
-        AdaptiveWindow(PARAMETERS, seconds)
+        AdaptiveWindow(WINDOW, seconds)
 
 
 @pytest.mark.parametrize(("target", "batch"), [(10_001, 1_000), (500, 501), (2_000, 1_001), (2_000, 0)])

@@ -60,6 +60,10 @@ REFUSED = {
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
     f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
+    "serve --stream a --target-latency 0s": "--target-latency: 0 s must be a number of seconds, above 0",
+    "serve --stream a --target-latency 1s --flow demand": "--target-latency: only the window of permits adapts",
+    "serve --stream a --target-latency 1s --trace t": "--target-latency: not with --trace",
+    f"{KEEPING} --target-latency 1s": "--target-latency: not with --retention replay",
     "serve --stream a --address 0.0.0.0:0": "--address: 0.0.0.0:0 must be on the loopback, as 127.0.0.1, "
     "because other hosts reach it and there is no TLS",
     "serve --stream a --tls-cert /nowhere": "--tls-cert: /nowhere must be a file that can be read (No such file or "

@@ -57,8 +57,13 @@ class BridgeChannel:
         attempts: AttemptBooks,
         told_name: str,
         window: ByteWindow = DEFAULT_WINDOW,
+        target_latency_seconds: float | None = None,
     ) -> None:
-        """Use ``Exchange.add_channel``; ``told_name`` is used in recordings and in the names of streams."""
+        """Use ``Exchange.add_channel``; ``told_name`` is used in recordings and in the names of streams.
+
+        Raises:
+            InvalidParametersError: the windows of this flow do not adapt, or the channel is recorded.
+        """
         self.name = name
         self.declared_schema = schema
         """The one with which it was added; None: that of the first producer."""
@@ -75,6 +80,10 @@ class BridgeChannel:
             byte_window=window.window_bytes,
             row_bytes=None if schema is None else facts_of(schema).row_bytes,
         )
+        self.target_latency_seconds = target_latency_seconds
+        """How long rows may wait at the exchange: half in the stream of their producer, half in the channel."""
+        if self.latency_share_seconds is not None:
+            self._receiver.aim_at(self.latency_share_seconds)
         self._schema = schema
         self._schema_known = asyncio.Event()
         if schema is not None:
@@ -110,6 +119,11 @@ class BridgeChannel:
     def most_bytes(self) -> int:
         """The most bytes of chunks inside the channel, besides those of its streams."""
         return self.stream_most_bytes
+
+    @property
+    def latency_share_seconds(self) -> float | None:
+        """How long rows may wait in each of the two windows that they pass here; None: as long as these are."""
+        return None if self.target_latency_seconds is None else self.target_latency_seconds / 2
 
     @property
     def stream_most_bytes(self) -> int:
@@ -435,6 +449,8 @@ class _Producer(ProducerStream[BridgeChannel]):
         # Meanwhile, another producer may have declared a schema or ended the channel.
         channel.require_producible(schema)
         await self._begin(put)
+        if channel.latency_share_seconds is not None:
+            self._end.aim_at(channel.latency_share_seconds)
         self._agree(schema)
         channel.announce(schema)
         channel.producers[self] = None

@@ -22,10 +22,10 @@ from permitflow.errors import (
     RemoteProtocolError,
     UnexpectedFrameError,
 )
+from permitflow.flows.adaptive_window import AdaptiveWindow
 from permitflow.flows.credit import Credit
 from permitflow.flows.messages import Kind, Message
-from permitflow.flows.permits.adaptive_window import AdaptiveWindow
-from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits, held
+from permitflow.flows.permits.parameters import BATCH_SHARE, ChannelParameters, Oversize, Permits, held
 from permitflow.flows.permits.recorded import steps_of_consumption, steps_of_delivery, steps_of_sending
 from permitflow.flows.recording import Recorder, record_run
 from permitflow.flows.seam import Entries, Inbound, Outbound, Urgency
@@ -38,6 +38,8 @@ _WATERMARK_PERMITS = 1
 # feedback message wakes the other end.
 _OWED_SHARE = 4
 _RESIDUE_SHARE = 16
+# With less than two of the largest chunks, the sender would wait while one of them is consumed.
+_CHUNKS_IN_TARGET = 2
 
 
 class PermitSender(Outbound[T]):
@@ -337,7 +339,7 @@ class PermitReceiver(Inbound[T]):
             # A recording is judged as a run of PermitChannel, in which permits return by one batch.
             rule = "must be None where the stream is recorded: recordings know no window that changes"
             raise InvalidParametersError(name="target_latency_seconds", value=latency_seconds, rule=rule)
-        self._adaptive = AdaptiveWindow(self.parameters, latency_seconds)
+        self._adaptive = AdaptiveWindow(self.parameters.row_permits, latency_seconds)
 
     @property
     def aimed_rows(self) -> int:
@@ -347,11 +349,17 @@ class PermitReceiver(Inbound[T]):
     def observe(self, at_seconds: float) -> None:
         """As ``Inbound.observe``."""
         if self._adaptive is not None:
-            aim = self._adaptive.observe(
-                at_seconds, self.consumed_rows, is_busy=self._here > 0, largest_cost=self._largest_cost
+            least_rows = _CHUNKS_IN_TARGET * self._largest_cost
+            target = self._adaptive.observe(
+                at_seconds, self.consumed_rows, is_busy=self._here > 0, least_rows=least_rows
             )
-            if aim is not None:
-                self.resize(*aim)
+            if target is not None:
+                self.resize(target, min(self.parameters.permit_batch, max(1, target // BATCH_SHARE)))
+
+    @property
+    def least_latency_seconds(self) -> float | None:
+        """As ``Inbound.least_latency_seconds``."""
+        return None if self._adaptive is None else self._adaptive.least_latency_seconds
 
     def ask(self) -> bool:
         """Grant what was withheld.

@@ -689,7 +689,7 @@ class ChannelsRequest(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ...) -> None: ...
 
 class AddStreamRequest(_message.Message):
-    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters", "byte_window")
+    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters", "byte_window", "target_latency_seconds")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
@@ -700,6 +700,7 @@ class AddStreamRequest(_message.Message):
     FLOW_FIELD_NUMBER: _ClassVar[int]
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
+    TARGET_LATENCY_SECONDS_FIELD_NUMBER: _ClassVar[int]
     stream: str
     channels: int
     retention: Retention
@@ -710,7 +711,8 @@ class AddStreamRequest(_message.Message):
     flow: str
     parameters: bytes
     byte_window: int
-    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ...) -> None: ...
+    target_latency_seconds: float
+    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., target_latency_seconds: _Optional[float] = ...) -> None: ...
 
 class RemoveRequest(_message.Message):
     __slots__ = ("channels", "force")

@@ -1,34 +1,21 @@
-"""Which window a receiver should aim at, so that what is in the channel waits no longer than wanted.
+"""How many rows a receiver should let circulate, so that what is there waits no longer than wanted.
 
 The target is the consumer's measured throughput times the wanted latency, as in Flink's buffer debloating.  Time in
-which nothing is here to consume is not counted: a consumer that waits is not slow.  A target leaves room for two of the
-largest chunks that came, because with less the sender would wait while one of them is consumed.
+which nothing is here to consume is not counted: a consumer that waits is not slow.  A target leaves the room that the
+flow needs whatever is measured, because with less the sender would wait while a chunk is consumed.
 
-This class only measures and decides; ``PermitReceiver.resize`` does it (docs/protocols/adaptive-window.md).
+This class only measures and decides; the flow's ``resize`` does it (docs/protocols/adaptive-window.md).
 """
 
-from typing import NamedTuple
-
 from permitflow.errors import InvalidParametersError
-from permitflow.flows.permits.parameters import BATCH_SHARE, ChannelParameters
 
-__all__ = ["AdaptiveWindow", "Aim", "require_latency"]
+__all__ = ["AdaptiveWindow", "require_latency"]
 
 _SAMPLES_PER_LATENCY = 4
 _NEWEST_SHARE = 0.5
 """Of the newest sample in the smoothed throughput: it follows a change within a few samples, so about one latency."""
 _LEAST_CHANGE = 1 / 8
 """A target that differs by less is no change."""
-_CHUNKS_IN_TARGET = 2
-
-
-class Aim(NamedTuple):
-    """What ``PermitReceiver.resize`` gets."""
-
-    target: int
-    """Row permits that shall circulate."""
-    batch: int
-    """Row permits that return at once."""
 
 
 def require_latency(seconds: object, *, name: str = "target_latency_seconds") -> float:
@@ -45,33 +32,56 @@ def require_latency(seconds: object, *, name: str = "target_latency_seconds") ->
 class AdaptiveWindow:
     """Measures a consumer, and says when its receiver should aim at another window."""
 
-    __slots__ = ("_busy_rows", "_busy_seconds", "_latency_seconds", "_parameters", "_seen", "aim", "rows_per_second")
+    __slots__ = (
+        "_busy_rows",
+        "_busy_seconds",
+        "_latency_seconds",
+        "_most_rows",
+        "_seen",
+        "least_rows",
+        "rows_per_second",
+        "target",
+    )
 
-    def __init__(self, parameters: ChannelParameters, latency_seconds: float) -> None:
-        """Nothing is measured yet: the aim is the agreed window.
+    def __init__(self, most_rows: int, latency_seconds: float) -> None:
+        """Nothing is measured yet: the target is all of the agreed window, ``most_rows``.
 
         Raises:
             InvalidParametersError: as ``require_latency``.
         """
-        self._parameters = parameters
+        self._most_rows = most_rows
         self._latency_seconds = require_latency(latency_seconds)
         self._seen: tuple[float, int, bool] | None = None
         self._busy_seconds, self._busy_rows = 0.0, 0
         self.rows_per_second: float | None = None
         """What the consumer consumes while there is something; None: not measured yet."""
-        self.aim = Aim(parameters.row_permits, parameters.permit_batch)
-        """The present one."""
+        self.least_rows = 1
+        """The room that the flow needs: no target is below it."""
+        self.target = most_rows
+        """Rows that shall circulate."""
 
-    def observe(self, at_seconds: float, consumed_rows: int, *, is_busy: bool, largest_cost: int) -> Aim | None:
-        """Note what has been consumed until now; a new aim, if it changes.
+    @property
+    def least_latency_seconds(self) -> float | None:
+        """How long rows wait, because the flow needs more room than is wanted; None: it does not, as far as is known.
+
+        A round trip adds to it, which this end does not know.
+        """
+        rate = self.rows_per_second
+        if not rate or self.least_rows <= rate * self._latency_seconds:
+            return None
+        return min(self.least_rows, self._most_rows) / rate
+
+    def observe(self, at_seconds: float, consumed_rows: int, *, is_busy: bool, least_rows: int) -> int | None:
+        """Note what has been consumed until now; a new target, if it changes.
 
         Args:
             at_seconds: the time, of a clock that never goes back.
             consumed_rows: of all chunks so far.
             is_busy: is something here that is not consumed?
-            largest_cost: permits of the largest chunk that has come.
+            least_rows: the room that the flow needs now.
         """
         seen, self._seen = self._seen, (at_seconds, consumed_rows, is_busy)
+        self.least_rows = max(1, least_rows)
         if seen is None:
             return None
         before_seconds, before_rows, was_busy = seen
@@ -85,13 +95,12 @@ class AdaptiveWindow:
         sample, known = self._busy_rows / self._busy_seconds, self.rows_per_second
         self._busy_seconds, self._busy_rows = 0.0, 0
         self.rows_per_second = sample if known is None else known + _NEWEST_SHARE * (sample - known)
-        return self._changed(self.rows_per_second, largest_cost)
+        return self._changed(self.rows_per_second)
 
-    def _changed(self, rows_per_second: float, largest_cost: int) -> Aim | None:
-        most = self._parameters.row_permits
-        wanted = max(round(rows_per_second * self._latency_seconds), _CHUNKS_IN_TARGET * largest_cost, 1)
-        target, present = min(wanted, most), self.aim.target
+    def _changed(self, rows_per_second: float) -> int | None:
+        most, present = self._most_rows, self.target
+        target = min(max(round(rows_per_second * self._latency_seconds), self.least_rows), most)
         if target == present or (target < most and abs(target - present) < _LEAST_CHANGE * present):
             return None
-        self.aim = Aim(target, min(self._parameters.permit_batch, max(1, target // BATCH_SHARE)))
-        return self.aim
+        self.target = target
+        return target
