@@ -12,7 +12,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.pipe import SocketPipe, drained, watched
 from permitflow.carriers.security import NEEDS_TLS, SYSTEM, Security
-from permitflow.carriers.tls_files import client_context, new_client_context
+from permitflow.carriers.tls_files import TlsSocket, client_context, new_client_context
 from permitflow.errors import TlsError
 from permitflow.wire.buffers import Buffer
 
@@ -364,6 +364,7 @@ async def _why_hung_up(pipe: TlsPipe, security: Security) -> str:
 def _unchecked() -> ssl.SSLContext:
     """To find out whether the peer speaks TLS at all; nothing is sent to it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.sslsocket_class = TlsSocket
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context
