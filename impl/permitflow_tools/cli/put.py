@@ -220,7 +220,7 @@ class _Moving:
         self._sink, self._channel, self._patience = sink, channel, patience
         self._most_rows, self._closes_channel = most_rows, closes_channel
         self._skipped = 0
-        self._sent = 0
+        self._read = 0
 
     def all_of(self, found: "RowReader") -> dict[str, object]:
         """Send all rows, and end the stream; whatever goes wrong ends the command."""
@@ -243,7 +243,7 @@ class _Moving:
         if outcome.value == "cancelled":
             complain(f"the consumer of {self._channel} needs no more; {self._confirmed()}")
             raise typer.Exit(ExitCode.FAILS)
-        return {"rows": self._sent, "skipped_rows": self._skipped, "outcome": outcome.value}
+        return {"rows": self._read, "skipped_rows": self._skipped, "outcome": outcome.value}
 
     def _send(self, found: "RowReader") -> None:
         skip = self._sink.first_row or 0
@@ -257,8 +257,8 @@ class _Moving:
                 self._skipped += skipped
                 batch = batch.slice(skipped)
             if batch.num_rows:
+                self._read += batch.num_rows
                 self._patience(lambda batch=batch: self._sink.send(batch))  # type: ignore[misc]
-                self._sent += batch.num_rows
             if left == 0:
                 return
 
@@ -267,7 +267,7 @@ class _Moving:
         self._sink.timeout_seconds = _LAST_SECONDS
         try:
             self._sink.end(closes_channel=False)
-            done = f"the {self._sent:,} rows before it are in {self._channel}, which stays open: put the rest"
+            done = f"the {self._read:,} rows before it are in {self._channel}, which stays open: put the rest"
         except PermitflowError as failed:
             done = f"{failed}; {self._confirmed()}"
         unusable(f"{error}; {done}")
@@ -278,5 +278,5 @@ class _Moving:
             confirmed = sink.confirmed_rows
         else:
             confirmed = (numbers := sink.statistics()).sent_rows - numbers.rows_held
-        read = max(self._sent, confirmed)  # of the last batch, some may have gone before the rest
+        read = max(self._read, confirmed)  # of the last batch, some may have gone before the rest
         return f"{read:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"
