@@ -35,7 +35,7 @@ def _row(result: Result) -> str:
         f"{result.attempts:,}",
         _answers(result.answers),
         f"+{result.memory_mib} MiB",
-        "-" if result.busy_ratio is None else f"{result.busy_ratio:.2f}",
+        f"{result.busy_ratio:.2f}",
         f"{result.ratio:.2f}",
         p99,
         f"{result.refused}",

@@ -69,16 +69,16 @@ class Result:
     """So often a new stream of the neighbour's was not made at once."""
     is_alive: bool
     """Does it serve a new stream afterwards?"""
-    busy_ratio: float | None = None
-    """As ``ratio``, of that beside a process that is as busy as the attacker and attacks nobody; None: not measured."""
-    busy_share: float | None = None
+    busy_ratio: float
+    """As ``ratio``, of that beside a process that is as busy as the attacker and attacks nobody."""
+    busy_share: float
     """How much of a processor the attacker took; the median."""
 
     @property
     def is_well(self) -> bool:
         """Are the promises kept?"""
         return (
-            (self.ratio if self.busy_ratio is None else self.busy_ratio) >= LEAST_RATIO
+            self.busy_ratio >= LEAST_RATIO
             and self.p99_ms is not None
             and self.p99_ms < MOST_P99_SECONDS * 1e3
             and self.memory_mib <= self.bound_mib
