@@ -102,7 +102,7 @@ def server_options(
         # A client that dials on and on must not take all descriptors; one that calls on and on, not all memory.
         ("grpc.max_allowed_incoming_connections", most_connections),
         ("grpc.max_concurrent_streams", MOST_CALLS),
-        # Whoever has made those that wait.
+        # The peers that have made the connections that wait.
         ("grpc.server.max_pending_requests", MOST_PENDING // 2),
         ("grpc.server.max_pending_requests_hard_limit", MOST_PENDING),
         # By default they wait for half a minute.

@@ -85,7 +85,7 @@ class HashDispatcher(Generic[T]):
         Args:
             payload: of the barrier.
             added: ends of new channels.  The barrier is their first message; of the rows behind it they get their
-                share.  Whoever dispatches into the same channels adds them at the same barrier.
+                share.  All who dispatch into the same channels add them at the same barrier.
 
         Raises:
             DispatchError, ChannelClosedError: as for ``send``.

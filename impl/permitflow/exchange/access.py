@@ -39,7 +39,7 @@ _LOOK_SECONDS = 1.0
 """Between two looks at the file while nobody asks for anything."""
 _DIGEST = re.compile("sha256:([0-9a-fA-F]{64})")
 _ANY_CHANNEL = "*"
-_BEARERS = "whoever has the token"
+_BEARERS = "a client that has the token"
 """The identity of a client that shows a token of the file of tokens."""
 
 
@@ -106,7 +106,7 @@ class AccessControl:
 
         Args:
             rights: identities and their rights; see this module.
-            token_file: instead, tokens, one a line: whoever shows one of them may do everything.
+            token_file: instead, tokens, one a line: a client that shows one of them may do everything.
 
         Raises:
             InvalidParametersError: not one of the two is given, or the file cannot be used.

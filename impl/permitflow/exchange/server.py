@@ -520,7 +520,7 @@ class ExchangeServer:
                 offers that, and for no longer than the client says; 0: not at all.
             security: TLS over gRPC and TCP, with a certificate and perhaps clients' certificates.  Without it, and over
                 UDP, the server listens on the loopback only, unless ``security`` is ``insecure``.
-            access: who may do what; None: whoever can connect may do everything.  Several servers may share one.
+            access: who may do what; None: a client that can connect may do everything.  Several servers may share one.
             reflection: over gRPC, describe the service to tools such as grpcurl, also to clients without rights: its
                 definition is public, and says nothing of channels.  Needs permitflow[reflection].
 

@@ -2,8 +2,8 @@
 
 A publication is all or nothing in one exchange.  Over several, the first may have published its part when the driver
 dies, and a batch that Spark runs again has other attempts, whose rows may lie elsewhere.  So the driver writes the
-attempts that count into the query's checkpoint first: that is the moment at which the batch is published.  Whoever
-finds such a decision carries it out, and forgets it once every exchange has published.
+attempts that count into the query's checkpoint first: that is the moment at which the batch is published.  A driver
+that finds such a decision carries it out, and forgets it once every exchange has published.
 """
 
 import json

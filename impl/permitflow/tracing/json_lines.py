@@ -207,7 +207,7 @@ def _value_of(line: str) -> Any:
     try:
         return _decode(line)
     except Exception:  # of msgspec's releases, each has another base
-        return json.loads(line)  # the same errors, whoever decodes
+        return json.loads(line)  # so that errors are the same with either decoder
 
 
 def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[tuple[LinePosition, list[str]]]:

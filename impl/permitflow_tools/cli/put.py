@@ -161,7 +161,7 @@ def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
         named = stream_name(stream)
         return stream_channels(named.name, named.channels)
     with exchange.orders() as orders:
-        # Whoever may produce sees these; a list of channels is for those who may administer them.
+        # A client that may produce sees these; a list of channels is for those who may administer them.
         names = {each.channel for each in orders.statistics().channels}
     found = tuple(takewhile(names.__contains__, (f"{stream}/{position}" for position in count())))
     if not found:

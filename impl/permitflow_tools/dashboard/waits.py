@@ -16,7 +16,7 @@ class Waiting(StrEnum):
 
     NOBODY = "nobody"
     PRODUCERS = "producers"
-    """They wait for room, so for whoever shall consume."""
+    """They wait for room, so for the one that shall consume."""
     CONSUMERS = "consumers"
     """They wait for rows."""
     GATE = "gate"

@@ -220,7 +220,7 @@ class ReplayChannel:
             return ChannelRemovedError(channel=self.name)
         if self.state is ChannelState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
-        why = "a producer has ended the channel: the rows of whoever did so are there, others use another one"
+        why = "a producer has ended the channel: its rows are there; another producer uses another channel"
         return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     async def declare(self, schema: pa.Schema) -> None:

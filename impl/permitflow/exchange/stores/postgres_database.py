@@ -4,8 +4,8 @@ Two exchanges must never write to one store.  Three things see to that:
 
 - A session that writes holds the store's advisory lock.  PostgreSQL frees it when the session ends: at once if the
   process was killed, and after the lease if it gives no sign of life, because the session has that as its time-out.
-- Whoever gets the lock increments the store's epoch before it reads.  Each transaction requires the epoch of its
-  exchange, and holds the row that has it until the commit.  So an exchange that was stopped or cut off for a while
+- A process that gets the lock increments the store's epoch before it reads.  Each transaction requires the epoch of
+  its exchange, and holds the row that has it until the commit.  So an exchange that was stopped or cut off for a while
   can commit nothing once another one has read the store.
 - Each transaction counts itself in the same row.  After a connection was lost, the count tells whether the last commit
   was made, and whether the database is still the one that has all confirmed commits.
