@@ -20,6 +20,8 @@ from permitflow.stream.frames import EndOutcome
 
 T = TypeVar("T")
 
+_MOST_DIGITS = 9  # of a position in a stream
+
 
 class SendEnd(Protocol[T]):
     """The end into which messages go."""
@@ -392,3 +394,20 @@ def stream_channels(name: str, count: int) -> tuple[str, ...]:
     if count < 1:
         raise InvalidParametersError(name="channels", value=count, rule="must be at least 1")
     return tuple(f"{name}/{position}" for position in range(count))
+
+
+def stream_and_position(channel: str) -> tuple[str, int] | None:
+    """The stream of a channel, and which of its channels it is; None if its name is not like those of a stream."""
+    stream, _, number = channel.rpartition("/")
+    if not stream or not number.isascii() or not number.isdigit() or len(number) > _MOST_DIGITS:
+        return None
+    return (stream, int(number)) if str(int(number)) == number else None
+
+
+def spread_over(channels: Sequence[str]) -> int:
+    """The number of channels over which rows are spread, for ``put``: the exchange refuses if their stream has more.
+
+    0: they are not the first channels of a stream.
+    """
+    stream = channels[0].rpartition("/")[0] if channels else ""
+    return len(channels) if channels and (*channels,) == stream_channels(stream, len(channels)) else 0

@@ -748,6 +748,7 @@ async def put(
     staging: Staging | None = None,
     attempt: TaskAttempt | None = None,
     total: JobTotal | None = None,
+    spread_over: int = 0,
     resume_seconds: float | None = None,
     security: Security | None = None,
     byte_window: int | None = None,
@@ -776,6 +777,8 @@ async def put(
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
+        spread_over: of a stream whose rows are spread by a key: over so many channels, of which this is one; the
+            exchange refuses if the stream has more.  0: rows are not spread.
         resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
             connection there ends only when one of the two processes has.
@@ -818,6 +821,7 @@ async def put(
                     staging=staging,
                     attempt=attempt,
                     total=total,
+                    spread_over=spread_over,
                     compression=able,
                     resume=resume,
                     byte_window=0 if byte_window is None else require_byte_window(byte_window),

@@ -792,8 +792,8 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt`` and ``total``, as for ``aio.put``.
-            The recorder is used in another thread.
+            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total`` and
+            ``spread_over``, as for ``aio.put``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

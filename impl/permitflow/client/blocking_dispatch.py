@@ -8,6 +8,7 @@ from typing import Self, Unpack
 
 import pyarrow as pa
 
+from permitflow.channels.interface import spread_over
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink
@@ -164,11 +165,13 @@ def open_dispatch(
         options: as for ``open_sink``, for each channel.
 
     Raises:
-        InvalidParametersError: a column is not there, or cannot be in a key; or there are too many channels.
+        InvalidParametersError: a column is not there, or cannot be in a key; or there are too many channels; or the
+            stream has more than these.
         PermitflowError: as for ``open_sink``.
     """
     names, splitter = names_of(channels), Splitter(schema, key, changes=changes)
     require_channels(len(names), VNODES)
+    options = {**options, "spread_over": spread_over(names)}
     with ExitStack() as stack:
         sinks: list[BlockingSink] = []
         try:

@@ -6,7 +6,7 @@ from typing import Any, Unpack
 
 import pyarrow as pa
 
-from permitflow.channels.interface import SendEnd
+from permitflow.channels.interface import SendEnd, spread_over
 from permitflow.client.aio import names_of, put
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.client.remote_sender import RemoteSender
@@ -46,6 +46,7 @@ async def dispatch(
     *,
     key: Sequence[str],
     changes: str | None = None,
+    is_whole: bool = True,
     **options: Unpack[PutOptions],
 ) -> AsyncIterator[RemoteDispatcher]:
     """Feed channels of an exchange: each row goes to the channel of its key, and each barrier to all of them.
@@ -63,14 +64,19 @@ async def dispatch(
         key: the names of one or more columns: whole numbers, text, bytes, dates, times, timestamps or decimals.
         changes: the name of a column that says what each row does, so that updates whose halves go to different
             channels become deletions and insertions; see ``Splitter``.
+        is_whole: these are all channels of their stream: an exchange that has more refuses.  False: those that it has
+            beside them will be added at a barrier, or are not to get rows.
         options: as for ``put``, for each channel.
 
     Raises:
-        InvalidParametersError: a column is not there, or cannot be in a key; or there are too many channels.
+        InvalidParametersError: a column is not there, or cannot be in a key; or there are too many channels; or the
+            stream has more than these.
         PermitflowError: as for ``put``.
     """
     names = names_of(channels)
     require_channels(len(names), VNODES)
+    if is_whole:
+        options = {**options, "spread_over": spread_over(names)}
     splitter = Splitter(schema, key, changes=changes)
     async with AsyncExitStack() as stack:
         ends: list[RemoteSender] = []

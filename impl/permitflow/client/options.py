@@ -42,6 +42,7 @@ class PutOptions(Options, total=False):
     staging: Staging | None
     attempt: TaskAttempt | None
     total: JobTotal | None
+    spread_over: int
 
 
 def counts_its_end(options: PutOptions) -> bool:

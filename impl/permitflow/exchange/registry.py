@@ -5,12 +5,13 @@ from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 from typing import Literal, Protocol, TypedDict, Unpack, overload
 
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.channels.interface import stream_channels
+from permitflow.channels.interface import stream_and_position, stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.errors import (
     ChannelRemovedError,
@@ -58,6 +59,11 @@ _SHORT_SCHEMA_BYTES = 16 << 10
 
 class Elsewhere(Protocol):
     """The channels of an exchange that other processes have."""
+
+    @property
+    def known(self) -> Collection[str]:
+        """The names of those that this process knows of, also if their process is lost."""
+        ...
 
     def missing(self, channel: str) -> PermitflowError:
         """Why this process does not serve a channel: ``MovedError`` where another one does."""
@@ -439,6 +445,26 @@ class Exchange:
             if self.elsewhere is not None:
                 raise self.elsewhere.missing(name) from None
             raise UnknownChannelError(channel=name, known=tuple(self._channels)) from None
+
+    def require_no_further(self, name: str, channels: int) -> None:
+        """Require that the stream of this channel has no others than the first ``channels``.
+
+        Raises:
+            InvalidParametersError: it has, or the channel is not one of these.
+        """
+        place = stream_and_position(name)
+        if place is None or place[1] >= channels:
+            rule = f"must be one of the {channels} channels over which rows are spread"
+            raise InvalidParametersError(name="channel", value=name, rule=rule)
+        known = chain(self._channels, () if self.elsewhere is None else self.elsewhere.known)
+        others = [each for each in map(stream_and_position, known) if each is not None and each[0] == place[0]]
+        stream, last = max(others, default=place)
+        if last >= channels:
+            rule = (
+                f"must be at least {last + 1}, because the exchange has {stream}/{last}: spread over fewer channels, "
+                "rows come to where nobody looks for their key"
+            )
+            raise InvalidParametersError(name="channels", value=channels, rule=rule)
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
         """A snapshot of these channels, or of all in the order of adding.

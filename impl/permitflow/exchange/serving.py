@@ -118,6 +118,8 @@ class _Producer:
 
     def _stream_of(self, put: Put) -> ProducerStream[Any]:
         exchange, name = self._exchange, put.channel
+        if put.spread_over:
+            exchange.require_no_further(name, put.spread_over)
         if put.staging is None:
             served = exchange.served(name)
             agree(served.parameters, put)

@@ -42,6 +42,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.carriers.addresses import several
 from permitflow.carriers.shared_memory import SameHost
+from permitflow.channels.interface import spread_over
 from permitflow.chunks import slices
 from permitflow.dispatch.mapping import spread
 from permitflow.errors import (
@@ -218,6 +219,7 @@ class _Sending:
             "resume_seconds": exchange.resume_seconds,
             "byte_window": exchange.byte_window,
             "security": exchange.security,
+            "spread_over": spread_over(exchange.channels) if self._options.key else 0,
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds

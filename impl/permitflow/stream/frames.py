@@ -142,6 +142,9 @@ class Put(Opening):
     """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
     total: JobTotal | None = None
     """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
+    spread_over: int = 0
+    """The producer spreads rows over so many channels of the stream; the exchange refuses if it has more.  0: it does
+    not spread rows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import gc
 import pickle
 import signal
 import socket
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,6 +107,7 @@ class _Door:
     """The first process, as the others know it: it has, or knows, what they do not have."""
 
     port: int | None = None
+    known: Collection[str] = ()
 
     def missing(self, channel: str) -> PermitflowError:
         return self._moved(f"channel {channel!r}")

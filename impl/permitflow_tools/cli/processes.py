@@ -10,7 +10,7 @@ import signal
 import socket
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
@@ -320,6 +320,11 @@ class Processes:
         return door + sum(process.before_streams_bytes for process in self._processes)
 
     # What clients ask of the door.
+
+    @property
+    def known(self) -> Collection[str]:
+        """See ``Elsewhere``."""
+        return self._owners.keys()
 
     def missing(self, channel: str) -> PermitflowError:
         """See ``Elsewhere``."""

@@ -2,13 +2,13 @@
 
 import sys
 from contextlib import ExitStack
-from itertools import count, takewhile
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
 
 import typer
 
-from permitflow.channels.interface import stream_channels
+from permitflow.channels.interface import stream_and_position, stream_channels
 from permitflow.errors import PermitflowError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import duration, one_of, option, readable, stream_name, whole_number
@@ -157,22 +157,25 @@ def _words(channel: str, report: dict[str, object]) -> str:
 
 
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
+    """The channels of a stream: as many as were stated, or as can be seen; the exchange refuses if it has more."""
     if ":" in stream:
         named = stream_name(stream)
         return stream_channels(named.name, named.channels)
+    if "," in exchange.address:
+        unusable(f"say how many channels {stream} has, as in {stream}:4: no one of several exchanges knows")
     with exchange.orders() as orders:
         # A client that may produce sees these; a list of channels is for those who may administer them.
-        names = {each.channel for each in orders.statistics().channels}
-    found = tuple(takewhile(names.__contains__, (f"{stream}/{position}" for position in count())))
-    if not found:
+        seen = {stream_and_position(each.channel) for each in orders.statistics().channels}
+    positions = {place[1] for place in seen if place is not None and place[0] == stream}
+    if not positions:
         unusable(f"the exchange has no channel {stream}/0: with --key, CHANNEL is the name of a stream, as in orders")
-    numbers = (name.removeprefix(f"{stream}/") for name in names.difference(found))
-    if beyond := sorted(int(number) for number in numbers if number.isascii() and number.isdigit()):
+    lacking = next(position for position in count() if position not in positions)
+    if lacking < max(positions):
         unusable(
-            f"{stream}/{beyond[0]} is there, but not {stream}/{len(found)}: with --key all channels of the stream must "
-            f"be; if some are elsewhere, say how many there are, as in {stream}:4"
+            f"{stream}/{max(positions)} is there, but not {stream}/{lacking}: with --key all channels of the stream "
+            f"must be; if some are elsewhere, say how many there are, as in {stream}:4"
         )
-    return found
+    return stream_channels(stream, len(positions))
 
 
 class _KeyedSink:

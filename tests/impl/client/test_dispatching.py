@@ -8,7 +8,7 @@ import pytest
 
 from permitflow import ChannelAbortedError, Kind, Message
 from permitflow.channels.interface import stream_channels
-from permitflow.client import dispatch
+from permitflow.client import dispatch, put
 from permitflow.client.blocking_dispatch import open_dispatch
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import DispatchError, InvalidParametersError, UnknownChannelError
@@ -78,6 +78,19 @@ async def test_what_cannot_work_is_refused_before_anything_is_sent() -> None:
                 await dispatch(server.address, channels, SCHEMA, key=key).__aenter__()
         with pytest.raises(UnknownChannelError):
             await dispatch(server.address, ["orders/9"], SCHEMA, key=["n"]).__aenter__()
+
+
+async def test_a_stream_with_more_channels_than_are_fed_is_refused() -> None:
+    async with serving(names=(*CHANNELS, "orders/10", "orders/011", "other/12")) as (_, server):
+        address, rule = server.address, "channels must be at least 11, because the exchange has orders/10"
+        with pytest.raises(InvalidParametersError, match=rule):
+            await dispatch(address, CHANNELS, SCHEMA, key=["n"]).__aenter__()
+        with pytest.raises(InvalidParametersError, match=rule):
+            await asyncio.to_thread(open_dispatch, address, CHANNELS, SCHEMA, key=["n"])
+        async with dispatch(address, CHANNELS, SCHEMA, key=["n"], is_whole=False) as dispatcher:
+            await dispatcher.end()
+        with pytest.raises(InvalidParametersError, match="must be one of the 3 channels"):
+            await put(address, "orders/10", SCHEMA, spread_over=3).__aenter__()
 
 
 async def test_a_channel_that_is_not_there_leaves_the_others_as_they_are() -> None:

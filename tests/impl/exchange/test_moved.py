@@ -1,7 +1,7 @@
 """A channel that another process of the exchange has: whoever asks elsewhere is told where, and clients go there."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -10,7 +10,7 @@ import pytest
 
 from permitflow.carriers.addresses import parsed
 from permitflow.client import control, describe, get, put
-from permitflow.errors import MovedError, PermitflowError
+from permitflow.errors import InvalidParametersError, MovedError, PermitflowError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.exchange.access import Access
 from permitflow.stream.control import ControlRequest
@@ -22,6 +22,9 @@ class At:
     """Everything is at this port."""
 
     port = 0
+
+    def __init__(self) -> None:
+        self.known: Collection[str] = ()
 
     def missing(self, channel: str) -> PermitflowError:
         return MovedError(what=f"channel {channel!r}", port=self.port)
@@ -40,6 +43,7 @@ async def two_servers(scheme: str, *channels: str) -> AsyncIterator[tuple[str, s
         ExchangeServer(Exchange(elsewhere=door), f"{scheme}127.0.0.1:0") as outside,
         ExchangeServer(exchange, f"{scheme}127.0.0.1:0") as inside,
     ):
+        door.known = channels
         door.port, process.port = parsed(inside.address).port, parsed(outside.address).port
         yield outside.address, inside.address
 
@@ -56,6 +60,14 @@ async def test_clients_go_where_the_channel_is(scheme: str, resume_seconds: floa
         async with get(door, "orders", resume_seconds=resume_seconds) as receiver, asyncio.TaskGroup() as group:
             group.create_task(sender.end(closes_channel=True))
             assert [message.rows async for message in receiver] == [3]
+
+
+async def test_the_door_knows_all_channels_of_a_stream() -> None:
+    async with two_servers("tcp://", "orders/0", "orders/1") as (door, _):
+        with pytest.raises(InvalidParametersError, match="must be at least 2, because the exchange has orders/1"):
+            await put(door, "orders/0", BATCH.schema, spread_over=1).__aenter__()
+        async with put(door, "orders/0", BATCH.schema, spread_over=2) as sender:
+            await sender.end()
 
 
 async def test_processes_that_name_each_other_are_followed_a_few_times() -> None:

@@ -24,6 +24,7 @@ from permitflow.errors import (
     ChannelCancelledError,
     ChannelSpentError,
     InvalidOptionError,
+    InvalidParametersError,
     JobTotalError,
     PeerGoneError,
     TaskRetryError,
@@ -341,6 +342,11 @@ def test_an_attempt_with_a_key_may_send_into_each_channel(options: Options, monk
         tasks.run(Attempt(0, number=0, attempt=9), [both])
     with pytest.raises(ChannelAbortedError):
         tasks.writer.commit([first])
+
+
+def test_a_key_needs_all_channels_of_the_stream(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InvalidParametersError, match="must be at least 2, because the exchange has"):
+        Tasks({**options, "key": "id", "channels": "1"}, monkeypatch).run(Attempt(0, number=0, attempt=5))
 
 
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:

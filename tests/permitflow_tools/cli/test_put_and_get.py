@@ -102,20 +102,44 @@ async def test_rows_with_a_key_need_all_channels_or_their_number(command: Comman
         code, _, error = await shell("put", "orders:3", source, "--key", "n")
         assert (code, "unknown channel 'orders/1'" in error) == (2, True), error
         exchange.add_channel("orders/1")
+        code, _, error = await shell("put", "orders:2", source, "--key", "n")
+        assert (code, "channels must be at least 3" in error) == (2, True), error
+        address_of_two = f"{address},127.0.0.1:1"
+        code, _, error = await Shell(command, exchange, address_of_two)("put", "orders", source, "--key", "n")
+        assert (code, "say how many channels orders has, as in orders:4" in error) == (2, True), error
         assert (await shell("put", "orders:3", source, "--key", "n"))[0] == 0
 
 
 async def test_rows_are_spread_by_who_may_only_produce(
     command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with spreading(command, tmp_path, monkeypatch, "orders/*") as shell:
+        code, out, error = await shell("put", "orders", source, "--key", "n")
+    assert (code, out) == (0, "put 100 rows into orders: the exchange has them\n"), error
+
+
+async def test_who_sees_some_channels_spreads_over_none(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with spreading(command, tmp_path, monkeypatch, "orders/0") as shell:
+        code, _, error = await shell("put", "orders", source, "--key", "n")
+        assert (code, "must be at least 2, because the exchange has orders/1" in error) == (2, True), error
+        assert shell.state is BridgeState.WAITING
+
+
+@asynccontextmanager
+async def spreading(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, allowed: str
+) -> AsyncIterator[Shell]:
+    """An exchange with two channels of a stream, of which a producer may use some."""
     digest = hashlib.sha256(b"a-token-of-some-length").hexdigest()
-    rights = written(tmp_path, "r.toml", f'[identities.etl]\ntokens = ["sha256:{digest}"]\nproduce = ["orders/*"]\n')
+    rights = written(tmp_path, "r.toml", f'[identities.etl]\ntokens = ["sha256:{digest}"]\nproduce = ["{allowed}"]\n')
     monkeypatch.setenv("PERMITFLOW_TOKEN", "a-token-of-some-length")
     access = AccessControl(rights=rights)
     async with served(*stream_channels("orders", 2), parameters=PARAMETERS, of_server={"access": access}) as exchange:
-        shell = Shell(command, *exchange)
-        code, out, error = await shell("put", "orders", written(tmp_path, "orders.csv", ROWS), "--key", "n")
-    assert (code, out) == (0, "put 100 rows into orders: the exchange has them\n"), error
+        yield Shell(command, *exchange)
 
 
 async def test_only_so_many_rows_are_put_and_got(command: Command, tmp_path: Path) -> None:
