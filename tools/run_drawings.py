@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from permitflow.tracing import read_trace
-from permitflow_model.exploration import explore_model
+from permitflow_model.exploration import explore_model, system_for
 from permitflow_model.kernel.system import Step
 from permitflow_model.manifest import Model, read_manifest
 from permitflow_testing.traces import judge
@@ -132,7 +132,7 @@ def _arrow(start: tuple[float, float], end: tuple[float, float]) -> str:
 def counterexample(model: Model) -> str:
     """The shortest run into what the model is expected to violate, as a table."""
     (violation,) = explore_model(model).graph.violations
-    return table_of(look_of(model.module), violation.start, violation.steps)
+    return table_of(look_of(system_for(model).module), violation.start, violation.steps)
 
 
 def recording(file: Path) -> str:

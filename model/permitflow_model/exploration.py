@@ -4,7 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from permitflow_model.kernel.explore import Graph, Violation, explore
+from permitflow_model.kernel.system import System
 from permitflow_model.manifest import DEADLOCK, SUCCESS, ManifestError, Model, ModelVerdict
+from permitflow_model.mistakes import mistakes_in, named_after_mistakes
 from permitflow_model.registry import Registered, system_of
 from permitflow_model.tla_values import TlaValue, snake_case
 
@@ -45,6 +47,23 @@ def parameters_for(model: Model) -> Any:
         raise ManifestError(f"the constants {dict(model.constants)!r} do not fit: {error}") from None
 
 
+def system_for(model: Model) -> System[Any, Any]:
+    """The system of a model, with the wrong actions that the model puts in the place of right ones.
+
+    Raises:
+        ManifestError: the module has no counterpart in Python, or there is no such mistake.
+    """
+    system = _registered(model).system
+    if not model.actions:
+        return system
+    known = mistakes_in(system.module)
+    chosen = [known.get(wrong) for wrong in model.actions.values()]
+    for (right, wrong), mistake in zip(model.actions.items(), chosen, strict=True):
+        if mistake is None or mistake.action != right:
+            raise ManifestError(f"model {model.name!r}: in Python no mistake {wrong!r} is made in {right!r}")
+    return named_after_mistakes(system, *(mistake for mistake in chosen if mistake is not None))
+
+
 def _argument(value: TlaValue) -> object:
     """Sets of numbers are tuples in Python, in their order."""
     if isinstance(value, frozenset) and all(isinstance(member, int) for member in value):
@@ -66,7 +85,7 @@ def explore_model(model: Model) -> Exploration:
         ManifestError: the module has no counterpart in Python, or the constants or invariants do not fit it.
         StateLimitReached: the model is too large for the explorer.
     """
-    system = _registered(model).system
+    system = system_for(model)
     if unknown := [name for name in model.invariants if name not in system.statements]:
         raise ManifestError(f"model {model.name!r}: {model.module} has no invariant {unknown[0]!r} in Python")
     graph = explore(

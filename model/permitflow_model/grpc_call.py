@@ -14,8 +14,6 @@ from permitflow_model.registry import Registered
 
 Producer = Literal["open", "completed", "failed", "cancelled"]
 Consumer = Literal["open", "completed", "failed", "cancelled"]
-Looking = Literal["nobody", "stage", "thread"]
-Defect = Literal["none", "keeps", "closes", "looks", "threads"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,9 +40,6 @@ class Parameters:
 
     tags: int = 1
     """Numbers of messages are taken modulo this; 1: they are anonymous."""
-
-    defect: Defect = "none"
-    """A mistake of the sender's stage."""
 
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.
@@ -75,7 +70,6 @@ class State(NamedTuple):
     producer: Producer
     asked: int
     hand: Queue[Message]
-    looking: Looking
     closed: bool
     local: Queue[Message]
     edge: bool
@@ -120,7 +114,6 @@ def initial(parameters: Parameters) -> State:
         producer="open",
         asked=1,
         hand=Fifo(),
-        looking="nobody",
         closed=False,
         local=Fifo(),
         edge=False,
@@ -144,15 +137,12 @@ def push(state: State, parameters: Parameters, size: int) -> State:
     after = state._replace(offered=successor(state.offered, parameters))
     if is_ready(state, parameters):
         return after._replace(local=state.local.push(message))
-    looking = "stage" if parameters.defect == "looks" else state.looking
-    return after._replace(asked=state.asked - 1, hand=Fifo((message,)), looking=looking)
+    return after._replace(asked=state.asked - 1, hand=Fifo((message,)))
 
 
-def complete(state: State, parameters: Parameters) -> State:
+def complete(state: State, _parameters: Parameters) -> State:
     """The producer has no more.  A message that the stage holds leaves first."""
     require(state.producer == "open")
-    if parameters.defect == "closes":
-        return state._replace(producer="completed", closed=True, hand=Fifo())
     return state._replace(producer="completed", closed=state.hand.is_empty())
 
 
@@ -160,7 +150,7 @@ def fail(state: State, parameters: Parameters) -> State:
     """The producer fails: the call is broken off, and messages that have not left are dropped."""
     require(parameters.breaks)
     require(state.producer == "open")
-    return state._replace(producer="failed", hand=Fifo(), local=Fifo(), looking="nobody")
+    return state._replace(producer="failed", hand=Fifo(), local=Fifo())
 
 
 def pull(state: State, _parameters: Parameters) -> State:
@@ -186,34 +176,22 @@ def spurious_ready(state: State, _parameters: Parameters) -> State:
 # The sender's stage and the call.
 
 
-def _give_held(state: State, parameters: Parameters, *, is_over: bool) -> State:
-    """The stage gives the message that it holds to the call, and asks for another one, or half-closes the call."""
-    return state._replace(
+def on_ready(state: State, parameters: Parameters) -> State:
+    """The stage is told that the call has become ready.  (Meanwhile it may be full again.)
+
+    It gives the message that it holds to the call, and asks for another one, or half-closes the call.
+    """
+    require(state.edge)
+    after = state._replace(edge=False)
+    if state.hand.is_empty() or not is_ready(state, parameters):
+        return after
+    is_over = state.producer == "completed"
+    return after._replace(
         local=state.local.push(state.hand.head()),
-        hand=state.hand if parameters.defect == "keeps" else state.hand.without_head(),
+        hand=state.hand.without_head(),
         asked=state.asked if is_over else state.asked + 1,
         closed=state.closed or is_over,
     )
-
-
-def on_ready(state: State, parameters: Parameters) -> State:
-    """The stage is told that the call has become ready.  (Meanwhile it may be full again.)"""
-    require(state.edge)
-    after = state._replace(edge=False)
-    if state.hand.is_empty() or state.looking != "nobody" or not is_ready(state, parameters):
-        return after
-    if parameters.defect == "threads" and state.producer == "open":
-        return after._replace(looking="thread")
-    return _give_held(after, parameters, is_over=state.producer == "completed")
-
-
-def act_late(state: State, parameters: Parameters) -> State:
-    """Only with a mistake: a thread acts on what it saw when it looked."""
-    require(state.looking != "nobody")
-    after = state._replace(looking="nobody")
-    if state.looking == "thread" and not state.hand.is_empty():
-        return _give_held(after, parameters, is_over=False)
-    return after
 
 
 def transmit(state: State, parameters: Parameters) -> State:
@@ -230,7 +208,7 @@ def on_cancel(state: State, _parameters: Parameters) -> State:
     """The sender hears that the call was cancelled: what waits is dropped."""
     require(state.consumer == "cancelled")
     require(state.producer == "open" or state.producer == "completed")
-    return state._replace(producer="cancelled", hand=Fifo(), local=Fifo(), looking="nobody")
+    return state._replace(producer="cancelled", hand=Fifo(), local=Fifo())
 
 
 # The receiver's stage.
@@ -305,8 +283,6 @@ def type_ok(state: State, parameters: Parameters) -> bool:
         and state.requested >= 0
         and state.unrequested >= 0
         and all(queue.every(is_message, parameters) for queue in (state.hand, state.local, state.wire, state.inbox))
-        and (state.looking != "stage" or parameters.defect == "looks")
-        and (state.looking != "thread" or parameters.defect == "threads")
         and (not state.wanted or state.consumer == "open")
     )
 
@@ -346,7 +322,7 @@ def bounded(state: State, parameters: Parameters) -> bool:
 
 def woken(state: State, parameters: Parameters) -> bool:
     """A held message for which the call is ready leaves: the stage will be told.  No wake-up is lost."""
-    return state.hand.is_empty() or state.edge or state.looking != "nobody" or not is_ready(state, parameters)
+    return state.hand.is_empty() or state.edge or not is_ready(state, parameters)
 
 
 def _due_after_all(state: State, parameters: Parameters) -> int:
@@ -423,7 +399,6 @@ SYSTEM: System[State, Parameters] = System(
         Action("Cancel", cancel, is_environment=True),
         Action("SpuriousReady", spurious_ready, is_environment=True),
         Action("OnReady", on_ready),
-        Action("ActLate", act_late),
         Action("Transmit", transmit),
         Action("OnCancel", on_cancel),
         Action("Deliver", deliver),

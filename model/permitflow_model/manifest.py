@@ -99,6 +99,17 @@ class Table:
             raise ManifestError(f"{self.where} needs a table for {key!r}, not {value!r}")
         return {name: self._value(name, item) for name, item in value.items()}
 
+    def texts(self, key: str) -> dict[str, str]:
+        """A table of texts; empty if it is not there.
+
+        Raises:
+            ManifestError: it is something else.
+        """
+        value = self._content.get(key, {})
+        if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
+            raise ManifestError(f"{self.where} needs a table of texts for {key!r}, not {value!r}")
+        return value
+
     def tables(self, key: str) -> list[dict[str, object]]:
         """A list of tables.
 
@@ -173,7 +184,7 @@ DEADLOCK = ModelVerdict("deadlock")
 _FILES = "*/models.toml"
 _MODULE_KEYS = {"like", "specification", "constants", "invariants"}
 _MODEL_KEYS = _MODULE_KEYS - {"like"} | {"name", "reason", "module", "properties", "needs"}
-_MODEL_KEYS |= {"expect", "states", "depth", "graph"}
+_MODEL_KEYS |= {"expect", "states", "depth", "graph", "actions"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,6 +199,9 @@ class Model:
     specification: str
     constants: Mapping[str, TlaValue]
     """All constants by their names in TLA+, the module's defaults included."""
+
+    actions: Mapping[str, str]
+    """Actions that are made wrong, each with the one that takes its place; see ``permitflow_model.mistakes``."""
 
     invariants: tuple[str, ...]
     properties: tuple[str, ...]
@@ -208,6 +222,7 @@ class Model:
         return config_text(
             self.constants,
             specification=self.specification,
+            actions=self.actions,
             invariants=self.invariants,
             properties=self.properties,
         )
@@ -303,6 +318,7 @@ def _model(table: Table, modules: Mapping[str, Table]) -> Model:
         module=module,
         specification=_first_with("specification", chain).text("specification"),
         constants=_constants(chain),
+        actions=table.texts("actions"),
         invariants=_first_with("invariants", chain).names("invariants"),
         properties=table.names("properties"),
         expect=_verdict(table),

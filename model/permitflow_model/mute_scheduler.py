@@ -29,12 +29,6 @@ class Parameters:
     pressures: bool = False
     """May actors be put under pressure?"""
 
-    spares_busy: bool = True
-    """Is an actor that is overloaded or under pressure not muted?"""
-
-    frees_running: bool = True
-    """Is a sender freed that is still in the behaviour in which it has sent?"""
-
     helped: bool = False
     """Does the last actor alone release the others from pressure, in a behaviour?"""
 
@@ -119,17 +113,14 @@ def _changed(state: State, name: int, actor: Actor) -> State:
     return state._replace(actors=state.actors.put(name, actor))
 
 
-def _free_senders(state: State, parameters: Parameters, muter: int) -> State:
+def _free_senders(state: State, muter: int) -> State:
     """Those that an actor mutes are freed; ``state``: with the flags of before this step."""
-    return state._replace(freed=state.freed.map_by_name(_freed_if_waiting, state, parameters, muter))
+    return state._replace(freed=state.freed.map_by_name(_freed_if_waiting, state, muter))
 
 
-def _freed_if_waiting(
-    name: int, freed: Members[bool], state: State, parameters: Parameters, muter: int
-) -> Members[bool]:
+def _freed_if_waiting(name: int, freed: Members[bool], state: State, muter: int) -> Members[bool]:
     """By whom an actor is freed, when a muter frees all that wait for it."""
-    is_freed = state.waits.get(name).get(muter) and (parameters.frees_running or state.actors.get(name).muted)
-    return freed.put(muter, True) if is_freed else freed
+    return freed.put(muter, True) if state.waits.get(name).get(muter) else freed
 
 
 def post(state: State, parameters: Parameters, name: int) -> State:
@@ -155,7 +146,7 @@ def release_pressure(state: State, parameters: Parameters, name: int) -> State:
     if parameters.helped:
         require(state.actors.get(parameters.actors - 1).inside)
     if not (actor.overloaded or actor.muted):
-        state = _free_senders(state, parameters, name)
+        state = _free_senders(state, name)
     return _changed(state, name, actor._replace(pressed=False))
 
 
@@ -164,7 +155,7 @@ def send(state: State, parameters: Parameters, name: int, to: int) -> State:
     actor, receiver = state.actors.get(name), state.actors.get(to)
     require(actor.inside)
     require(state.actors.sum_of(mailbox_of) < parameters.messages)
-    if name != to and mutes_senders(receiver) and not (parameters.spares_busy and is_busy(actor)):
+    if name != to and mutes_senders(receiver) and not is_busy(actor):
         state = state._replace(waits=_with(state.waits, name, to, True))
     return _changed(state, to, receiver._replace(mailbox=receiver.mailbox + 1))
 
@@ -190,11 +181,11 @@ def end_behaviour(state: State, parameters: Parameters, name: int) -> State:
     if actor.mailbox > 0:
         return _changed(state, name, ended._replace(done=actor.done + 1, muted=False))
     if actor.overloaded and not actor.pressed:
-        state = _free_senders(state, parameters, name)
+        state = _free_senders(state, name)
     return _changed(state, name, ended._replace(overloaded=False, done=0, muted=False))
 
 
-def unset_overloaded(state: State, parameters: Parameters, name: int) -> State:
+def unset_overloaded(state: State, _parameters: Parameters, name: int) -> State:
     """An overloaded actor without messages can keep up."""
     actor = state.actors.get(name)
     require(actor.overloaded)
@@ -202,11 +193,11 @@ def unset_overloaded(state: State, parameters: Parameters, name: int) -> State:
     require(not actor.muted)
     require(actor.mailbox == 0)
     if not actor.pressed:
-        state = _free_senders(state, parameters, name)
+        state = _free_senders(state, name)
     return _changed(state, name, actor._replace(overloaded=False, done=0))
 
 
-def unmute_sender(state: State, parameters: Parameters, name: int, muter: int) -> State:
+def unmute_sender(state: State, _parameters: Parameters, name: int, muter: int) -> State:
     """A scheduler hears that a muter can keep up; an actor that nobody mutes any more frees its own senders.
 
     It does so even if it is under pressure, as in Pony: they are muted again if they send to it again.
@@ -217,7 +208,7 @@ def unmute_sender(state: State, parameters: Parameters, name: int, muter: int) -
     is_last = actor.muted and state.waits.get(name).put(muter, False).every(_is_not)
     heard = state._replace(freed=_with(state.freed, name, muter, False))
     if is_last:
-        heard = _free_senders(heard, parameters, name)
+        heard = _free_senders(heard, name)
     heard = heard._replace(waits=_with(state.waits, name, muter, False))
     return _changed(heard, name, actor._replace(muted=actor.muted and not is_last))
 

@@ -68,8 +68,9 @@ def systems() -> Mapping[str, Registered]:
 
 
 def system_of(module: str) -> Registered | None:
-    """The system of a TLA+ module; None if only TLC can read the module.  Probes belong to their system."""
-    return next((each for name, each in systems().items() if module in (name, each.probes)), None)
+    """The system of a TLA+ module, or of one with probes or mistakes; None if only TLC can read the module."""
+    names = (module, module.removesuffix("Mistakes"))
+    return next((each for name, each in systems().items() if name in names or module == each.probes), None)
 
 
 def recorded_as(flow: str) -> Registered | None:

@@ -272,12 +272,17 @@ def config_text(
     constants: Mapping[str, TlaValue],
     *,
     specification: str = "Spec",
+    actions: Mapping[str, str] | None = None,
     invariants: Sequence[str] = (),
     properties: Sequence[str] = (),
 ) -> str:
-    """What a .cfg file must say to check these formulas; deadlocks are always looked for."""
+    """What a .cfg file must say to check these formulas; deadlocks are always looked for.
+
+    ``actions`` names actions, and those that take their places.
+    """
     lines = ["CONSTANTS"]
     lines += [f"    {name} = {format_value(value)}" for name, value in constants.items()]
+    lines += [f"    {right} <- {wrong}" for right, wrong in (actions or {}).items()]
     lines += [f"SPECIFICATION {specification}"]
     for keyword, names in (("INVARIANTS", invariants), ("PROPERTIES", properties)):
         if names:

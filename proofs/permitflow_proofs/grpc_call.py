@@ -1,11 +1,9 @@
 """A gRPC call between two stages, for any prefetch, batch, threshold, window and sizes of messages.
 
 The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
-The sender's stage is the one without a mistake, which never looks first and acts later.
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 
 from permitflow_model.grpc_call import (
@@ -34,8 +32,8 @@ INVARIANT = {name: clause for name, clause in SYSTEM.invariants.items() if name 
 
 
 def any_parameters() -> Parameters:
-    """Any parameters that the model accepts, also those that are not live; the stage is without a mistake."""
-    return any_parameters_of(Parameters, defect="none")
+    """Any parameters that the model accepts, also those that are not live."""
+    return any_parameters_of(Parameters)
 
 
 _any_message = any_value(Message)
@@ -54,10 +52,7 @@ def _any_size(parameters: Parameters) -> tuple[int]:
     return (size,)
 
 
-_SOUND = replace(SYSTEM, actions=tuple(action for action in SYSTEM.actions if action.name != "ActLate"))
-"""Without the action that only a mistake makes possible: nothing could be proved about it."""
-
-SUBJECT = Subject(_SOUND, any_parameters, any_state, {"Push": _any_size})
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, {"Push": _any_size})
 """The call with any parameters."""
 
 _CHAPTER = Chapter(
@@ -356,18 +351,6 @@ def theorems() -> tuple[Theorem, ...]:
             "producer of a cancellation. What was dropped stays dropped.",
             lambda state, _: state._replace(consumer="completed", producer="open"),
             "after the step the consumer has heard of an end that was none",
-        ),
-        _CHAPTER.theorem(
-            "acts-at-once",
-            "ActLate",
-            'Without the mistake "looks" the stage never looks first and acts later: the step ActLate, which the '
-            "other theorems leave out, is never possible.",
-            follows(
-                "in every state",
-                lambda state, _: state.looking == "nobody",
-                lambda state, _: state.looking == "stage",
-                "somebody has looked",
-            ),
         ),
         _CHAPTER.theorem(
             "dead-end",

@@ -6,7 +6,6 @@ are; and who begins to wait gets a number below all others, because nobody waits
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any, cast
 
@@ -96,7 +95,7 @@ def _is_numbered(state: State, name: int, muter: int) -> bool:
 
 
 def any_state(parameters: Parameters) -> State:
-    """Any state of any number of actors that satisfies the invariant: those clauses that the rules allow."""
+    """Any state of any number of actors that satisfies the invariant."""
     for name in _NAMES:
         assume(all_of((name >= 0, name < parameters.actors)))
     state = _linked(Indexed.any_family(member_by_name(Actor, "actor."), parameters.actors, *_NAMES))
@@ -105,10 +104,8 @@ def any_state(parameters: Parameters) -> State:
     for name in (_ACTOR, _ONE):
         assume(merged(partial(_muted_if_held, state, parameters, name)))
     assume(merged(partial(_not_by_self, state, parameters, _ONE)))
-    if parameters.frees_running is True:
-        assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
-        if parameters.spares_busy is True:
-            assume(_is_numbered(state, _ONE, _TWO))
+    assume(merged(partial(_woken, state, parameters, _ONE, _TWO)))
+    assume(_is_numbered(state, _ONE, _TWO))
     return state
 
 
@@ -122,11 +119,6 @@ def _row(actors: Indexed[Actor], link: Callable[[int, int], bool], name: int) ->
     return actors.beside(partial(link, name))
 
 
-def _where(**rules: bool) -> Subject[State, Parameters]:
-    """Any number of actors, batch, mailboxes and pressure, with these rules."""
-    return Subject(SYSTEM, partial(any_parameters_of, Parameters, **rules), any_state, _ARGUMENTS)
-
-
 _ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
     **dict.fromkeys(
         ("Post", "ApplyPressure", "ReleasePressure", "BeginBehaviour", "EndBehaviour", "UnsetOverloaded"),
@@ -135,8 +127,8 @@ _ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
     **dict.fromkeys(("Send", "UnmuteSender"), lambda _: (_ACTOR, _OTHER)),
 }
 
-SUBJECT = _where(spares_busy=True, frees_running=True)
-"""Any number of actors, with the two rules that matter."""
+SUBJECT = Subject(SYSTEM, partial(any_parameters_of, Parameters), any_state, _ARGUMENTS)
+"""Any number of actors, batch, mailboxes and pressure."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-scheduler-", promises=frozenset({"acyclic", "rest", "woken"}))
 
@@ -227,8 +219,8 @@ def _is_held(state: State) -> bool:
     return _is_false(state.waits.get(_ACTOR).every(_is_false))
 
 
-def _frees(when: bool, before: State, after: State, parameters: Parameters) -> bool:
-    """Then all that wait for it are freed, else nobody; without FreesRunning only those that are muted."""
+def _frees(when: bool, before: State, after: State) -> bool:
+    """Then all that wait for it are freed, else nobody."""
     return all_of(
         after.freed.get(name).get(_ACTOR)
         == any_of(
@@ -238,7 +230,6 @@ def _frees(when: bool, before: State, after: State, parameters: Parameters) -> b
                     (
                         when,
                         before.waits.get(name).get(_ACTOR),
-                        any_of((parameters.frees_running, before.actors.get(name).muted)),
                     )
                 ),
             )
@@ -257,33 +248,32 @@ def _ends_its_run(before: State, after: State, parameters: Parameters) -> bool:
     if actor.mailbox > 0:
         return ended.done == actor.done + 1 and ended.overloaded == actor.overloaded and not ended.muted
     rests = not ended.overloaded and ended.done == 0 and not ended.muted
-    return rests and _frees(actor.overloaded and not actor.pressed, before, after, parameters)
+    return rests and _frees(actor.overloaded and not actor.pressed, before, after)
 
 
-def _runs_if_nobody_mutes(before: State, after: State, parameters: Parameters) -> bool:
+def _runs_if_nobody_mutes(before: State, after: State, _parameters: Parameters) -> bool:
     """Who was muted runs again when nobody mutes it any more, and not before; then it frees its own senders."""
     was_muted = before.actors.get(_ACTOR).muted
     is_last = was_muted and not _is_held(after)
-    return after.actors.get(_ACTOR).muted == (was_muted and not is_last) and _frees(is_last, before, after, parameters)
+    return after.actors.get(_ACTOR).muted == (was_muted and not is_last) and _frees(is_last, before, after)
 
 
-def _waits_for_the_muting(before: State, after: State, parameters: Parameters) -> bool:
+def _waits_for_the_muting(before: State, after: State, _parameters: Parameters) -> bool:
     """Who sends to an actor that is overloaded, under pressure or muted waits for it, unless it is busy itself."""
     one, other = before.actors.get(_ACTOR), before.actors.get(_OTHER)
     mutes = any_of((other.overloaded, other.pressed, other.muted))
-    is_spared = all_of((parameters.spares_busy, any_of((one.overloaded, one.pressed))))
-    begins = all_of((mutes, _is_false(is_spared)))
+    begins = all_of((mutes, _is_false(any_of((one.overloaded, one.pressed)))))
     return after.waits.get(_ACTOR).get(_OTHER) == any_of((before.waits.get(_ACTOR).get(_OTHER), begins))
 
 
-def _rests(before: State, after: State, parameters: Parameters) -> bool:
+def _rests(before: State, after: State, _parameters: Parameters) -> bool:
     was_pressed = before.actors.get(_ACTOR).pressed
-    return after.actors.get(_ACTOR).done == 0 and _frees(not was_pressed, before, after, parameters)
+    return after.actors.get(_ACTOR).done == 0 and _frees(not was_pressed, before, after)
 
 
-def _is_relieved(before: State, after: State, parameters: Parameters) -> bool:
+def _is_relieved(before: State, after: State, _parameters: Parameters) -> bool:
     actor = before.actors.get(_ACTOR)
-    return _frees(not (actor.overloaded or actor.muted), before, after, parameters)
+    return _frees(not (actor.overloaded or actor.muted), before, after)
 
 
 # Guards.
@@ -415,14 +405,13 @@ ANY = Subject(
     | {"UnmuteSender": lambda _: (_ACTOR, _OTHER)},
     names=(_ACTOR, _OTHER),
 )
-"""Any number of actors in any state at all, whatever the rules."""
+"""Any number of actors in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
-    whatever_rules = replace(_CHAPTER, subject=_where())
     return (
-        whatever_rules.kept(
+        _CHAPTER.kept(
             "type-ok",
             "TypeOK",
             "No mailbox is ever negative, and no run longer than a batch.",
@@ -431,21 +420,21 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             "after the step an actor goes on beyond its batch",
         ),
-        whatever_rules.kept(
+        _CHAPTER.kept(
             "muted-if-held",
             "MutedIfHeld",
             "An actor is muted if and only if one that it has sent to has not freed it, and its behaviour has ended.",
             _muted_for_nothing,
             "after the step an actor is muted in its behaviour",
         ),
-        whatever_rules.kept(
+        _CHAPTER.kept(
             "not-by-self",
             "NotBySelf",
             "No actor mutes itself.",
             lambda state, _: _links(state, _ONE, _ONE, True, False),
             "after the step one does",
         ),
-        replace(_CHAPTER, subject=_where(frees_running=True)).kept(
+        _CHAPTER.kept(
             "woken",
             "Woken",
             "No wake-up is lost: an actor that mutes another one cannot keep up, or its message that it can is on its "

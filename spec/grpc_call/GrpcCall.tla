@@ -19,8 +19,8 @@
 (* whenever it has passed on as many.  The half-close travels behind the   *)
 (* messages.                                                               *)
 (*                                                                         *)
-(* All of a stage's steps run in one thread, one after another.  Defect    *)
-(* names a stage with one of the mistakes in the article "Back-pressure in *)
+(* All of a stage's steps run in one thread, one after another.            *)
+(* GrpcCallMistakes has those of the article "Back-pressure in             *)
 (* Grpc-akkastream".                                                       *)
 (*                                                                         *)
 (* Source: gRPC's isReady, onReady and request(n), as in grpc-java.        *)
@@ -37,7 +37,6 @@ CONSTANTS
     MaxSize,      \* bytes of the largest message
     Breaks,       \* may the producer fail, and the consumer cancel?
     Tags,         \* numbers of messages are taken modulo Tags; 1: they are anonymous
-    Defect,       \* of the sender's stage: "none", "keeps", "closes", "looks" or "threads"
     Fair          \* names of the actions that are weakly fair
 
 ASSUME Assumption ==
@@ -45,7 +44,6 @@ ASSUME Assumption ==
     /\ Breaks \in BOOLEAN
     \* So many messages are between the producer and the consumer at most.
     /\ Tags = 1 \/ (Tags \in Nat /\ Tags > 1 + Threshold + Window + Prefetch)
-    /\ Defect \in {"none", "keeps", "closes", "looks", "threads"}
     /\ Fair \subseteq {"Pull", "OnReady", "Transmit", "Deliver", "Emit", "OnComplete", "OnError", "OnCancel"}
 
 VARIABLES
@@ -54,7 +52,6 @@ VARIABLES
     producer,     \* "open", or what it has done or heard
     asked,        \* messages that the producer is asked for
     hand,         \* the message that the sender's stage holds, if it holds one
-    looking,      \* a mistake: who has looked whether the call is ready, and has not acted yet
     closed,       \* has the stage half-closed the call?
     local,        \* messages that wait in the call's local queue
     edge,         \* has the call become ready, and the stage was not told yet?
@@ -65,7 +62,7 @@ VARIABLES
     wanted,       \* does the consumer ask for a message?
     consumer      \* "open", or what it has done or heard
 
-stageVars == <<offered, producer, asked, hand, looking, closed>>
+stageVars == <<offered, producer, asked, hand, closed>>
 
 receiverVars == <<consumed, requested, inbox, unrequested, wanted, consumer>>
 
@@ -82,7 +79,7 @@ Fits(message) == wire = <<>> \/ Bytes(wire) + message.size <= Window
 
 Init ==
     /\ offered = 0 /\ consumed = 0
-    /\ producer = "open" /\ asked = 1 /\ hand = <<>> /\ looking = "nobody" /\ closed = FALSE
+    /\ producer = "open" /\ asked = 1 /\ hand = <<>> /\ closed = FALSE
     /\ local = <<>> /\ edge = FALSE /\ wire = <<>>
     /\ requested = Prefetch /\ inbox = <<>> /\ unrequested = 0
     /\ wanted = FALSE /\ consumer = "open"
@@ -96,10 +93,9 @@ Push(size) ==
     /\ offered' = Successor(offered)
     /\ LET message == [number |-> offered, size |-> size] IN
        IF IsReady
-       THEN local' = Append(local, message) /\ UNCHANGED <<asked, hand, looking>>
+       THEN local' = Append(local, message) /\ UNCHANGED <<asked, hand>>
        ELSE /\ asked' = asked - 1
             /\ hand' = <<message>>
-            /\ looking' = IF Defect = "looks" THEN "stage" ELSE looking
             /\ UNCHANGED local
     /\ UNCHANGED <<producer, closed, edge, wire, receiverVars>>
 
@@ -107,15 +103,14 @@ Push(size) ==
 Complete ==
     /\ producer = "open"
     /\ producer' = "completed"
-    /\ closed' = (hand = <<>> \/ Defect = "closes")
-    /\ hand' = IF Defect = "closes" THEN <<>> ELSE hand
-    /\ UNCHANGED <<offered, asked, looking, local, edge, wire, receiverVars>>
+    /\ closed' = (hand = <<>>)
+    /\ UNCHANGED <<offered, asked, hand, local, edge, wire, receiverVars>>
 
 \* The producer fails: the call is broken off, and messages that have not left are dropped.
 Fail ==
     /\ Breaks /\ producer = "open"
     /\ producer' = "failed"
-    /\ hand' = <<>> /\ local' = <<>> /\ looking' = "nobody"
+    /\ hand' = <<>> /\ local' = <<>>
     /\ UNCHANGED <<offered, asked, closed, edge, wire, receiverVars>>
 
 \* The consumer asks for a message.
@@ -140,32 +135,19 @@ SpuriousReady ==
 -----------------------------------------------------------------------------
 (* The sender's stage and the call.                                        *)
 
-\* The stage gives the message that it holds to the call, and asks for another one, or half-closes the call.
-GiveHeld(isOver) ==
-    /\ local' = Append(local, Head(hand))
-    /\ hand' = IF Defect = "keeps" THEN hand ELSE <<>>
-    /\ asked' = IF isOver THEN asked ELSE asked + 1
-    /\ closed' = (closed \/ isOver)
-
-\* The stage is told that the call has become ready.  (Meanwhile it may be full again.)
+\* The stage is told that the call has become ready.  (Meanwhile it may be full again.)  It gives the message that it
+\* holds to the call, and asks for another one, or half-closes the call.
 OnReady ==
     /\ edge
     /\ edge' = FALSE
-    /\ IF hand = <<>> \/ looking # "nobody" \/ ~IsReady
-       THEN UNCHANGED <<asked, hand, looking, closed, local>>
-       ELSE IF Defect = "threads" /\ producer = "open"
-       THEN looking' = "thread" /\ UNCHANGED <<asked, hand, closed, local>>
-       ELSE GiveHeld(producer = "completed") /\ UNCHANGED looking
+    /\ LET isOver == producer = "completed" IN
+       IF hand = <<>> \/ ~IsReady
+       THEN UNCHANGED <<asked, hand, closed, local>>
+       ELSE /\ local' = Append(local, Head(hand))
+            /\ hand' = <<>>
+            /\ asked' = IF isOver THEN asked ELSE asked + 1
+            /\ closed' = (closed \/ isOver)
     /\ UNCHANGED <<offered, producer, wire, receiverVars>>
-
-\* Only with a mistake: a thread acts on what it saw when it looked.
-ActLate ==
-    /\ looking # "nobody"
-    /\ looking' = "nobody"
-    /\ IF looking = "thread" /\ hand # <<>>
-       THEN GiveHeld(FALSE)
-       ELSE UNCHANGED <<asked, hand, closed, local>>
-    /\ UNCHANGED <<offered, producer, edge, wire, receiverVars>>
 
 \* The oldest message enters the window.  If that makes the call ready, the stage will be told.
 Transmit ==
@@ -179,7 +161,7 @@ Transmit ==
 OnCancel ==
     /\ consumer = "cancelled" /\ producer \in {"open", "completed"}
     /\ producer' = "cancelled"
-    /\ hand' = <<>> /\ local' = <<>> /\ looking' = "nobody"
+    /\ hand' = <<>> /\ local' = <<>>
     /\ UNCHANGED <<offered, asked, closed, edge, wire, receiverVars>>
 
 -----------------------------------------------------------------------------
@@ -223,7 +205,7 @@ Sizes == 1 .. MaxSize
 
 Environment == (\E size \in Sizes : Push(size)) \/ Complete \/ Fail \/ Pull \/ Cancel \/ SpuriousReady
 
-Protocol == OnReady \/ ActLate \/ Transmit \/ OnCancel \/ Deliver \/ Emit \/ OnComplete \/ OnError
+Protocol == OnReady \/ Transmit \/ OnCancel \/ Deliver \/ Emit \/ OnComplete \/ OnError
 
 Next == Environment \/ Protocol
 
@@ -248,8 +230,6 @@ TypeOK ==
     /\ {offered, consumed} \subseteq 0 .. Tags - 1
     /\ {asked, requested, unrequested} \subseteq Nat
     /\ Messages(hand) /\ Messages(local) /\ Messages(wire) /\ Messages(inbox)
-    /\ looking = "stage" => Defect = "looks"
-    /\ looking = "thread" => Defect = "threads"
     /\ wanted => consumer = "open"
 
 \* The producer is asked for one message, or the stage holds one: it never holds two.
@@ -273,7 +253,7 @@ Bounded ==
     /\ Len(inbox) <= Prefetch
 
 \* A held message for which the call is ready leaves: the stage will be told.  No wake-up is lost.
-Woken == (hand # <<>> /\ IsReady) => (edge \/ looking # "nobody")
+Woken == (hand # <<>> /\ IsReady) => edge
 
 IsInOrder(messages) ==
     \A i \in DOMAIN messages : messages[i].number = (consumed + i - 1) % Tags

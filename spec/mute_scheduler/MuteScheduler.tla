@@ -34,13 +34,11 @@ CONSTANTS
     Batch,        \* with so many messages in a run an actor is overloaded
     Messages,     \* messages that may be in mailboxes at once
     Pressures,    \* may actors be put under pressure?
-    SparesBusy,   \* is an actor that is overloaded or under pressure not muted?
-    FreesRunning, \* is a sender freed that is still in the behaviour in which it has sent?
     Helped        \* does the last actor alone release the others from pressure, in a behaviour?
 
 ASSUME Assumption ==
     /\ {Actors, Batch, Messages} \subseteq Nat \ {0}
-    /\ {Pressures, SparesBusy, FreesRunning, Helped} \subseteq BOOLEAN
+    /\ {Pressures, Helped} \subseteq BOOLEAN
 
 VARIABLES
     actors,       \* Idle says what one consists of
@@ -78,8 +76,7 @@ IsHeld(a) == \E m \in Names : waits[a][m]
 
 \* Those that m mutes are freed.
 Freed(m) ==
-    [a \in Names |-> [n \in Names |->
-        freed[a][n] \/ (n = m /\ waits[a][m] /\ (FreesRunning \/ actors[a].muted))]]
+    [a \in Names |-> [n \in Names |-> freed[a][n] \/ (n = m /\ waits[a][m])]]
 
 -----------------------------------------------------------------------------
 
@@ -105,7 +102,7 @@ ReleasePressure(a) ==
 Send(a, b) ==
     /\ actors[a].inside /\ Count(Actors) < Messages
     /\ actors' = [actors EXCEPT ![b].mailbox = @ + 1]
-    /\ waits' = [waits EXCEPT ![a][b] = @ \/ (a # b /\ Mutes(b) /\ ~(SparesBusy /\ IsBusy(a)))]
+    /\ waits' = [waits EXCEPT ![a][b] = @ \/ (a # b /\ Mutes(b) /\ ~IsBusy(a))]
     /\ UNCHANGED freed
 
 \* An actor takes a message.

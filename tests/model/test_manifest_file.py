@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.exploration import parameters_for
+from permitflow_model.exploration import parameters_for, system_for
 from permitflow_model.manifest import (
     SUCCESS,
     ManifestError,
@@ -80,7 +80,7 @@ def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> Non
         ("states = 7", "", "model 'good' needs a whole number 'states' of at least 1, but it is None"),
         ("states = 7", "states = 0", "model 'good' needs a whole number 'states' of at least 1, but it is 0"),
         ("depth = 2", "depth = true", "model 'good' needs a whole number 'depth' of at least 1, but it is True"),
-        ("depth = 2", "depths = 2", "model 'good' has the unknown key 'depths'; known are constants, depth,"),
+        ("depth = 2", "depths = 2", "model 'good' has the unknown key 'depths'; known are actions, constants, depth,"),
         ('"it is read"', '" "', "model 'good' needs a text 'reason', but it is ' '"),
         ('"success"', '"sucess"', "model 'good', expect: expected 'success', 'deadlock', 'invariant NAME' or"),
         ('"success"', '"invariant Bounded"', "expects invariant Bounded, but does not check Bounded"),
@@ -92,6 +92,7 @@ def test_the_configuration_for_tlc_is_made_from_the_model(tmp_path: Path) -> Non
         ('["TypeOK"]', '"TypeOK"', "needs a list of names for 'invariants', not 'TypeOK'"),
         ("depth = 2", 'depth = 2\ngraph = "yes"', "needs true or false for 'graph', not 'yes'"),
         ("[[model]]", "[[models]]", "has the unknown key 'models'"),
+        ("depth = 2", "depth = 2\nactions = [1]", r"needs a table of texts for 'actions', not \[1\]"),
         ("[[model]]", "[model]", r"needs at least one \[\[model\]\]"),
         ("depth = 2", "depth = ", "is not TOML"),
     ],
@@ -181,6 +182,16 @@ def test_constants_that_do_not_fit_are_named(change: dict[str, int], message: st
 
 
 # python -m permitflow_model.tlc
+
+
+def test_a_mistake_that_python_does_not_make_is_named() -> None:
+    model = replace(read_manifest()["grpc-call-sent-twice"], actions={"Push": "OnReadyAndKeep"})
+    with pytest.raises(ManifestError, match="in Python no mistake 'OnReadyAndKeep' is made in 'Push'"):
+        system_for(model)
+
+
+def test_mistaken_actions_are_in_the_configuration() -> None:
+    assert "    OnReady <- OnReadyAndKeep\n" in read_manifest()["grpc-call-sent-twice"].config()
 
 
 def test_a_configuration_can_be_printed_for_other_tools(capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from permitflow_model.exploration import explore_model, is_explorable
 from permitflow_model.manifest import Model, module_paths
+from permitflow_model.mistakes import mistakes_in
 from permitflow_model.registry import recorded_as, system_of, systems
 from permitflow_model.tla_values import camel_case
 from permitflow_testing.subjects.table import SUBJECTS
@@ -58,6 +59,17 @@ def test_a_protocol_is_found_by_what_recordings_call_it() -> None:
     assert recorded_as("demand") is systems()["Demand"]
     assert recorded_as("smoke-signals") is None
     assert recorded_as("") is None
+
+
+def test_every_mistake_in_tla_is_made_in_python_and_tried() -> None:
+    for name in [name for name in module_paths(SPEC) if name.endswith("Mistakes")]:
+        models = [model for model in MODELS.values() if model.module == name]
+        tried = {action for model in models for action in model.actions.items()}
+        known = mistakes_in(name.removesuffix("Mistakes"))
+        assert {(known[wrong].action, wrong) for _, wrong in tried} == tried
+        defined = set(operators(module_paths(SPEC)[name].read_text()))
+        assert {wrong for _, wrong in tried} == {each for each in defined if each in known}
+        assert [model for model in models if model.graph]
 
 
 @each_system

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from permitflow_model import demand, grpc_call, input_gate, mute, mute_scheduler, shared_window, squelch
+from permitflow_model import demand, input_gate, mute, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
@@ -123,7 +123,6 @@ def test_a_fixed_field_is_told() -> None:
         "batch = 2",
         "withdrawals = TRUE",
     )
-    assert facts(lambda: any_parameters_of(grpc_call.Parameters, defect="none")) == ("defect = none",)
     assert facts(lambda: natural("size")) == ("no model",)
 
 
@@ -216,8 +215,6 @@ def test_no_theorem_is_about_a_model_that_breaks_it(*, is_large: bool) -> None:
 _GATE: dict[str, Any] = {"inputs": 2, "exclusive": 0, "floating": 1, "backlog": 2, "stop": False}
 _HOP = frozenset({frozenset({1, 2})})
 _MUTE: dict[str, Any] = {"sinks": 1, "relays": 0, "sources": 1, "hops": _HOP, "high": 0, "low": 0, "supply": 2}
-_CALL: dict[str, Any] = {"prefetch": 1, "batch": 1, "threshold": 1, "window": 1, "max_size": 1}
-_ACTORS: dict[str, Any] = {"actors": 2, "batch": 1, "messages": 2}
 _DIAMOND = frozenset(map(frozenset, ((1, 2), (1, 3), (2, 4), (3, 4))))
 
 FALSE = (
@@ -233,12 +230,6 @@ FALSE = (
     ("mute-no-lost-unmute", "OnItsWay", mute.Parameters(**_MUTE, remakes=1, tells_again=False)),
     ("mute-marks", "Marks", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
     ("mute-live", "NeverStuck", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
-    ("mute-scheduler-acyclic", "MutedByIsAcyclic", mute_scheduler.Parameters(**_ACTORS, spares_busy=False)),
-    ("mute-scheduler-woken", "Woken", mute_scheduler.Parameters(**_ACTORS, frees_running=False)),
-    ("grpc-call-in-order", "InOrder", grpc_call.Parameters(**_CALL, tags=5, defect="keeps")),
-    ("grpc-call-all-received", "AllReceived", grpc_call.Parameters(**_CALL, tags=5, defect="closes")),
-    ("grpc-call-woken", "Woken", grpc_call.Parameters(**_CALL, tags=5, defect="looks")),
-    ("grpc-call-end-sent", "EndSent", grpc_call.Parameters(**_CALL, tags=5, defect="threads")),
     ("shared-window-live", "NeverStuck", shared_window.Parameters(inputs=2, connection=3, stream=3)),
 )
 """Theorems, the invariants that they state, and constants with which a run of the model breaks these."""

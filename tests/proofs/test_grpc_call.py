@@ -1,48 +1,22 @@
-"""The four mistakes of the article break the clauses about them; and the numbers of a gRPC call."""
+"""The numbers of a gRPC call."""
 
 from dataclasses import replace
 
 import pytest
 
-from permitflow_model.grpc_call import SYSTEM, Defect, Parameters, State
-from permitflow_proofs.grpc_call import INVARIANT, SUBJECT
-from permitflow_proofs.kernel.arbitrary import any_parameters_of
-from permitflow_proofs.kernel.induction import Subject
+from permitflow_model.grpc_call import SYSTEM, Parameters
+from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_proofs.kernel.obligation import shortest_run
-from tests.support.mistaken import is_kept
 
 SMALL = Parameters(prefetch=2, batch=1, threshold=1, window=1, max_size=1, breaks=True, tags=6)
 
 
-# The four of the article.
-
-
-def with_defect(defect: Defect) -> Subject[State, Parameters]:
-    return replace(SUBJECT, system=SYSTEM, any_parameters=lambda: any_parameters_of(Parameters, defect=defect))
-
-
-@pytest.mark.parametrize(
-    ("defect", "action", "clauses"),
-    [
-        ("keeps", "OnReady", {"AskedOnce", "NothingLost"}),
-        ("closes", "Complete", {"NothingLost"}),
-        ("looks", "ActLate", {"Woken"}),
-        ("threads", "ActLate", {"EndSent"}),
-    ],
-)
-def test_a_mistake_of_the_article_breaks_its_clauses(defect: Defect, action: str, clauses: set[str]) -> None:
-    about = {name: INVARIANT[name] for name in clauses}
-    assert {name for name in about if not is_kept(about[name], with_defect(defect), action)} == clauses
-
-
 def test_a_message_that_was_sent_twice_is_consumed_twice() -> None:
-    parameters = replace(SMALL, defect="keeps", breaks=False)
-    run = shortest_run(SYSTEM, parameters, lambda state, here: not SYSTEM.invariants["InOrder"](state, here))
+    wrong = mistaken(SYSTEM, mistakes_in("GrpcCall")["OnReadyAndKeep"])
+    parameters = replace(SMALL, breaks=False)
+    run = shortest_run(wrong, parameters, lambda state, here: not SYSTEM.invariants["InOrder"](state, here))
     assert run is not None
     assert [message.number for message in (*run.end.inbox, *run.end.wire, *run.end.local)] == [0, 1, 1]
-
-
-# Others.
 
 
 # Numbers.

@@ -8,7 +8,7 @@ import pytest
 COMPARED = {
     *("conflate", "demand-full-batches", "drop-youngest", "grpc-call-late", "grpc-call-in-order"),
     *("gate-ends", "gate-newer", "gate-loss", "chain", "mute", "mute-newcomer", "mute-delay-lossy"),
-    *("mute-scheduler-unlike", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
+    *("mute-scheduler", "mute-scheduler-unlike", "barriers-in-line", "watermarks", "flush-idle", "queue", "ports"),
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",

@@ -4,14 +4,13 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
-from permitflow_model.exploration import is_explorable, parameters_for
+from permitflow_model.exploration import is_explorable, parameters_for, system_for
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import DEADLOCK, SUCCESS, Model, module_paths
-from permitflow_model.registry import system_of
 from permitflow_model.tla_values import format_state, state_to_tla
 from permitflow_model.tlc import TlcNotFoundError, TlcResult
 from permitflow_model.tlc.check import check_model, run_manifest
@@ -46,7 +45,7 @@ def test_a_counterexample_of_tlc_is_a_run_of_the_model(
 ) -> None:
     model, trace = models[model_name], tlc_run(model_name).trace
     assert len(trace) == model.depth or model.expect == DEADLOCK
-    system, parameters = system_in(model.module), parameters_for(model)
+    system, parameters = system_for(model), parameters_for(model)
     state = system.initial(parameters)
     assert text_of(state) == format_state(trace[0].state)
     for step in trace[1:]:
@@ -71,18 +70,12 @@ def test_a_run_against_liveness_can_be_repeated_for_ever(
     # The refinement has the steps of the channel itself.
     own = {name: value for name, value in model.constants.items() if name != "QueueBound"}
     model = replace(model, module=model.module.removesuffix("Refinement"), constants=own)
-    system, parameters = system_in(model.module), parameters_for(model)
+    system, parameters = system_for(model), parameters_for(model)
     state = system.initial(parameters)
     for step in found.trace[1:]:
         assert step.action is not None
         state = follow(system, parameters, state, step.action, format_state(step.state))
     assert format_state(back_to) in {text_of(step.state) for step in system.successors(state, parameters)}
-
-
-def system_in(module: str) -> System[Any, Any]:
-    found = system_of(module)
-    assert found is not None
-    return found.system
 
 
 def text_of(state: object) -> str:

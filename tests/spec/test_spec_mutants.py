@@ -76,9 +76,10 @@ def test_every_property_notices_a_mistake() -> None:
         if not name.endswith("Probe")
     }
     # A fairness condition that is left out is a mistake as well: models of their own show each (``needs``).
-    unfair = {str(model.expect) for name, model in MODELS.items() if "-unfair-" in name}
+    # Models with mistaken actions are models of the manifest as well.
+    models = {str(model.expect) for name, model in MODELS.items() if "-unfair-" in name or model.actions}
     assert len(checked) >= 16
-    assert checked <= {mutant.expect for mutant in MUTANTS.values()} | unfair
+    assert checked <= {mutant.expect for mutant in MUTANTS.values()} | models
 
 
 # A check that cannot fail is none.

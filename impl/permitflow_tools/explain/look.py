@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 from permitflow_model.kernel.system import Action, Step, System
+from permitflow_model.mistakes import mistakes_in
 from permitflow_model.tla_values import camel_case, format_value, state_to_tla
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.specification import FalseGuard, Specification, false_guard
@@ -121,8 +122,13 @@ class Look:
 
     def actor(self, action: str) -> str:
         """Whose move an action is."""
-        of = self.system.action(action)
+        of = self.system.action(self._right(action))
         return "application" if of.is_environment else of.end or "protocol"
+
+    def _right(self, action: str) -> str:
+        """The action of the model in whose place a mistake of this name is, or the action itself."""
+        known = {each.name for each in self.system.actions}
+        return action if action in known else mistakes_in(self.system.module)[action].action
 
     def event(self, action: str, arguments: Sequence[int]) -> str:
         """A recorded action in words."""

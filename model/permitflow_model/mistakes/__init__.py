@@ -5,15 +5,21 @@ A mistake is written once, here.  Its proof must fail and the explorer must find
 (``tests/permitflow_testing/test_mistakes.py``).
 A mistaken action calls the right one and changes its input or output: no guard or update is written twice.  Mistakes
 that rules can make (a guard left out, one more, twice) are made by ``tools/model_mutants.py``.
+
+Designs that were published, or are worth a run, have a TLA+ module as well, named ``…Mistakes.tla``:
+there an action has the mistake's name, and the manifest says which one it takes the place of.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
+from importlib import import_module
 from typing import Any, TypeVar
 
 from permitflow_model.kernel.system import System
+from permitflow_model.tla_values import camel_case, snake_case
 
-__all__ = ["Mistake", "mistaken"]
+__all__ = ["Mistake", "mistaken", "mistakes_in", "named_after_mistakes"]
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -35,9 +41,30 @@ class Mistake:
     def __str__(self) -> str:
         return self.perform.__name__.replace("_", " ")
 
+    @property
+    def name(self) -> str:
+        """As an action of TLA+."""
+        return camel_case(f"_{self.perform.__name__}")
+
+
+@cache
+def mistakes_in(module: str) -> Mapping[str, Mistake]:
+    """The mistakes in the model of a TLA+ module, by their names as actions."""
+    table: tuple[Mistake, ...] = import_module(f"{__name__}.{snake_case(module)}").MISTAKES
+    return {mistake.name: mistake for mistake in table}
+
 
 def mistaken(system: System[S, P], *mistakes: Mistake) -> System[S, P]:
-    """The same system with these actions instead of its own."""
-    wrong = {mistake.action: mistake.perform for mistake in mistakes}
-    actions = tuple(replace(each, perform=wrong.get(each.name, each.perform)) for each in system.actions)
+    """The same system with these actions instead of its own, which keep the names of those."""
+    return _changed(system, {mistake.action: {"perform": mistake.perform} for mistake in mistakes})
+
+
+def named_after_mistakes(system: System[S, P], *mistakes: Mistake) -> System[S, P]:
+    """The same system with these actions, by their own names: what TLC calls them."""
+    changes = {mistake.action: {"perform": mistake.perform, "name": mistake.name} for mistake in mistakes}
+    return _changed(system, changes)
+
+
+def _changed(system: System[S, P], changes: Mapping[str, Mapping[str, Any]]) -> System[S, P]:
+    actions = tuple(replace(each, **changes.get(each.name, {})) for each in system.actions)
     return replace(system, actions=actions)

@@ -1,10 +1,42 @@
 """Mistakes on purpose in ``grpc_call``."""
 
-from permitflow_model.grpc_call import SYSTEM, Message, Parameters, State
+from permitflow_model.grpc_call import SYSTEM, Message, Parameters, State, fits, is_ready
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.mistakes import Mistake
 
 SMALL = Parameters(prefetch=2, batch=1, threshold=1, window=1, max_size=1, breaks=True, tags=6)
+
+
+# The four of the article "Back-pressure in Grpc-akkastream", as in GrpcCallMistakes.tla.
+
+
+def on_ready_and_keep(state: State, parameters: Parameters) -> State:
+    """The stage keeps the message that it has given to the call."""
+    return SYSTEM.perform("OnReady", state, parameters)._replace(hand=state.hand)
+
+
+def complete_at_once(state: State, parameters: Parameters) -> State:
+    """The stage half-closes the call at once, and what it holds is gone."""
+    return SYSTEM.perform("Complete", state, parameters)._replace(closed=True, hand=Fifo())
+
+
+def push_too_late(state: State, parameters: Parameters, size: int) -> State:
+    """The stage looks, and then stores; in between a message has left, and a stage that held nothing was told."""
+    after = SYSTEM.perform("Push", state, parameters, size)
+    if is_ready(state, parameters) or state.consumer != "open" or not fits(state.local.head(), state, parameters):
+        return after
+    return SYSTEM.perform("Transmit", after, parameters)._replace(edge=state.edge)
+
+
+def on_ready_in_a_thread(state: State, parameters: Parameters) -> State:
+    """The call's own thread sends what the stage holds; in between the stage has completed, and left the end to it."""
+    after = SYSTEM.perform("OnReady", state, parameters)
+    if state.hand.is_empty() or not is_ready(state, parameters) or state.producer != "open":
+        return after
+    return after._replace(producer="completed")
+
+
+# Others.
 
 
 def requests_what_it_has_room_for(state: State, parameters: Parameters) -> State:
@@ -42,6 +74,10 @@ def drops_what_was_handed_over(state: State, parameters: Parameters) -> State:
 
 
 MISTAKES = (
+    Mistake("OnReady", on_ready_and_keep, "AskedOnce", SMALL),
+    Mistake("Complete", complete_at_once, "NothingLost", SMALL),
+    Mistake("Push", push_too_late, "Woken", SMALL),
+    Mistake("OnReady", on_ready_in_a_thread, "EndSent", SMALL),
     Mistake("Emit", requests_what_it_has_room_for, "Conservation", SMALL),
     Mistake("Push", does_not_look, "Bounded", SMALL),
     Mistake("Transmit", wakes_nobody, "Woken", SMALL),

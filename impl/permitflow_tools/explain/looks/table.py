@@ -25,7 +25,6 @@ _GRPC_CALL: Words = {
     "not state.wanted": lambda: "the consumer asks already",
     "not state.edge": lambda: "the stage will be told already",
     "state.edge": lambda: "the call has not become ready",
-    "state.looking != 'nobody'": lambda _looking, _nobody: "nobody has looked without acting",
     "not state.local.is_empty()": lambda: "the local queue is empty",
     "fits(state.local.head(), state, parameters)": lambda: "the window has no room for the next message",
     "state.consumer == 'cancelled'": lambda _consumer, _cancelled: "the consumer has not cancelled",
@@ -204,7 +203,7 @@ class _NetworkLook(Look):
 
     def actor(self, action: str) -> str:
         """Whose move an action is."""
-        return "network" if self.system.action(action).is_environment else super().actor(action)
+        return "network" if self.system.action(self._right(action)).is_environment else super().actor(action)
 
 
 class _ResumeLook(_NetworkLook):
