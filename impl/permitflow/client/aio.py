@@ -40,6 +40,7 @@ from permitflow.carriers.same_host import Offer, SameHost
 from permitflow.carriers.security import Security
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
+from permitflow.client.survey import Survey, require_one_place, surveyed
 from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
@@ -88,7 +89,7 @@ from permitflow.stream.divided_control import about, merged
 from permitflow.stream.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
 from permitflow.stream.handshake import PROTOCOL_VERSION, stated
 from permitflow.stream.session import DownstreamSession, UpstreamSession
-from permitflow.stream.traffic import Statistics
+from permitflow.stream.traffic import ChannelTraffic, Statistics
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.buffers import Received
@@ -137,6 +138,7 @@ class AioControl:
         self._timeout_seconds = timeout_seconds
         self._turn = asyncio.Lock()
         self._is_closed = False
+        self._survey = Survey()
 
     async def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Ask for the positions of channels, in this order.
@@ -204,14 +206,16 @@ class AioControl:
         found = [await self._ask(Discard(query, batch, some), Discarded) for some in _portions(tuple(parts))]
         return Discarded(sum(each.rows for each in found))
 
-    async def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+    async def statistics(self, channels: Sequence[str] = (), *, partial: bool = False) -> Statistics:
         """Ask for the traffic counts of channels of any kind.
 
         Args:
             channels: names, in the order of the answer; none: all that the exchange has.
+            partial: of several exchanges, also if only some answer, or two have the same channel: see ``survey``.
 
         Raises:
             UnknownChannelError: the exchange has no such channel.
+            InvalidParametersError: two exchanges have the same channel.
             PermitflowError: as ``positions``.
         """
         if channels:
@@ -224,14 +228,16 @@ class AioControl:
 
     # Administration.
 
-    async def channels(self, channels: Sequence[str] = ()) -> Listed:
+    async def channels(self, channels: Sequence[str] = (), *, partial: bool = False) -> Listed:
         """Ask what channels there are: their state, schema and parameters, their counts, and who is connected.
 
         Args:
             channels: names, in the order of the answer; none: all that the exchange has.
+            partial: as for ``statistics``.
 
         Raises:
             UnknownChannelError: the exchange has no such channel.
+            InvalidParametersError: two exchanges have the same channel.
             PermitflowError: as ``positions``.
         """
         if channels:
@@ -404,6 +410,11 @@ class AioControl:
         return {self._address: names_of(channels)}
 
     @property
+    def survey(self) -> Survey:
+        """What was amiss when several exchanges were last asked for all their channels."""
+        return self._survey
+
+    @property
     def is_closed(self) -> bool:
         """Does it take no more orders?"""
         return self._is_closed
@@ -420,6 +431,7 @@ class _ControlOfSeveral(AioControl):
         self._addresses, self._dial = addresses, dial
         self._turn = asyncio.Lock()
         self._is_closed = False
+        self._survey = Survey()
         self._lines: dict[str, AioControl] = {}
         self._found: dict[str, str] = {}
 
@@ -435,22 +447,39 @@ class _ControlOfSeveral(AioControl):
             if self._is_closed:
                 raise ChannelClosedError(end="control stream")
             self._is_closed = True
-            if isinstance(request, AskStatistics | AskChannels) and not request.channels:
-                reply: ControlReply[pa.Schema] = await self._of_all(request)
-            else:
-                reply = await self._of_each(request, kind, channels)
+            reply = await self._of_each(request, kind, channels)
             self._is_closed = False
         assert isinstance(reply, kind), "each exchange has answered so"
         return reply
 
-    async def _of_all(self, request: AskStatistics | AskChannels) -> Statistics | Channels[pa.Schema]:
-        if request.first:  # the first answer had all
-            return Statistics(monotonic(), ()) if isinstance(request, AskStatistics) else Channels(())
-        lines = await _together(map(self._line_to, self._addresses))
-        if isinstance(request, AskStatistics):
-            told = await _together(line.statistics() for line in lines)
-            return Statistics(monotonic(), tuple(chain.from_iterable(each.channels for each in told)))
-        return Channels(tuple(chain.from_iterable(await _together(line.channels() for line in lines))))
+    async def statistics(self, channels: Sequence[str] = (), *, partial: bool = False) -> Statistics:
+        if channels:
+            return await super().statistics(channels)
+        told = await self._of_all(_statistics_of, lambda each: each.channel, partial=partial)
+        return Statistics(monotonic(), tuple(told))
+
+    async def channels(self, channels: Sequence[str] = (), *, partial: bool = False) -> Listed:
+        if channels:
+            return await super().channels(channels)
+        return tuple(await self._of_all(AioControl.channels, lambda each: each.traffic.channel, partial=partial))
+
+    async def _of_all(
+        self, ask: Callable[[AioControl], Awaitable[Sequence[T]]], name_of: Callable[[T], str], *, partial: bool
+    ) -> list[T]:
+        async def answer(address: str) -> Sequence[T] | PeerGoneError:
+            try:
+                return await ask(await self._line_to(address))
+            except PeerGoneError as error:
+                return error
+
+        async with self._turn:
+            if self._is_closed:
+                raise ChannelClosedError(end="control stream")
+            self._is_closed = True
+            answers = dict(zip(self._addresses, await _together(map(answer, self._addresses)), strict=True))
+            found, self._survey = surveyed(answers, name_of, partial=partial)
+            self._is_closed = False
+            return found
 
     async def _of_each(
         self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None
@@ -508,6 +537,7 @@ class _ControlOfSeveral(AioControl):
                 gone[address] = error
         for name in unsettled:
             holders = [each for each in ranked(self._addresses, name) if name in listed.get(each, ())]
+            require_one_place(name, holders)
             if not holders:
                 lacking = {at: UnknownChannelError(channel=name, known=tuple(its)) for at, its in listed.items()}
                 raise _not_found(name, {**gone, **lacking})
@@ -518,6 +548,10 @@ class _ControlOfSeveral(AioControl):
         if line is None or line.is_closed:
             line = self._lines[address] = await self._dial(address)
         return line
+
+
+async def _statistics_of(line: AioControl) -> Sequence[ChannelTraffic]:
+    return (await line.statistics()).channels
 
 
 async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:

@@ -42,6 +42,7 @@ from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
 from permitflow.client.options import GetOptions, PutOptions
+from permitflow.client.survey import Survey
 from permitflow.errors import (
     ChannelClosedError,
     EndOfStream,
@@ -640,13 +641,21 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         """Discard these attempts at a batch, unless they are published; other attempts stay."""
         return self._ask(lambda orders: orders.discard(query, batch, parts))
 
-    def statistics(self, channels: Sequence[str] = ()) -> Statistics:
+    def statistics(self, channels: Sequence[str] = (), *, partial: bool = False) -> Statistics:
         """Ask for the traffic counts of channels of any kind."""
-        return self._ask(lambda orders: orders.statistics(channels))
+        return self._ask(lambda orders: orders.statistics(channels, partial=partial))
 
-    def channels(self, channels: Sequence[str] = ()) -> Listed:
+    def channels(self, channels: Sequence[str] = (), *, partial: bool = False) -> Listed:
         """Ask what channels there are: their state, schema and parameters, their counts, and who is connected."""
-        return self._ask(lambda orders: orders.channels(channels))
+        return self._ask(lambda orders: orders.channels(channels, partial=partial))
+
+    def survey(self) -> Survey:
+        """What was amiss when several exchanges were last asked for all their channels."""
+
+        async def survey_of(orders: AioControl) -> Survey:
+            return orders.survey
+
+        return self._ask(survey_of)
 
     def add_stream(
         self,

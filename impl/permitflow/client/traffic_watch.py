@@ -1,11 +1,12 @@
 """Watches the traffic of an exchange's channels at intervals, without an event loop."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Self
 
 from permitflow.carriers.security import Security
 from permitflow.client.blocking import BlockingControl
+from permitflow.client.survey import Survey
 from permitflow.stream.traffic import Rates, Statistics, rates_between
 
 
@@ -17,10 +18,13 @@ class TrafficReading:
     """The time by the exchange's clock."""
     flows: list[Rates]
     """The traffic of every channel since the previous look."""
+    survey: Survey = field(default_factory=Survey)
+    """What is amiss with several exchanges."""
 
     def as_json(self) -> dict[str, object]:
         """The look as an object for one line of a file."""
-        return {"at_seconds": self.at_seconds, "channels": [flow.as_json() for flow in self.flows]}
+        flows = [flow.as_json() for flow in self.flows]
+        return {"at_seconds": self.at_seconds, "channels": flows, **self.survey.as_json()}
 
 
 class TrafficWatch:
@@ -50,7 +54,7 @@ class TrafficWatch:
         self._before: Statistics | None = None
 
     def look(self) -> TrafficReading:
-        """Ask now.  After an error, the next look dials again.
+        """Ask now.  After an error, the next look dials again.  Of several exchanges one that answers suffices.
 
         Raises:
             InvalidParametersError: the address is malformed.
@@ -61,12 +65,13 @@ class TrafficWatch:
             # The user's screen asks again in any case, and shows meanwhile that the exchange is away.
             self._control = BlockingControl(self._address, self._timeout_seconds, 0, self._security)
         try:
-            now = self._control.statistics(self._channels)
+            now = self._control.statistics(self._channels, partial=True)
+            survey = self._control.survey()
         except BaseException:
             self.close()
             raise
         before, self._before = self._before, now
-        return TrafficReading(now.at_seconds, rates_between(before, now))
+        return TrafficReading(now.at_seconds, rates_between(before, now), survey)
 
     def __enter__(self) -> Self:
         return self

@@ -33,7 +33,7 @@ from permitflow_tools.cli.channel_options import (
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
-from permitflow_tools.cli.outcomes import Json, print_json
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
 from permitflow_tools.cli.traffic_table import lag_in_words
 
 if TYPE_CHECKING:
@@ -86,13 +86,24 @@ def list_(
     room there; the room that is left for rows; of channels that keep their rows, what each consumer has still to
     acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable again.
 
-    Exit code 0: here they are. 1: the exchange does not answer. 2: unknown channel.
+    Of several exchanges those are listed that answer; the others are named, and so is a channel that two of them have.
+
+    Exit code 0: here they are. 1: an exchange does not answer, or two have the same channel. 2: unknown channel.
     """
     with exchange.orders() as orders:
-        listed = orders.channels(_chosen(orders, names) if names else ())
+        listed = orders.channels(_chosen(orders, names, partial=True) if names else (), partial=True)
+        survey = orders.survey()
     if as_json:
-        print_json({"address": exchange.address, "channels": [_as_json(each) for each in listed]})
-        return
+        channels = [_as_json(each) for each in listed]
+        print_json({"address": exchange.address, "channels": channels, **survey.as_json()})
+    else:
+        _show(listed, shows_connections=bool(names))
+    if not survey.is_whole:
+        complain("; ".join(survey.words))
+        raise typer.Exit(ExitCode.FAILS)
+
+
+def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) -> None:
     console = open_console()
     if not listed:
         print_lines(console, "no channels here that this client may administer")
@@ -114,7 +125,7 @@ def list_(
             printable(traffic.reason),
         )
     print_table(console, table)
-    for each in listed if names else ():
+    for each in listed if shows_connections else ():
         for one in each.connections:
             lost = ", without a connection" if one.is_suspended else ""
             line = f"{each.traffic.channel}: {one.direction} {one.stream} with {one.peer}, {one.state}{lost}"
@@ -280,13 +291,13 @@ def peek(
     print_table(console, table)
 
 
-def _chosen(orders: "BlockingControl", names: Sequence[str]) -> list[str]:
+def _chosen(orders: "BlockingControl", names: Sequence[str], *, partial: bool = False) -> list[str]:
     """The channels that these names mean; the exchange refuses names that it does not have."""
     known = None
     chosen = dict[str, None]()
     for name in names:
         if "/" not in name:
-            known = known or [each.channel for each in orders.statistics().channels]
+            known = known or [each.channel for each in orders.statistics(partial=partial).channels]
             own = [one for one in known if one.rpartition("/")[0] == name]
             if name not in known and own:
                 chosen |= dict.fromkeys(own)

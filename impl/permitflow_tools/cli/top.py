@@ -10,6 +10,7 @@ from time import monotonic, sleep
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.console import Group
 from rich.live import Live
 
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
@@ -67,13 +68,16 @@ def top(
     share of the time in which the channel was behind its barrier, and waited for those that are not. --json has more.
 
     An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
-    was last seen and the error. With --once, that is an error.
+    was last seen and the error. With --once, that is an error. Of several exchanges those are shown that answer; the
+    others are named below, and so is a channel that two of them have (in JSON: unanswered, twice).
 
-    Exit code 0: seen. 1: no answer. 2: this is no address, or the exchange has no such channel. 130: stopped by Ctrl-C.
+    Exit code 0: seen. 1: no answer, also of one of several with --once; or two have the same channel. 2: this is no
+    address, or the exchange has no such channel. 130: stopped by Ctrl-C.
     """
     if interval <= 0:
         unusable("--interval: must be above 0")
     with requires_extra("grpc"):
+        from permitflow.client.survey import Survey
         from permitflow.client.traffic_watch import TrafficWatch
     security = client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file)
     console = open_console()
@@ -83,6 +87,7 @@ def top(
     try:
         with TrafficWatch(address, channel or (), security=security) as watch, live or nullcontext():
             for seen in _looks(watch, address, interval, once=once):
+                survey = Survey() if isinstance(seen, _Loss) else seen.survey
                 if as_json:
                     typer.echo(json.dumps(seen.as_json()))
                     continue
@@ -90,7 +95,7 @@ def top(
                 shown = (
                     str(seen)
                     if isinstance(seen, _Loss)
-                    else traffic_table(seen.flows, width=console.width, shows_gauges=gauges)
+                    else Group(traffic_table(seen.flows, width=console.width, shows_gauges=gauges), *survey.words)
                 )
                 if live is not None:
                     live.update(shown, refresh=True)
@@ -101,6 +106,8 @@ def top(
                 if not (loss and gone and loss.reason == gone.reason):
                     console.print(shown, soft_wrap=gone is not None)
                 loss = gone
+        if not survey.is_whole:  # with --once
+            raise typer.Exit(ExitCode.FAILS)
     except KeyboardInterrupt:
         raise typer.Exit(ExitCode.INTERRUPTED) from None
     except (InvalidParametersError, UnknownChannelError):

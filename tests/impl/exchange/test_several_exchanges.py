@@ -122,6 +122,37 @@ async def test_questions_and_orders_go_to_the_exchanges_concerned() -> None:
         assert found == {server.address: CHANNELS[position::3] for position, server in enumerate(servers)}
 
 
+async def test_all_channels_are_those_of_all_exchanges_or_partial() -> None:
+    exchanges = divided()
+    async with serving(*exchanges) as servers, control(listed(servers)) as orders:
+        away = servers[1].address
+        await servers[1].stop()
+        told = await orders.statistics(partial=True)
+        assert [each.channel for each in told.channels] == [*CHANNELS[0::3], *CHANNELS[2::3]]
+        assert [each.traffic.channel for each in await orders.channels(partial=True)] == [
+            each.channel for each in told.channels
+        ]
+        assert [*orders.survey.unanswered] == [away]
+        async with ExchangeServer(exchanges[1], away):
+            assert len((await orders.statistics(partial=True)).channels) == 6
+            assert orders.survey.is_whole
+        with pytest.raises(PeerGoneError, match=away.removeprefix("tcp://")):
+            await orders.channels()
+
+
+async def test_a_channel_at_two_exchanges_is_named() -> None:
+    exchanges = divided()
+    exchanges[0].add_channel(CHANNELS[1])
+    async with serving(*exchanges) as servers:
+        places = ranked([servers[0].address, servers[1].address], CHANNELS[1])
+        async with control(listed(servers)) as orders:
+            told = await orders.statistics(partial=True)
+            assert sorted(each.channel for each in told.channels) == [*CHANNELS]
+            assert orders.survey.twice == {CHANNELS[1]: places}
+            with pytest.raises(InvalidParametersError, match=f"is at {places[0]} and {places[1]}: remove.*orders/1"):
+                await orders.channels()
+
+
 async def test_what_is_all_or_none_is_refused_over_several_exchanges() -> None:
     async with serving(*divided(Retention.REPLAY)) as servers:
         parts = [StagedPart(channel, 0, "a", 1) for channel in CHANNELS]

@@ -56,6 +56,23 @@ async def test_a_spent_channel_is_listed_with_its_reason_and_reset(command: Comm
         assert [each.state for each in exchange.statistics()] == ["waiting", "waiting"]
 
 
+async def test_of_several_exchanges_those_are_listed_that_answer(command: Command) -> None:
+    async with asked(command, "orders/0") as (_, one), asked(command, "orders/0", "orders/1") as (_, other):
+        both, away = (
+            Shell(command, f"{one.address},{other.address}"),
+            Shell(command, f"{one.address},tcp://127.0.0.1:1"),
+        )
+        code, out, error = await both("list")
+        assert (code, out.count("orders/")) == (1, 2), error
+        assert "channel 'orders/0' must be at one exchange, but is at tcp://127.0.0.1:" in error
+        code, out, error = await away("list", "--json")
+        assert (code, [*json.loads(out)["unanswered"]]) == (1, ["tcp://127.0.0.1:1"]), error
+        assert "no answer from tcp://127.0.0.1:1, its channels are missing here: " in error
+        assert (await away("list", "orders/0"))[0] == 0
+        code, _, error = await away("remove", "orders")
+        assert (code, "127.0.0.1:1 does not answer" in error) == (1, True), error
+
+
 async def test_a_peek_shows_rows_and_a_purge_counts_them(command: Command) -> None:
     async with asked(command, "orders/0") as (_, shell):
         await fill(shell.address, "orders/0")
