@@ -225,9 +225,9 @@ class _Channel(Generic[T]):
     def park(self, *offered: Offered[T]) -> ParkedSend[T]:
         """Queue the offered messages; those that may leave now have left."""
         parked = self.line.park(*offered)
-        if parked.sent or self._announces:
+        if parked.sent or self._announces or self._adapts:
             self._bring_back()
-            if self._announces:
+            if self._announces or self._adapts:
                 self.line.go(parked)
         return parked
 

@@ -15,6 +15,7 @@ from permitflow import (
     WouldBlock,
     open_channel,
 )
+from tests.support.simulated_time import in_simulated_time
 
 Ends = tuple[LocalSender[object], LocalReceiver[object]]
 
@@ -84,3 +85,33 @@ async def test_two_ways_to_receive_are_not_mixed_while_one_is_held() -> None:
     assert receiver.receive_nowait().payload == "b"
     assert (await receiver.take()).payload == "c"
     receiver.consume()
+
+
+def test_a_window_that_adapts_opens_for_a_chunk_that_waits_only() -> None:
+    def sent(sender: LocalSender[object]) -> int:
+        for count in range(100):
+            try:
+                sender.send_nowait("row", rows=1)
+            except WouldBlock:
+                return count
+        return 100
+
+    async def run() -> tuple[int, int]:
+        sender, receiver = channel(64, 8)
+        receiver.aim_at(1.0)
+        for _ in range(100):  # four rows a second
+            sent(sender)
+            await asyncio.sleep(0.25)
+            receiver.receive_nowait()
+        while receiver.unconsumed:  # all at once: it is not idle
+            receiver.receive_nowait()
+        again = sent(sender)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(sender.send("rows", rows=50))
+            while (last := await receiver.receive()).rows != 50:
+                pass
+        return again, last.rows
+
+    again, largest = in_simulated_time(run())
+    assert again == 4
+    assert largest == 50
