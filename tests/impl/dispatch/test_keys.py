@@ -106,6 +106,23 @@ def test_the_words_of_deltas_change_feed_are_known() -> None:
     assert found == [[("insert", LEFT)], [("delete", RIGHT)]]
 
 
+CHANGES = st.one_of(
+    st.tuples(st.sampled_from(["+I", "-D"]), st.integers(0, 9)).map(lambda row: [row]),
+    st.tuples(st.integers(0, 9), st.integers(0, 9)).map(lambda keys: [("-U", keys[0]), ("+U", keys[1])]),
+)
+
+
+@given(st.lists(CHANGES, min_size=1, max_size=12))
+def test_updates_stay_beside_each_other_or_come_apart_whole(changes: list[list[tuple[str, int]]]) -> None:
+    expected: list[list[tuple[str, int]]] = [[], []]
+    for change in changes:
+        owners = [spread(2)[vnode_of([key])] for _, key in change]
+        alone = {"-U": "-D", "+U": "+I"} if len({*owners}) > 1 else {}
+        for owner, (word, key) in zip(owners, change, strict=True):
+            expected[owner].append((alone.get(word, word), key))
+    assert split_changes(*(row for change in changes for row in change)) == expected
+
+
 def test_half_an_update_without_the_other_in_its_chunk_goes_alone() -> None:
     assert split_changes(("+U", LEFT), ("-U", LEFT)) == [[("+I", LEFT), ("-D", LEFT)], []]
 
