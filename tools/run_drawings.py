@@ -33,6 +33,7 @@ TABLES = {
     "resume.md": ("resume-doubled", "resume-lost", "resume-stale-heard"),
     "adaptive-window.md": ("adaptive-window-exceeded",),
     "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
+    "stream-life.md": ("life-consumed-unheard", "life-end-then-error"),
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),

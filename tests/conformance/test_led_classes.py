@@ -43,6 +43,7 @@ from tests.conformance import (
     test_mute_scheduler,
     test_port_machine,
     test_staging_follows_model,
+    test_stream_life,
     test_token_bucket,
 )
 
@@ -187,6 +188,11 @@ LED = [
         *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
     ),
     led("adaptive_window", led_target, "flows/permits/core.py PermitReceiver", "flows/credit.py Credit"),
+    led(
+        "stream_life",
+        lambda: test_stream_life.led(test_stream_life.SMALL, 500),
+        *("stream/session.py UpstreamSession", "stream/session.py DownstreamSession"),
+    ),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",
@@ -225,7 +231,7 @@ NOT_LED: Mapping[str, str] = {
     "flows/byte_window.py ChainedSums": "likewise, of several runs",
     "flows/messages.py PlainChunk": _MESSAGE,
     "stream/control.py Request": _MESSAGE,
-    "stream/session.py": "handshake and end of a stream, before and after what the models are about",
+    "stream/session.py Session": "the common part of both ends, which stream_life leads",
     "stages/core/asynchronous.py": _TIME,
     "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",
     "stages/core/edges.py": "the ends of a chain of stages; the model of ports leads each of its connections",

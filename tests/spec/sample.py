@@ -13,7 +13,7 @@ COMPARED = {
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
     *("byte-window-whole-batches", "adaptive-window", "hash-dispatch", "hash-dispatch-grows"),
-    *("stages-line", "resume-gives-up"),
+    *("stages-line", "resume-gives-up", "life-resumes", "life-without-faults"),
 }
 # A verdict of each kind.
 JUDGED = {

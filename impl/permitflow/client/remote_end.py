@@ -297,7 +297,8 @@ class RemoteEnd(ABC, Generic[S]):
             self._on_error(error)
             return True
         can_tell = not self._session.is_acceptor or self._batches is not None
-        if can_tell and self._failure is None and self._over_at is None and not self._is_writing_over:
+        is_over = self._is_closed or self._over.done() or self._is_writing_over
+        if can_tell and self._failure is None and not is_over:
             self.is_breaking_off = True
             self._session.fail(encode_error(error))
             self._patience.reschedule(self._clock() + BREAK_OFF_SECONDS)

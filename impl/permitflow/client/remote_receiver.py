@@ -270,7 +270,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         """As ``cancel``, without waiting for the sender's answer."""
         self._require_no_group()
         session = self._session
-        if self._is_closed or session.is_cancelled or session.state not in (State.OPEN, State.ENDED):
+        if self._is_closed or session.is_cancelled or self.state not in (State.OPEN, State.ENDED):
             return
         if session.is_finished:  # its half may be closed already, and nobody would hear of it
             return

@@ -328,7 +328,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
             ChannelClosedError: this end was closed, or aborted.
             LedgerError: the peer has closed the stream without returning all permits.
         """
-        if self._session.state is State.OPEN and not self._session.is_ending and not self._is_closed:
+        if self._is_open:
             self._session.end(closes_channel=closes_channel, until=until)
             self._stopped_accepting.note()
             self._writing.soon()
