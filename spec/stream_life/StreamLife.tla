@@ -345,9 +345,9 @@ Next == Environment \/ Protocol
 
 \* However often the connection is lost, something arrives in between, sooner or later.
 Fairness ==
-    /\ "Hear" \in Fair => SF_vars(HearUpstream) /\ SF_vars(HearDownstream)
-    /\ "LosePatience" \in Fair => WF_vars(LosePatienceUpstream) /\ WF_vars(LosePatienceDownstream)
-    /\ "GiveUp" \in Fair => WF_vars(GiveUpUpstream) /\ WF_vars(GiveUpDownstream)
+    /\ "Hear" \in Fair => SF_vars(HearUpstream \/ HearDownstream)
+    /\ "LosePatience" \in Fair => WF_vars(LosePatienceUpstream \/ LosePatienceDownstream)
+    /\ "GiveUp" \in Fair => WF_vars(GiveUpUpstream \/ GiveUpDownstream)
 
 Spec == Init /\ [][Next]_vars /\ Fairness
 
