@@ -1,13 +1,15 @@
 """The gate's ends make every step that the model makes, and refuse what it refuses; the model explains what they do."""
 
 import random
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
 
 from permitflow import GateParameters
+from permitflow.errors import InvalidParametersError
 from permitflow.flows.gate.core import Gate, GateReceiver, GateSender
+from permitflow_model import adaptive_gate
 from permitflow_model.input_gate import SYSTEM, State
 from permitflow_model.kernel.replay import Refused, World
 from permitflow_testing import Divergence
@@ -24,6 +26,8 @@ BARRIERS = {"ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"}
 
 RARE, RARELY = {"OfferEnd", "LoseInput"}, 0.03
 """So that there is something to end."""
+SOMETIMES = 0.2
+"""The target changes."""
 
 
 def led(
@@ -34,8 +38,12 @@ def led(
     skip: int = 0,
     ends: bool = False,
     losses: bool = False,
+    adapts: bool = False,
 ) -> tuple[GateEnds, list[str]]:
-    """Let the model lead the ends through a random behaviour; what it refuses, they must refuse."""
+    """Let the model lead the ends through a random behaviour; what it refuses, they must refuse.
+
+    If it ``adapts``, its target changes meanwhile; all else is what the gate without targets may do, but for loans.
+    """
     choose, gate = random.Random(seed), GateEnds(parameters)
     constants = replace(model_parameters(parameters), backlog=3, skip=skip, ends=ends, losses=losses)
     explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
@@ -65,9 +73,31 @@ def led(
             move = choose.choice(enabled)
         world = explained(gate, move, explanation, world)
         compare(gate.observe(), world.state, f"after {move!r}")
-        assert not (gate.gate.pool and any(member.lacks for member in gate.gate.members))
         made.append(move.action)
+        if adapts and choose.random() < SOMETIMES:
+            world = resized(gate, choose.randrange(-1, parameters.floating + 2), explanation, world)
+            made.append("Resize")
+        withheld = parameters.floating - gate.gate.target
+        assert not (gate.gate.pool > withheld and any(member.lacks for member in gate.gate.members))
     return gate, made
+
+
+def resized(ends: GateEnds, target: int, explanation: GateExplanation, world: World[State]) -> World[State]:
+    """The world after a new target, and the loans that it allows; or as before, if it is refused."""
+    constants = adaptive_gate.Parameters(**asdict(explanation.parameters), floor=ends.gate.least_target)
+    adaptive = adaptive_gate.State(*world.state, target=ends.gate.target)
+    told, before = len(ends.events), ends.gate.target
+    if target != before and not adaptive_gate.SYSTEM.is_enabled("Resize", adaptive, constants, target):
+        with pytest.raises(InvalidParametersError):
+            ends.gate.resize(target)
+        assert (ends.gate.target, len(ends.events)) == (before, told)
+        return world
+    ends.gate.resize(target)
+    assert ends.gate.target == target
+    for event in ends.events[told:]:
+        (world,) = explanation.perform(world, event)
+    compare(ends.observe(), world.state, f"after a target of {target}")
+    return world
 
 
 def require_refused(ends: GateEnds, move: Move, state: State) -> None:
@@ -92,8 +122,12 @@ def explained(ends: GateEnds, move: Move, explanation: GateExplanation, world: W
     if move.action == "OfferEnd":  # not recorded: the end is judged when it is consumed
         return World(SYSTEM.perform(move.action, world.state, explanation.parameters, *move.arguments))
     for event in events:
-        (world,) = explanation.perform(world, event)
+        before, (world,) = world, explanation.perform(world, event)
         assert explanation.broken(world) == []
+        if event.action == "Borrow":
+            floating = explanation.parameters.floating
+            assert world.state.pool < before.state.pool
+            assert floating - world.state.pool <= ends.gate.target
     return world
 
 
@@ -106,6 +140,11 @@ RUNS: dict[str, tuple[list[tuple[int, int, int]], dict[str, Any], set[str]]] = {
     "barriers": (GATES, {}, {"SendData", "Deliver", "ConsumeBarrier"}),
     "newer barriers and ends": ([*GATES[:2], *GATES[3:6]], NEWER, {"OfferNewerBarrier", "ConsumeBarrier"}),
     "lost inputs": ([GATES[0], GATES[4]], LOST, {"LoseInput"}),
+    "targets": (
+        [(2, 0, 3), GATES[4], GATES[6]],
+        {"adapts": True, "ends": True},
+        {"Resize", "Deliver", "ConsumeBarrier"},
+    ),
 }
 
 

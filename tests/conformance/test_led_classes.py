@@ -83,6 +83,11 @@ def led_gate() -> object:
     return test_gate_follows_model.led(GateParameters(inputs=2, exclusive=0, floating=1), 0, 200)
 
 
+def led_targets() -> object:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=3, max_chunk_cost=1)
+    return test_gate_follows_model.led(parameters, 0, 200, adapts=True)
+
+
 def led_graph() -> object:
     parameters = replace(test_mute_graph.TWO_MUTERS, supply=1)
     return walk(mute.SYSTEM, test_mute_graph.DrivenGraph(parameters), parameters)
@@ -193,6 +198,7 @@ LED = [
         lambda: test_stream_life.led(test_stream_life.SMALL, 500),
         *("stream/session.py UpstreamSession", "stream/session.py DownstreamSession"),
     ),
+    led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",

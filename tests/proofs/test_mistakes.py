@@ -12,6 +12,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_proofs import (
+    adaptive_gate,
     adaptive_window,
     blocking_echo,
     byte_window,
@@ -65,6 +66,10 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     "input_gate": (
         Proof(input_gate.INVARIANT, input_gate.SUBJECT),
         Proof(input_gate.EPOCHS_INVARIANT, input_gate.EPOCHS),
+    ),
+    "adaptive_gate": (
+        Proof(adaptive_gate.INVARIANT, adaptive_gate.SUBJECT),
+        Proof(input_gate.INVARIANT, adaptive_gate.SUBJECT),
     ),
     "spark_micro_batch": (Proof(spark_micro_batch.INVARIANT, spark_micro_batch.QUERY),),
 } | {

@@ -62,4 +62,4 @@ def test_the_table_counts_the_mistakes_that_are_made(made: list[str]) -> None:
 def test_a_model_that_does_not_exist_is_refused() -> None:
     run = run_tool("conflat")
     assert run.returncode == 2
-    assert "no model is called 'conflat'; there are adaptive_window, blocking_echo, byte_window, " in run.stderr
+    assert "no model is called 'conflat'; there are adaptive_gate, adaptive_window, blocking_echo, " in run.stderr

@@ -49,6 +49,7 @@ SAMPLES = {"conservation", "squelch-type-ok", "2014-sign", "exact-response"}
 
 
 SLOW = {theorem.id for theorem in catalogue() if theorem.id.startswith("gate-") and len(theorem.obligations) > 10} | {
+    *("adaptive-gate-refines-gate", "adaptive-gate-target-ok", "adaptive-gate-live-floating"),
     *("gate-live-floating", "gate-messages", "mute-scheduler-muted-if-held", "mute-scheduler-acyclic"),
     *("mute-scheduler-type-ok", "mute-scheduler-frame", "mute-type-ok", "mute-frame", "mute-in-order"),
     *("mute-no-lost-unmute", "mute-delay-type-ok", "bounded-response", "bounded-response-flush", "all-delivered"),

@@ -12,7 +12,8 @@ COMPARED = {
     *("window-two", "spark-memory-exchange", "spark-published-beyond-the-window"),
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
-    *("byte-window-whole-batches", "adaptive-window", "hash-dispatch", "hash-dispatch-grows"),
+    *("byte-window-whole-batches", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
+    *("hash-dispatch", "hash-dispatch-grows"),
     *("stages-line", "resume-gives-up", "life-resumes", "life-without-faults"),
 }
 # A verdict of each kind.

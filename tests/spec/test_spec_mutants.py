@@ -123,7 +123,7 @@ def test_a_list_that_cannot_be_used_is_refused(entry: str, complaint: str, tmp_p
 def test_an_edit_that_does_not_fit_the_text_is_refused(models: dict[str, Model], spec_directory: Path) -> None:
     first = next(iter(MUTANTS.values()))
     (edit,) = first.edits
-    unfit = Mutant(**{**vars(first), "edits": (replace(edit, old="UNCHANGED <<"),)})
+    unfit = Mutant(**{**vars(first), "edits": (replace(edit, old=" == "),)})
     with pytest.raises(ManifestError, match="must stand there once, but stands"):
         try_mutant(unfit, models=models, spec_directory=spec_directory)
 

@@ -14,6 +14,7 @@ belongs to one event loop and one consuming task.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -33,6 +34,7 @@ from permitflow.errors import (
     LocalProtocolError,
     PermitflowError,
 )
+from permitflow.flows.adaptive_window import OUT_OF_REACH, require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver
 from permitflow.flows.messages import Kind, Message
@@ -50,6 +52,7 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
 STALL_SECONDS = 60.0
 
@@ -107,6 +110,8 @@ class GateStatistics:
 
     pool: int
     """Credit that no input has borrowed."""
+    target: int
+    """Credit of the pool that may be lent: all of it, unless the gate adapts to a latency."""
     alignments: int
     """Barriers that all inputs have reached."""
     given_up: int
@@ -201,7 +206,11 @@ class InputGate(Generic[T]):
     """
 
     def __init__(
-        self, parameters: GateParameters | None = None, *, stall_seconds: float | None = STALL_SECONDS
+        self,
+        parameters: GateParameters | None = None,
+        *,
+        stall_seconds: float | None = STALL_SECONDS,
+        target_latency_seconds: float | None = None,
     ) -> None:
         """No input has been added yet.
 
@@ -209,9 +218,13 @@ class InputGate(Generic[T]):
             parameters: by default those of one input.
             stall_seconds: how long inputs that are blocked may wait for a message of the others before ``receive``
                 raises ``InputStalledError``; None: for ever.
+            target_latency_seconds: let the pool adapt, so that rows wait in the gate about this long, by what its
+                consumer is measured to consume; so long does a barrier wait behind them.  ``exclusive`` credit is never
+                withheld: make it small.  None: the whole pool may be lent.
 
         Raises:
-            InvalidParametersError: ``stall_seconds`` is not positive, or ``parameters`` are those of another flow.
+            InvalidParametersError: ``stall_seconds`` is not positive, the latency is out of its range, or
+                ``parameters`` are those of another flow.
         """
         if stall_seconds is not None and not (isinstance(stall_seconds, int | float) and stall_seconds > 0):
             raise InvalidParametersError(name="stall_seconds", value=stall_seconds, rule="must be above 0, or None")
@@ -220,6 +233,11 @@ class InputGate(Generic[T]):
             raise InvalidParametersError(name="parameters", value=parameters, rule="must be GateParameters")
         self._core = Gate(self.parameters, admits_later=True)
         self._core.wake = self._schedule
+        self._latency_seconds = target_latency_seconds
+        self._is_out_of_reach = False
+        if target_latency_seconds is not None:
+            self._core.aim_at(require_latency(target_latency_seconds))
+        self._held_rows = 0
         self._stall_seconds = stall_seconds
         self._inputs: list[_Input[T]] = []
         self._changed = asyncio.Event()
@@ -317,6 +335,8 @@ class InputGate(Generic[T]):
                 self._require_open()
                 self._changed.clear()
                 item = self._next()
+                if self._latency_seconds is not None:
+                    self._core.observe(self._time(), 0, is_busy=item is not None)
                 if item is not None:
                     self._stalled_since = None
                     return item
@@ -335,11 +355,21 @@ class InputGate(Generic[T]):
             held, self._held = self._held, None
             with suppress(ChannelError):  # its channel has been aborted or lost: that comes in its turn
                 held.receiver.consume()
+            if self._latency_seconds is not None:
+                self._observe(self._latency_seconds)
         if self._is_aligned:
             self._is_aligned = False
             if self._core.is_aligned:  # else an input has failed meanwhile
                 self._core.align()
             self._note_blocked()
+
+    def _observe(self, wanted_seconds: float) -> None:
+        """Let the pool adapt to a chunk that was consumed; say once that it cannot lend as little as is wanted."""
+        self._core.observe(self._time(), self._held_rows, is_busy=True)
+        least = self._core.least_latency_seconds
+        if least is not None and not self._is_out_of_reach:
+            self._is_out_of_reach = True
+            _log.warning(OUT_OF_REACH, "gate", least, wanted_seconds)
 
     def __aiter__(self) -> Self:
         """Receive until all inputs have ended."""
@@ -385,7 +415,7 @@ class InputGate(Generic[T]):
     def _take(self, each: _Input[T]) -> GateItem[T] | None:
         message = each.take()
         if message.kind is Kind.CHUNK:
-            self._held = each
+            self._held, self._held_rows = each, message.rows
             return GateChunk(each.name, message.payload, message.rows)
         each.receiver.consume()
         if message.kind is Kind.WATERMARK:
@@ -536,6 +566,7 @@ class InputGate(Generic[T]):
         core = self._core
         return GateStatistics(
             pool=core.pool,
+            target=core.target,
             alignments=core.alignments,
             given_up=core.given_up,
             pending=core.pending,

@@ -1,6 +1,7 @@
 """The receiving end of a remote stream, for asyncio."""
 
 import asyncio
+import logging
 from collections.abc import Iterable, Sequence
 from typing import cast
 
@@ -11,6 +12,7 @@ from permitflow.channels.receiving import ReceivingEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_end import RemoteEnd
 from permitflow.errors import ChannelClosedError, PermitflowError, WouldBlock
+from permitflow.flows.adaptive_window import OUT_OF_REACH
 from permitflow.flows.messages import Message
 from permitflow.flows.seam import Urgency
 from permitflow.stream.frames import Abort, Agreement, Announcement, Chunks, End, EndOutcome, Failure, UpstreamFrame
@@ -29,6 +31,8 @@ from permitflow.wire.joined import JoinedChunks, oldest_joined
 from permitflow.wire.protobuf_values import decode_announcement
 
 __all__ = ["RemoteReceiver"]
+
+_log = logging.getLogger(__name__)
 
 RESIDUE_SECONDS = 0.02
 """The longest wait of an idle receiver's residue: docs/decisions/performance-notes.md#the-residue."""
@@ -52,6 +56,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         # Is there urgent feedback, which waits only for the writer's current message?
         self._is_pressed = False
         self._latency_seconds: float | None = None
+        self._is_out_of_reach = False
 
     def aim_at(self, latency_seconds: float) -> None:
         """Adapt the window, so that rows wait here about this long; call this before ``run``.
@@ -180,7 +185,7 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
         that are here.
         """
         if self._latency_seconds is not None:
-            self._core.observe(self._clock())
+            self._observe(self._latency_seconds)
         urgency, has_ended = self._core.urgency, self._session.end is not None
         if urgency == Urgency.NOW or self._core.byte_ledger.is_due:
             self._is_pressed = True
@@ -189,6 +194,14 @@ class RemoteReceiver(ReceivingEnd[pa.RecordBatch], RemoteEnd[DownstreamSession[o
             self._writing.within(RESIDUE_SECONDS)
         elif urgency or has_ended:  # at the end this half may have to close, even without feedback
             self._writing.soon()
+
+    def _observe(self, wanted_seconds: float) -> None:
+        """Let the window adapt; say once that it cannot be as small as is wanted."""
+        self._core.observe(self._clock())
+        least = self._core.least_latency_seconds
+        if least is not None and not self._is_out_of_reach:
+            self._is_out_of_reach = True
+            _log.warning(OUT_OF_REACH, self.name, least, wanted_seconds)
 
     # Frames.
 

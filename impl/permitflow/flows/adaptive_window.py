@@ -9,7 +9,13 @@ This class only measures and decides; the flow's ``resize`` does it (docs/protoc
 
 from permitflow.errors import InvalidParametersError
 
-__all__ = ["AdaptiveWindow", "require_latency"]
+__all__ = ["OUT_OF_REACH", "AdaptiveWindow", "require_latency"]
+
+OUT_OF_REACH = (
+    "%s: rows wait about %.3g s and not %.3g s, because two of its chunks take so long at the rate that was measured; "
+    "send smaller chunks, or want a longer latency"
+)
+"""A warning: of which channel, the latency that it can have and the one that was wanted, in seconds."""
 
 _SAMPLES_PER_LATENCY = 4
 _NEWEST_SHARE = 0.5

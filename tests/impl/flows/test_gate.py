@@ -370,3 +370,32 @@ def test_a_gate_lends_an_input_no_more_than_was_agreed_for_it() -> None:
 def test_a_group_of_another_kind_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="must be the group of a gate"):
         GATE.receiving(OWN, record=None, group="a group")  # type: ignore[arg-type]  # the refusal itself
+
+
+# A target for the pool.
+
+
+def test_the_target_leaves_out_what_exclusive_credit_holds() -> None:
+    parameters = GateParameters(inputs=2, exclusive=100, floating=1_000)
+    gate = Gate(parameters)
+    members = [GateReceiver[object](parameters, gate=gate) for _ in range(2)]
+    gate.aim_at(1.0)
+    for step in range(100):  # 400 rows a second
+        gate.observe(step / 10, 40, is_busy=True)
+    both = gate.target
+    gate.end_input(members[0])
+    for step in range(100, 200):
+        gate.observe(step / 10, 40, is_busy=True)
+    gate.observe(20, 20, is_busy=True)
+    gate.observe(21, 200, is_busy=True)  # the target changes: the exclusive credit of one input has gone
+    assert (both, gate.target) == (200, 200)
+
+
+@pytest.mark.parametrize(("exclusive", "least"), [(4, 0), (0, 7)])
+def test_a_target_below_the_floor_or_above_the_pool_is_refused(exclusive: int, least: int) -> None:
+    gate = Gate(GateParameters(inputs=2, exclusive=exclusive, floating=9, max_chunk_cost=4))
+    assert gate.least_target == least
+    for target in (least - 1, 10):
+        with pytest.raises(InvalidParametersError, match=f"target must be within {least} and 9"):
+            gate.resize(target)
+    assert gate.target == 9

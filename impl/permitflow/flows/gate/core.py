@@ -24,6 +24,7 @@ from permitflow.errors import (
     UnexpectedFrameError,
 )
 from permitflow.flows import seam
+from permitflow.flows.adaptive_window import AdaptiveWindow
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.recording import ActionTable, Recorder, Step, record_run
 from permitflow.flows.seam import Entries, Flow, Group, Inbound, Outbound, Urgency, Wishes, require_whole, stated_values
@@ -773,6 +774,9 @@ class Gate(Group):
         """Are inputs resumed by the gate itself, so that nobody takes a snapshot before?"""
         self.admits_later = admits_later
         self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
+        self._surplus = 0  # of the pool, which is not lent
+        self._adaptive: AdaptiveWindow | None = None
+        self._consumed_rows = self._largest_cost = self._over = 0  # of what was observed; inputs that have left
 
     def join(self, member: "GateReceiver[Any]") -> None:
         """One more input.
@@ -815,16 +819,81 @@ class Gate(Group):
         self._serve()
 
     def _serve(self) -> None:
-        """Lend in turn, an equal share to each input in line; one that lacks more goes to the end of the line."""
-        while self.pool and self._line:
-            share = max(1, self.pool // len(self._line))
+        """Lend in turn, an equal share to each input in line; one that lacks more goes to the end of the line.
+
+        Spec: Borrow.
+        """
+        while (lendable := self.pool - self._surplus) > 0 and self._line:
+            share = max(1, lendable // len(self._line))
             member = self._line.popleft()
-            if lent := min(share, member.lacks, self.pool):
+            if lent := min(share, member.lacks, lendable):
                 self.pool -= lent
                 member.lend(lent)
                 self.touch(member)
             if member.lacks:
                 self._line.append(member)
+
+    # The target.
+
+    @property
+    def target(self) -> int:
+        """Credit of the pool that may be lent: all of it, unless ``resize`` chose less."""
+        return self.parameters.floating - self._surplus
+
+    @property
+    def least_target(self) -> int:
+        """The least of it: with less, every input might lack credit for a chunk."""
+        parameters = self.parameters
+        return 0 if parameters.exclusive else 1 + (parameters.max_chunk_cost - 1) * parameters.inputs
+
+    def resize(self, target: int) -> None:
+        """Lend at most so much of the pool; more may be lent now: once it is home, it is not lent again.
+
+        Raises:
+            InvalidParametersError: the target is not within ``least_target`` and ``floating``; nothing was changed.
+
+        It is the action ``Resize`` of spec/adaptive_gate/AdaptiveGate.tla.
+        """
+        least, most = self.least_target, self.parameters.floating
+        if not least <= target <= most:
+            raise InvalidParametersError(name="target", value=target, rule=f"must be within {least} and {most}")
+        self._surplus = most - target
+        self._serve()
+
+    def aim_at(self, latency_seconds: float) -> None:
+        """Adapt the target, so that what is here waits about this long; ``observe`` must be called from now on.
+
+        Raises:
+            InvalidParametersError: the latency is out of its range.
+        """
+        parameters = self.parameters
+        most_rows = parameters.inputs * parameters.exclusive + parameters.floating
+        self._adaptive = AdaptiveWindow(most_rows, latency_seconds)
+
+    def observe(self, at_seconds: float, consumed_rows: int, *, is_busy: bool) -> None:
+        """Note the time after a chunk was consumed, or messages have come.
+
+        Args:
+            at_seconds: the time, of a clock that never goes back.
+            consumed_rows: of the chunk that was consumed since the last call; 0: none was.
+            is_busy: has the consumer something to consume?
+        """
+        if self._adaptive is None:
+            return
+        self._consumed_rows += consumed_rows
+        self._largest_cost = max(self._largest_cost, consumed_rows)
+        open_inputs = self.parameters.inputs - self._over
+        exclusive = open_inputs * self.parameters.exclusive
+        # Of each input less than a chunk may be idle; one is consumed meanwhile, and one comes.
+        least_rows = max(exclusive + self.least_target, (open_inputs + 1) * self._largest_cost)
+        target = self._adaptive.observe(at_seconds, self._consumed_rows, is_busy=is_busy, least_rows=least_rows)
+        if target is not None:
+            self.resize(min(max(target - exclusive, self.least_target), self.parameters.floating))
+
+    @property
+    def least_latency_seconds(self) -> float | None:
+        """As ``Inbound.least_latency_seconds``, of what is in all inputs together."""
+        return None if self._adaptive is None else self._adaptive.least_latency_seconds
 
     # Alignment.
 
@@ -875,6 +944,7 @@ class Gate(Group):
             return
         self._remove(member, member.fail())
         if not member.is_admitted:
+            self._over -= 1
             self.members.remove(member)
             return
         self.has_failed = True
@@ -884,6 +954,7 @@ class Gate(Group):
     def _remove(self, member: "GateReceiver[Any]", home: int) -> None:
         if member in self._line:
             self._line.remove(member)
+        self._over += 1
         self.take_home(home)
 
     def _give_up(self, members: Iterable["GateReceiver[Any]"]) -> None:
