@@ -4,7 +4,7 @@ Each action but ``Resize`` is the one of the gate, ``input_gate.py``; ``Borrow``
 docs/protocols/adaptive-window.md explains it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,6 +113,11 @@ def _of_gate(action: Action[input_gate.State, input_gate.Parameters]) -> Action[
     )
 
 
+def _holds_of_gate(name: str) -> Callable[[State, Parameters], bool]:
+    holds = GATE.invariants[name]
+    return lambda state, parameters: holds(gate_in(state), parameters)
+
+
 def _channels(state: State) -> Family[Channel]:
     return state.channels
 
@@ -122,7 +127,9 @@ def _targets(parameters: Parameters) -> Iterator[tuple[int]]:
 
 
 _BORROW = GATE.action("Borrow")
-_OWN = {"Borrow": Action("Borrow", borrow, _BORROW.arguments, end=_BORROW.end, members=_channels)}
+_OWN: Mapping[str, Action[State, Parameters]] = {
+    "Borrow": Action("Borrow", borrow, _BORROW.arguments, end=_BORROW.end, members=_channels)
+}
 _ACTIONS = tuple(_OWN.get(action.name) or _of_gate(action) for action in GATE.actions)
 _RESIZE: Action[State, Parameters] = Action("Resize", resize, _targets, is_environment=True, end="receiver")
 
@@ -143,7 +150,7 @@ SYSTEM: System[State, Parameters] = System(
         *(action for action in _ACTIONS if not action.is_environment),
     ),
     invariants={
-        **{name: GATE.invariants[name] for name in ("TypeOK", "Conservation", "Bounded")},
+        **{name: _holds_of_gate(name) for name in ("TypeOK", "Conservation", "Bounded")},
         "TargetOK": target_ok,
         "TargetBounds": target_bounds,
         "NeverStuck": never_stuck,
