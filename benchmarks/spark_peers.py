@@ -4,10 +4,12 @@ They run as users run Spark: with all of its compilers, on two task slots.
 """
 
 import os
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -96,6 +98,20 @@ class _NullWriter(DataSourceArrowWriter):
         for _ in iterator:
             pass
         return WriterCommitMessage()
+
+
+def processor_seconds(pid: int) -> float:
+    """Of a process and all of its descendants, those that have ended included."""
+    process = psutil.Process(pid)
+    return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
+
+
+def measured(write: Callable[[], None]) -> tuple[float, float]:
+    """Seconds, and the processor seconds of the session's processes: its driver is a child of this one."""
+    (driver,) = (each.pid for each in psutil.Process().children() if each.name() == "java")
+    before, began = processor_seconds(driver), time.perf_counter()
+    write()
+    return time.perf_counter() - began, processor_seconds(driver) - before
 
 
 @contextmanager

@@ -10,17 +10,15 @@ when all of them have started.  A Python sink that throws its rows away shows wh
 
 import argparse
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-import psutil
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.harness import Partner, in_turns, serving
 from benchmarks.results import Series, table
-from benchmarks.spark_peers import SLOTS, NullSink
+from benchmarks.spark_peers import SLOTS, NullSink, measured, processor_seconds
 from permitflow.exchange import stream_channels
 from permitflow.spark.local_session import local_session
 
@@ -48,19 +46,13 @@ async def consume(pipe: object, address: str) -> None:
     pipe.send(sum(counts))  # type: ignore[attr-defined]  # a connection
 
 
-def processor_seconds(pid: int) -> float:
-    """Of a process and all of its descendants, those that have ended included."""
-    process = psutil.Process(pid)
-    return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
-
-
 def write_channels(data: DataFrame, rows: int, window: int | None) -> list[float]:
     """Processor seconds of the session, the exchange and the consumer; and seconds."""
     options = ("--stream", f"{STREAM}:{SLOTS}", *(() if window is None else ("--row-permits", str(window))))
     with serving(*options, "--address", "127.0.0.1:0") as (address, exchange), Partner(consume, address) as consumer:
         consumer.hears()
         before = [processor_seconds(pid) for pid in (exchange, consumer.pid)]
-        seconds, session = _measured(
+        seconds, session = measured(
             lambda: (
                 data.write.format("permitflow")
                 .mode("append")
@@ -75,21 +67,13 @@ def write_channels(data: DataFrame, rows: int, window: int | None) -> list[float
 
 def write_parquet(data: DataFrame) -> list[float]:
     with tempfile.TemporaryDirectory() as folder:
-        seconds, session = _measured(lambda: data.write.mode("append").parquet(f"{folder}/table"))
+        seconds, session = measured(lambda: data.write.mode("append").parquet(f"{folder}/table"))
     return [session, 0.0, 0.0, seconds]
 
 
 def write_nowhere(data: DataFrame) -> list[float]:
-    seconds, session = _measured(lambda: data.write.format(NullSink.name()).mode("append").save())
+    seconds, session = measured(lambda: data.write.format(NullSink.name()).mode("append").save())
     return [session, 0.0, 0.0, seconds]
-
-
-def _measured(write: Callable[[], None]) -> tuple[float, float]:
-    """Seconds, and the processor seconds of the session's processes: its driver is a child of this one."""
-    (driver,) = (each.pid for each in psutil.Process().children() if each.name() == "java")
-    before, began = processor_seconds(driver), time.perf_counter()
-    write()
-    return time.perf_counter() - began, processor_seconds(driver) - before
 
 
 def _ways(spark: SparkSession, options: argparse.Namespace) -> dict[str, Callable[[], list[float]]]:
