@@ -140,7 +140,8 @@ def spec_lines(package: Any) -> Iterator[tuple[str, str, list[str]]]:
 
 def in_spec_lines(module: str = "PermitChannel") -> set[str]:
     """The names in the ``Spec:`` lines of what does this specification."""
-    return {name for package in CORES for _, of, names in spec_lines(package) if of == module for name in names}
+    lines = [(of, names) for package in CORES for _, of, names in spec_lines(package)]
+    return {name for of, names in lines if of == module and names[-2:-1] != ["of"] for name in names}
 
 
 # Held against each other.

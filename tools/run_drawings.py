@@ -35,6 +35,7 @@ TABLES = {
     "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
     "stream-life.md": ("life-consumed-unheard", "life-end-then-error"),
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
+    "store.md": ("store-owner-taken-over",),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }

@@ -25,6 +25,7 @@ from permitflow_model import (
     mute,
     mute_scheduler,
     port_machine,
+    store_owner,
 )
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
@@ -43,6 +44,7 @@ from tests.conformance import (
     test_mute_scheduler,
     test_port_machine,
     test_staging_follows_model,
+    test_store_owner,
     test_stream_life,
     test_token_bucket,
 )
@@ -141,6 +143,11 @@ def led_dispatch() -> object:
     return walk(hash_dispatch.SYSTEM, test_hash_dispatch.DrivenDispatch(few), few)
 
 
+def led_owner() -> object:
+    few = replace(test_store_owner.GROUPS, jobs=1)
+    return walk(store_owner.SYSTEM, test_store_owner.DrivenStore(few), few)
+
+
 LED = [
     led(
         "permit_channel",
@@ -199,6 +206,7 @@ LED = [
         *("stream/session.py UpstreamSession", "stream/session.py DownstreamSession"),
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
+    led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",

@@ -13,7 +13,7 @@ COMPARED = {
     *("squelch-lossy", "stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy"),
     "lossy-reconnects",
     *("byte-window-whole-batches", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
-    *("hash-dispatch", "hash-dispatch-grows"),
+    *("hash-dispatch", "hash-dispatch-grows", "store-owner"),
     *("stages-line", "resume-gives-up", "life-resumes", "life-without-faults"),
 }
 # A verdict of each kind.

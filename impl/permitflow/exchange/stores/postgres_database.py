@@ -29,6 +29,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
+from permitflow.exchange.books.ownership import StoreOwnership
 from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load
 from permitflow.exchange.stores.system import WritingThread
 
@@ -405,11 +406,7 @@ class PostgresDatabase(Database):
         super().__init__(location.name)
         self._session: _Session | None = session
         self._location, self._owner, self._waits = location, owner, waits
-        self._epoch, self._commit = epoch, commits
-        self._is_uncertain = False
-        """Was the connection lost while the next commit was under way?"""
-        self._is_refused = False
-        """Was that commit refused meanwhile?"""
+        self._ownership = StoreOwnership(location.name, epoch, commits)
         self._is_away = False
         """Were jobs refused as the connection did not come back?"""
         self._last_error: Exception = _NotYetError("it is away")
@@ -459,7 +456,7 @@ class PostgresDatabase(Database):
         while not self._tried(jobs):
             if self.lost.done() or monotonic() >= deadline or self._closing.wait(pause):
                 self._is_away = self._is_away or bool(jobs)
-                self._is_refused = self._is_uncertain
+                self._ownership.give_up()
                 self._refuse(jobs, self._last_error)
                 return
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
@@ -504,25 +501,24 @@ class PostgresDatabase(Database):
             StoreError: the store does not belong to this exchange any more.
         """
         if not jobs:
-            self._require_own(*session.standing())
+            self._ownership.require_own(*session.standing())
             return
         with session.together() as sync:
             session.execute("BEGIN")
-            counted = session.execute(_COUNT, (self._epoch, self._commit))
+            counted = session.execute(_COUNT, (self._ownership.epoch, self._ownership.commit))
             for job in jobs:
                 job.value = job.do(session)
             sync()
         if counted.rowcount != 1:
-            self._require_own(*session.standing())
+            self._ownership.require_own(*session.standing())
             raise _NotYetError("the database has refused a transaction, and gives no reason")
         self._check(jobs)
-        self._is_uncertain = True
+        self._ownership.send_commit()
         session.commit()
+        self._ownership.confirm_commit()
         self._note_commit()
 
     def _note_commit(self) -> None:
-        self._is_uncertain = False
-        self._commit += 1
         self.commits += 1
         self._works()
 
@@ -533,7 +529,7 @@ class PostgresDatabase(Database):
 
     def _undo(self, session: _Session, jobs: Sequence[Job], error: Exception) -> None:
         """Undo a transaction that has failed; if it had several jobs, try each alone."""
-        self._is_uncertain = False
+        self._ownership.undo()
         with suppress(psycopg.Error):  # without a connection, it is undone
             session.execute("ROLLBACK")
         if len(jobs) == 1:
@@ -558,44 +554,20 @@ class PostgresDatabase(Database):
             raise
         finally:
             self._waiting_for = None
-        self._is_uncertain = self._is_refused = False
         if was_made:
             self._note_commit()
         return session, was_made
 
     def _require_writable(self, session: _Session) -> bool:
         is_locked = session.lock(self._location.schema)
-        epoch, commits, owner = session.standing()
-        was_made = self._is_uncertain and commits == self._commit + 1
-        self._require_own(epoch, self._commit if was_made else commits, owner)
+        was_made = self._ownership.was_made(*session.standing())
         if not is_locked:
             raise _NotYetError("its session of before, or an exchange that waits for the store, has the store's lock")
         if session.value("SHOW transaction_read_only") == "on":
             raise _NotYetError("it is read-only")
-        if was_made and self._is_refused:
-            raise self._lost("it has kept what this exchange had to refuse, as it could not know; start it again")
         session.hold(self._waits.lease_seconds)
+        self._ownership.reconnect(was_made=was_made)
         return was_made
-
-    def _require_own(self, epoch: int, commits: int, owner: str) -> None:
-        """Require this exchange's epoch, and its count of commits.
-
-        Raises:
-            StoreTakenOverError: the store belongs to another exchange.
-            StoreWriteError: the store has another history.
-        """
-        if epoch != self._epoch:
-            raise StoreTakenOverError(path=self._path, by=f"the exchange {owner}")
-        if commits < self._commit:
-            lacks = f"it lacks {self._commit - commits} of the {self._commit} commits that were confirmed"
-            raise self._lost(
-                f"{lacks}: was a standby made the primary that had not received them, or a backup restored?"
-            )
-        if commits > self._commit:
-            raise self._lost(f"it has {commits - self._commit} commits that are not of this exchange; start it again")
-
-    def _lost(self, reason: str) -> StoreWriteError:
-        return StoreWriteError(path=self._path, reason=reason)
 
     def _reason(self, error: Exception) -> str:
         return _words(error)
