@@ -260,7 +260,7 @@ def reconnect_store(state: State, _parameters: Parameters, name: int) -> State:
     return _with(state, name, confirmed(connected))._replace(confirmed=state.confirmed + one.running)
 
 
-def give_up(state: State, _parameters: Parameters, name: int) -> State:
+def fail_writes(state: State, _parameters: Parameters, name: int) -> State:
     """The connection does not come back: the jobs are refused, though perhaps their commit was made."""
     one = state.exchanges.get(name)
     require(one.phase == "open")
@@ -397,28 +397,28 @@ SYSTEM: System[State, Parameters] = System(
     initial=initial,
     actions=(
         Action("Done", done, is_environment=True),
+        Action("Submit", submit, _names, is_environment=True, members=_exchanges),
+        Action("Undo", undo, _names, is_environment=True, members=_exchanges),
+        Action("LoseSession", lose_session, _names, is_environment=True, members=_exchanges),
+        Action("LoseLock", lose_lock, _names, is_environment=True, members=_exchanges),
+        Action("Die", die, _names, is_environment=True, members=_exchanges),
         Action("TakeStore", take_store, _names, members=_exchanges),
         Action("LoadStore", load_store, _names, members=_exchanges),
-        Action("Submit", submit, _names, is_environment=True, members=_exchanges),
         Action("BeginTransaction", begin_transaction, _names, members=_exchanges),
         Action("SendCommit", send_commit, _names, members=_exchanges),
         Action("MakeCommit", make_commit, _names, members=_exchanges),
         Action("ConfirmCommit", confirm_commit, _names, members=_exchanges),
-        Action("Undo", undo, _names, is_environment=True, members=_exchanges),
-        Action("LoseSession", lose_session, _names, is_environment=True, members=_exchanges),
         Action("MakeLateCommit", make_late_commit, _names, members=_exchanges),
         Action("EndSession", end_session, _names, members=_exchanges),
-        Action("LoseLock", lose_lock, _names, is_environment=True, members=_exchanges),
         Action("ReconnectStore", reconnect_store, _names, members=_exchanges),
-        Action("GiveUp", give_up, _names, members=_exchanges),
-        Action("Die", die, _names, is_environment=True, members=_exchanges),
+        Action("FailWrites", fail_writes, _names, members=_exchanges),
     ),
     invariants={
         "TypeOK": type_ok,
         "Durable": durable,
         "KeptOnce": kept_once,
         "Fenced": fenced,
-        "Agree": agree,
+        "MemoryIsCurrent": agree,
         "Explained": explained,
         "OneOwner": one_owner,
     },

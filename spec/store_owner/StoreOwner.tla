@@ -195,7 +195,7 @@ ReconnectStore(e) ==
     /\ UNCHANGED <<database, jobs, faults>>
 
 \* The connection does not come back: the jobs are refused, though perhaps their commit was made.
-GiveUp(e) ==
+FailWrites(e) ==
     LET one == exchanges[e] IN
     /\ one.phase = "open" /\ one.session = "none" /\ one.running + one.waiting > 0
     /\ exchanges' = [exchanges EXCEPT
@@ -223,7 +223,7 @@ Environment == Done \/ \E e \in Names : Submit(e) \/ Undo(e) \/ LoseSession(e) \
 
 Protocol == \E e \in Names :
     \/ TakeStore(e) \/ LoadStore(e) \/ BeginTransaction(e) \/ SendCommit(e) \/ MakeCommit(e) \/ ConfirmCommit(e)
-    \/ MakeLateCommit(e) \/ EndSession(e) \/ ReconnectStore(e) \/ GiveUp(e)
+    \/ MakeLateCommit(e) \/ EndSession(e) \/ ReconnectStore(e) \/ FailWrites(e)
 
 Next == Environment \/ Protocol
 
@@ -254,7 +254,7 @@ KeptOnce == kept + Waiting(Exchanges) <= jobs
 Fenced == \A e \in Names : UnderWay(exchanges[e]) => IsOwn(exchanges[e]) /\ exchanges[e].seen = kept
 
 \* An owner whose number of commits is the store's has in memory what the store has.
-Agree == \A e \in Names :
+MemoryIsCurrent == \A e \in Names :
     LET one == exchanges[e] IN
     (one.phase = "open" /\ IsOwn(one) /\ one.commit = commits) => one.seen = kept
 

@@ -187,14 +187,14 @@ class DrivenStore:
         if was_made:
             self.confirm(peer)
 
-    def give_up(self, name: int) -> None:
+    def fail_writes(self, name: int) -> None:
         peer = self.peers[name]
         require(peer.phase == "open" and peer.session == "none" and peer.running + peer.waiting > 0)
         if peer.running:
             peer.running = 0
         else:
             peer.waiting = 0
-        peer.owned.give_up()
+        peer.owned.fail_writes()
 
     def die(self, name: int) -> None:
         require(self.peers[name].phase in ("taking", "open"))
@@ -229,7 +229,7 @@ class Forgetful(StoreOwnership):
 class Hopeful(StoreOwnership):
     """It goes on though the store has what was refused."""
 
-    def give_up(self) -> None:
+    def fail_writes(self) -> None:
         """Nothing is noted."""
 
 

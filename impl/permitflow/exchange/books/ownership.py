@@ -10,7 +10,7 @@ from permitflow.errors import StoreTakenOverError, StoreWriteError
 class StoreOwnership:
     """What one owner knows of its store.
 
-    Spec: BeginTransaction, SendCommit, ConfirmCommit, Undo, ReconnectStore, GiveUp of StoreOwner.
+    Spec: BeginTransaction, SendCommit, ConfirmCommit, Undo, ReconnectStore, FailWrites of StoreOwner.
     """
 
     def __init__(self, path: str, epoch: int, commit: int) -> None:
@@ -44,7 +44,7 @@ class StoreOwnership:
         """The database has undone the transaction, and said so."""
         self.is_uncertain = False
 
-    def give_up(self) -> None:
+    def fail_writes(self) -> None:
         """The connection does not come back, and the jobs are refused."""
         self.is_refused = self.is_uncertain
 

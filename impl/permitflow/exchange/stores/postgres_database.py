@@ -456,7 +456,7 @@ class PostgresDatabase(Database):
         while not self._tried(jobs):
             if self.lost.done() or monotonic() >= deadline or self._closing.wait(pause):
                 self._is_away = self._is_away or bool(jobs)
-                self._ownership.give_up()
+                self._ownership.fail_writes()
                 self._refuse(jobs, self._last_error)
                 return
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
