@@ -7,7 +7,7 @@ WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo style check test test-all spec proofs theorems proto docs bench release clean
+.PHONY: help setup demo style check test test-all spec cfg proofs theorems proto docs bench release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
@@ -40,6 +40,9 @@ spec: setup  ## check all models of spec/*/models.toml with TLC and with the exp
 
 proofs: setup  ## prove all theorems
 	@$(BIN)/permitflow prove
+
+cfg: setup  ## a .cfg beside each TLA+ module, from the manifest: the Toolbox and VS Code open them by a click
+	@$(BIN)/python -m permitflow_model.tlc cfg
 
 theorems: setup  ## regenerate THEOREMS.md, and the page about the code that is proved
 	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md

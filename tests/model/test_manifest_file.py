@@ -201,6 +201,14 @@ def test_a_configuration_can_be_printed_for_other_tools(capsys: pytest.CaptureFi
     assert printed.endswith(read_manifest()["tight-live"].config())
 
 
+def test_each_module_gets_the_configuration_of_its_first_model(tmp_path: Path) -> None:
+    assert main(["cfg", "--into", str(tmp_path)]) == 0
+    models = read_manifest().values()
+    assert {path.stem for path in tmp_path.iterdir()} == {model.module for model in models}
+    first = next(model for model in models if model.module == "PermitChannel")
+    assert (tmp_path / "PermitChannel.cfg").read_text(encoding="utf-8").endswith(first.config())
+
+
 def test_an_unknown_model_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["cfg", "nonsense"])

@@ -1,15 +1,17 @@
 """``python -m permitflow_model.tlc``: configurations for the TLA+ Toolbox and VS Code, and single runs of TLC.
 
 python -m permitflow_model.tlc list             the models of spec/*/models.toml
+python -m permitflow_model.tlc cfg              write a .cfg beside each module: of its first model
 python -m permitflow_model.tlc cfg NAME         print the model's .cfg
 python -m permitflow_model.tlc run NAME         run TLC on it and print the result
 """
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
-from permitflow_model.manifest import ManifestError, Model, find_spec_directory, read_manifest
+from permitflow_model.manifest import ManifestError, Model, find_spec_directory, module_paths, read_manifest
 from permitflow_model.tla_values import format_state
 from permitflow_model.tlc.check import run_model
 from permitflow_model.tlc.output import TlcError, TlcResult
@@ -23,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("command", choices=("list", "cfg", "run"))
     parser.add_argument("name", nargs="?", help="the model's name, for cfg and run")
+    parser.add_argument("--into", type=Path, help="for cfg without a name: the folder, instead of the modules' own")
     options = parser.parse_args(arguments)
     try:
         models = read_manifest()
@@ -30,19 +33,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for model in models.values():
                 print(f"{model.name:36} {model.module:22} {model.reason}")
             return 0
+        if options.command == "cfg" and options.name is None:
+            _write_configs(models.values(), options.into)
+            return 0
         if options.name not in models:
             parser.error(f"there is no model {options.name!r}; `list` shows all")
         return _show(options.command, models[options.name])
-    except (ManifestError, TlcNotFoundError, TlcError) as error:
+    except (ManifestError, OSError, TlcNotFoundError, TlcError) as error:
         print(error, file=sys.stderr)
         return 2
 
 
+def _write_configs(models: Iterable[Model], into: Path | None) -> None:
+    paths = module_paths()
+    first = {model.module: model for model in reversed([*models])}
+    for module, model in sorted(first.items()):
+        path = ((into or paths[module].parent) / module).with_suffix(".cfg")
+        path.write_text(_config(model), encoding="utf-8")
+        print(f"{path}: {model.name}")
+
+
+def _config(model: Model) -> str:
+    return (
+        f"\\* {model.name}: {model.reason}\n"
+        f"\\* For {model.module}.tla.  Made from the manifest; change it there.\n"
+        f"{model.config()}"
+    )
+
+
 def _show(command: str, model: Model) -> int:
     if command == "cfg":
-        print(f"\\* {model.name}: {model.reason}")
-        print(f"\\* For {model.module}.tla.  Made from the manifest; change it there.")
-        print(model.config(), end="")
+        print(_config(model), end="")
         return 0
     result = run_model(model, spec_directory=find_spec_directory())
     _print_result(model, result)
