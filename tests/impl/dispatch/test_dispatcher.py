@@ -33,7 +33,8 @@ SPLIT = rows_by_key(key_of)
 
 def keys_of(channel: int, channels: int, count: int = 1) -> list[int]:
     """Keys that belong to a channel."""
-    return [key for key in range(2_000) if spread(channels)[vnode_of([key])] == channel][:count]
+    owners = spread(channels)
+    return [key for key in range(2_000) if owners[vnode_of([key])] == channel][:count]
 
 
 class Channels:
