@@ -194,6 +194,14 @@ def test_chunks_that_follow_are_part_of_the_backlog_once() -> None:
     assert offered == [5, 1, 1]  # each row once: the last chunk has one row that was not expected
 
 
+def test_a_refused_chunk_leaves_what_is_expected() -> None:
+    end = sender(exclusive=0, cost=2)
+    end.expect([2, 1])
+    with pytest.raises(LocalProtocolError, match="exceeds this channel"):
+        end.offer(Kind.CHUNK, "too large", 3)
+    assert end.backlog == 3
+
+
 def test_a_watermark_waits_for_the_one_before_and_costs_no_credit() -> None:
     parameters = GateParameters(exclusive=0, floating=1)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)

@@ -293,14 +293,10 @@ class GateSender(Outbound[T]):
 
     def offer(self, kind: Kind, payload: T, rows: int = 0, size_bytes: int | None = None) -> Offered[T]:
         """As ``Outbound.offer``."""
-        self._known = self._take_expected(_cost_of(rows)) if kind is _CHUNK and rows >= 0 else 0
-        return super().offer(kind, payload, rows, size_bytes)
-
-    def _take_expected(self, cost: int) -> int:
-        """The part of a chunk that was expected before it was offered."""
-        known = min(cost, self._expected)
-        self._expected -= known
-        return known
+        self._known = min(_cost_of(rows), self._expected) if kind is _CHUNK else 0
+        offered = super().offer(kind, payload, rows, size_bytes)
+        self._expected -= self._known
+        return offered
 
     # Leaving.
 
@@ -329,7 +325,7 @@ class GateSender(Outbound[T]):
             return 0
         if self._record is not None:
             record_run(self._record, _steps_of_sending(rows, self._expected, self.credit))
-        self._take_expected(cost)
+        self._expected -= min(cost, self._expected)
         self._send_data(cost)
         return len(rows)
 
