@@ -16,6 +16,7 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import ceil
+from time import monotonic
 from typing import TYPE_CHECKING, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -31,6 +32,7 @@ from pyspark.sql.types import StructType
 
 from permitflow.errors import InvalidOptionError, PeerTimeoutError, PermitflowError, RowsLostError
 from permitflow.spark.attempts import earlier_attempts_named
+from permitflow.spark.blocked_share import BlockedShare
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.options import Epochs, ReadOptions, StreamOptions
 from permitflow.spark.patience import Patience, in_words
@@ -176,6 +178,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._line = ExchangeLine(exchange)
         self._recorder = SourceRecorder(exchange.trace_dir, self._consumer)
         self._positions: Positions | None = None
+        self._blocked = BlockedShare()
 
     def _planner_for(self, options: StreamOptions) -> StreamPlanner:
         channels = options.exchange.channels
@@ -257,15 +260,18 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def reportLatestOffset(self) -> OffsetJson | None:  # noqa: N802 - Spark's name
         """The channels' latest known positions, for the query's progress; does not ask the exchange.
 
-        Beside them: ``lag_rows``, the rows that the query has not acknowledged, and ``waiting_rows``, those of
-        producers' chunks for which there is no room.
+        Beside them: ``lag_rows``, the rows that the query has not acknowledged, ``waiting_rows``, those of producers'
+        chunks for which there is no room, and ``blocked_share``, see ``BlockedShare``.
         """
         if self._positions is None:
             return None
         found = self._positions.values()
-        lag_rows = sum(each.next_row - each.acknowledged_row for each in found)
-        waiting_rows = sum(each.waiting_rows for each in found)
-        return {**self._planner.latest(self._positions).as_json(), "lag_rows": lag_rows, "waiting_rows": waiting_rows}
+        figures = {
+            "lag_rows": sum(each.next_row - each.acknowledged_row for each in found),
+            "waiting_rows": sum(each.waiting_rows for each in found),
+            "blocked_share": round(self._blocked.share(), 4),
+        }
+        return {**self._planner.latest(self._positions).as_json(), **figures}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 - Spark's name
         """Limit the query to the rows that exist now; driver, once, before the first batch."""
@@ -309,10 +315,14 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._line.close()
 
     def _ask_positions(self) -> Positions:
-        self._positions = self._line.positions(self._options.channels)
+        self._positions = self._noted(self._line.positions(self._options.channels))
         if self._recorder.is_empty:
             self._recorder.restarted(self._positions, self._planner.cap)
         return self._positions
+
+    def _noted(self, positions: Positions) -> Positions:
+        self._blocked.note(positions, monotonic())
+        return positions
 
     def _acknowledge(self, start: StreamOffset) -> Positions:
         """Acknowledge ``start``, and return the positions of all channels, also of those that ``start`` lacks."""
@@ -330,7 +340,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             channel = str(error.facts["channel"])
             raise lost(error, channel=channel, consumer=self._consumer, wanted_row=start.rows[channel]) from error
         new = self._line.positions([channel for channel in self._options.channels if channel not in after])
-        self._positions = {**after, **new}
+        self._positions = self._noted({**after, **new})
         if self._recorder.is_on:
             self._recorder.acknowledged(start, before, after)
         return self._positions

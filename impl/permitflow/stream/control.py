@@ -417,6 +417,8 @@ class ChannelPosition(Generic[S]):
     """The kept barriers that the consumer has not passed, in order."""
     waiting_rows: int = 0
     """The rows of a producer's chunk for which there is no room; 0: none waits."""
+    waiting_seconds: float = 0.0
+    """The time in which some row of a producer waited for room, since the exchange has opened the channel."""
 
 
 @dataclass(frozen=True, slots=True)

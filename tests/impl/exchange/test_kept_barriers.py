@@ -71,6 +71,7 @@ async def test_a_position_tells_the_rows_that_wait_for_room() -> None:
         await sender.send(rows(limit - 1, limit + 1))
         await until(lambda: channel.waiting.running == 1)
         assert channel.position().waiting_rows == 2
+        assert 0 < channel.position().waiting_seconds <= channel.waiting.seconds
         await channel.acknowledge(1)
         # Also before the producer has heard of it.
         assert channel.position().waiting_rows == 0

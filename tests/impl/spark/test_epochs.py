@@ -170,7 +170,7 @@ def test_a_batch_is_an_epoch_that_can_be_read_again(
     with control(exchange.address) as line:
         positions = line.positions(CHANNELS)
     assert [(each.acknowledged_row, each.next_row, each.barriers) for each in positions] == [(30, 30, ()), (3, 3, ())]
-    assert reader.reportLatestOffset() == {**start, "lag_rows": 0, "waiting_rows": 0}
+    assert reader.reportLatestOffset() == {**start, "lag_rows": 0, "waiting_rows": 0, "blocked_share": 0.0}
     reader.stop()
 
 

@@ -103,7 +103,7 @@ def test_batches_can_be_read_again_and_are_acknowledged_later(
     assert reader.latestOffset(third, limit) == third
     assert acknowledged(options) == [200, 100]
     assert reader.partitions(third, third) == []
-    assert reader.reportLatestOffset() == {**third, "lag_rows": 0, "waiting_rows": 0}
+    assert reader.reportLatestOffset() == {**third, "lag_rows": 0, "waiting_rows": 0, "blocked_share": 0.0}
     reader.stop()
 
 

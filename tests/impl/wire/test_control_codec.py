@@ -82,6 +82,7 @@ channel_positions = st.builds(
     limit_rows=counts,
     barriers=barriers,
     waiting_rows=counts,
+    waiting_seconds=st.floats(0, 1e9),
 )
 TRAFFIC = ChannelTraffic(
     channel="c",

@@ -492,6 +492,7 @@ class ReplayChannel:
             barriers=self.barriers.needed_by(consumer),
             # The producer may not have heard yet that there is room.
             waiting_rows=0 if self.books.has_room(waiting_rows) else waiting_rows,
+            waiting_seconds=self.waiting.seconds,
         )
 
     def require_log(self, log_id: str) -> None:

@@ -483,7 +483,7 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows", "barriers", "waiting_rows")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows", "barriers", "waiting_rows", "waiting_seconds")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -496,6 +496,7 @@ class ChannelPosition(_message.Message):
     LIMIT_ROWS_FIELD_NUMBER: _ClassVar[int]
     BARRIERS_FIELD_NUMBER: _ClassVar[int]
     WAITING_ROWS_FIELD_NUMBER: _ClassVar[int]
+    WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     acknowledged_row: int
     next_row: int
@@ -508,7 +509,8 @@ class ChannelPosition(_message.Message):
     limit_rows: int
     barriers: _containers.RepeatedCompositeFieldContainer[KeptBarrier]
     waiting_rows: int
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ..., barriers: _Optional[_Iterable[_Union[KeptBarrier, _Mapping]]] = ..., waiting_rows: _Optional[int] = ...) -> None: ...
+    waiting_seconds: float
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ..., barriers: _Optional[_Iterable[_Union[KeptBarrier, _Mapping]]] = ..., waiting_rows: _Optional[int] = ..., waiting_seconds: _Optional[float] = ...) -> None: ...
 
 class KeptBarrier(_message.Message):
     __slots__ = ("number", "row")
