@@ -208,7 +208,8 @@ def test_commands_that_documents_do_not_run_have_valid_options() -> None:
         command: Any = get_command(app)
         words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
         while isinstance(command, TyperGroup):
-            command, words = command.commands[words[0]], words[1:]
+            context = command.make_context("", words, resilient_parsing=True)
+            command, words = command.get_command(context, words[0]), words[1:]
         command.make_context(line, words)  # raises for a wrong option
 
 

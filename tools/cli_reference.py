@@ -32,7 +32,9 @@ def commands() -> Iterator[tuple[str, Command]]:
 def _with_subcommands(name: str, command: Command) -> Iterator[tuple[str, Command]]:
     yield name, command
     if isinstance(command, TyperGroup):
-        for child_name, child in command.commands.items():
+        context = command.make_context(name, [], resilient_parsing=True)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
             assert isinstance(child, TyperCommand | TyperGroup)
             if child.hidden:
                 continue

@@ -1,10 +1,11 @@
-"""The commands together."""
+"""The commands together; each is loaded when it is asked for."""
 
-from importlib.metadata import version
+from importlib import import_module
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+from typer.main import get_group
 
 from permitflow.errors import (
     DemoError,
@@ -15,22 +16,14 @@ from permitflow.errors import (
     TraceWriteError,
     UnknownChannelError,
 )
-from permitflow_tools.cli.channel import channel
-from permitflow_tools.cli.check import check
-from permitflow_tools.cli.conform import conform
-from permitflow_tools.cli.demo import demo
-from permitflow_tools.cli.explain import explain
-from permitflow_tools.cli.get import get
-from permitflow_tools.cli.health import health
 from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
-from permitflow_tools.cli.prove import prove
-from permitflow_tools.cli.put import put
-from permitflow_tools.cli.serve import serve
-from permitflow_tools.cli.simulate import simulate
-from permitflow_tools.cli.top import top
-from permitflow_tools.cli.trace import trace
 from permitflow_tools.parameters.sections import OLD_NAMES
 
+# In the order of the help; each has a module of its name.
+_COMMANDS = (
+    *("check", "simulate", "prove", "explain", "serve", "put", "get", "health", "top", "conform"),
+    *("channel", "demo", "trace"),
+)
 _OLD_OPTIONS = {
     old.replace("_", "-"): new.replace("_", "-") for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
 }
@@ -51,6 +44,27 @@ class _Commands(TyperGroup):
         ) as error:
             unusable(str(error))
 
+    def list_commands(self, ctx: Any) -> list[str]:
+        """The names of all commands, loaded or not."""
+        return [*_COMMANDS, *(name for name in super().list_commands(ctx) if name not in _COMMANDS)]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Load a command; if there is none of this name, all, so that the one that was meant can be named."""
+        if cmd_name not in self.commands:
+            for name in (cmd_name,) if cmd_name in _COMMANDS else _COMMANDS:
+                self.commands[name] = _loaded(name)
+        return super().get_command(ctx, cmd_name)
+
+
+def _loaded(name: str) -> Any:
+    found = getattr(import_module(f"permitflow_tools.cli.{name}"), name)
+    around = typer.Typer(rich_markup_mode=None)
+    if isinstance(found, typer.Typer):
+        around.add_typer(found, name=name)
+    else:
+        around.command()(found)
+    return get_group(around).commands[name]
+
 
 # Plain text: a line of an error message stays one line, also in a log.
 app = typer.Typer(
@@ -70,6 +84,8 @@ app = typer.Typer(
 
 def _show_version(is_wanted: bool) -> None:
     if is_wanted:
+        from importlib.metadata import version  # loads much, for this alone
+
         typer.echo(f"permitflow {version('permitflow')}")
         raise typer.Exit
 
@@ -130,11 +146,3 @@ def show_help(
 def show_version() -> None:
     """Show the version."""
     _show_version(is_wanted=True)
-
-
-for command in (check, simulate, prove, explain, serve, put, get, health, top, conform):
-    app.command()(command)
-
-app.add_typer(channel, name="channel")
-app.add_typer(demo, name="demo")
-app.add_typer(trace, name="trace")

@@ -64,17 +64,28 @@ def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: s
     assert command("check", *old.split()) == answer
 
 
-def test_help_loads_no_heavy_package() -> None:
+def loaded_by(*arguments: str) -> set[str]:
+    """The modules that a command has loaded by its end."""
     program = (
-        "import sys; sys.argv[1:] = ['--help']\n"
+        f"import sys; sys.argv[1:] = {list(arguments)!r}\n"
         "from permitflow_tools.cli import main\n"
         "try: main()\n"
         "except SystemExit: print(*sys.modules, file=sys.stderr)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=250, check=True)
-    loaded = {name.partition(".")[0] for name in done.stderr.split()}
+    return set(done.stderr.split())
+
+
+def test_help_loads_no_heavy_package() -> None:
+    loaded = {name.partition(".")[0] for name in loaded_by("--help")}
     assert "typer" in loaded
     assert not loaded & (EXTRAS | {"permitflow_proofs", "permitflow_model"})
+
+
+def test_a_command_loads_no_other() -> None:
+    loaded = loaded_by("health", "--help")
+    assert "permitflow_tools.cli.health" in loaded
+    assert not loaded & {f"permitflow_tools.cli.{name}" for name in ("serve", "check", "trace", "put")}
 
 
 def test_the_version_is_that_of_the_package(command: Command) -> None:
