@@ -4,7 +4,8 @@
     python -m tests.simulator --schedules 1000000             a million
     python -m tests.simulator --seed 17                       this one again, as a story
 
-Exit code 0: all laws hold.  1: some were broken, or something was never tried.  130: stopped by Ctrl-C.
+Exit code 0: all laws hold.  1: some were broken, or something was never tried.  130: stopped by
+Ctrl-C; what was done until then is told, and kept, all the same.
 """
 
 import argparse
@@ -31,7 +32,13 @@ def main() -> int:
     if asked.seed is not None:
         return tell(asked.subject, asked.seed)
     began = monotonic()
-    report = run_seeds(range(asked.first, asked.first + asked.schedules), asked.jobs, asked.subject)
+    report, interrupted = Report(asked.subject), False
+    try:
+        for part in run_seeds(range(asked.first, asked.first + asked.schedules), asked.jobs, asked.subject):
+            report.merge(part)
+    except KeyboardInterrupt:
+        interrupted = True
+        print("interrupted: what follows is about the schedules that were done until then", file=sys.stderr)
     seconds = monotonic() - began
     print("\n".join(report.in_words()))
     covered = ""
@@ -43,6 +50,8 @@ def main() -> int:
     print(f"{report.schedules:,} schedules in {seconds:.0f} s, {report.schedules / seconds * 60:,.0f} a minute")
     if asked.keep:
         keep(report, seconds, covered)
+    if interrupted:
+        return 130
     return 1 if report.broken or report.never_seen() else 0
 
 

@@ -1,6 +1,7 @@
 """Many schedules, in several processes, and what is reported of them."""
 
 import gc
+import signal
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -101,15 +102,20 @@ def collect() -> None:
         gc.collect()
 
 
-def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Report:
-    """In so many processes at once."""
+def run_seeds(seeds: Sequence[int], jobs: int, subject: str = "streams") -> Iterator[Report]:
+    """In so many processes at once: a report for each part, as soon as it is done, in the order of the seeds."""
     parts = [seeds[start : start + _AT_ONCE] for start in range(0, len(seeds), _AT_ONCE)]
-    report, some = Report(subject), partial(run_some, subject=subject)
+    some = partial(run_some, subject=subject)
     if jobs == 1:
-        for part in parts:
-            report.merge(some(part))
-        return report
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for each in pool.map(some, parts):
-            report.merge(each)
-    return report
+        yield from map(some, parts)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_leave_interrupts) as pool:
+        try:
+            yield from pool.map(some, parts)
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _leave_interrupts() -> None:
+    """Ctrl-C reaches all processes of a terminal; the first one says what is to be done."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)

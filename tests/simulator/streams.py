@@ -132,9 +132,10 @@ class StreamsRun:
         host = self.world.new_host(EXCHANGE)
         self.exchanges.append(host)
         self._exchange_is_over = False
-        _begin(host, self._serve())
+        self._stopping = asyncio.Event()  # before it serves: all others may be over by then
+        _begin(host, self._serve(self._stopping))
 
-    async def _serve(self) -> None:
+    async def _serve(self, stopping: asyncio.Event) -> None:
         schedule = self.schedule
         async with ExchangeServer(
             self._new_exchange(),
@@ -143,8 +144,7 @@ class StreamsRun:
             resume_seconds=schedule.resume_seconds,
             security=INSECURE,
         ):
-            self._stopping = asyncio.Event()
-            await self._stopping.wait()
+            await stopping.wait()
         self._exchange_is_over = True
         self.world.stop()
 

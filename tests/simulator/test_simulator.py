@@ -6,11 +6,13 @@ A seed that found a bug stays here.
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.simulator.running import run_some
+from tests.simulator import __main__ as simulator
+from tests.simulator.running import Report, run_some
 from tests.simulator.streams import run_seed
 
 AT_ONCE = 100
@@ -44,3 +46,24 @@ def test_another_process_reproduces_the_same_run(repository: Path) -> None:
     }  # fmt: skip
 
     assert len(told) == 1
+
+
+def test_an_exchange_that_starts_after_all_others_are_over_ends() -> None:
+    outcome = run_seed(8807, False)
+
+    assert outcome.seen["power"] == 2
+    assert not outcome.broken
+
+
+def test_ctrl_c_shows_what_was_done_until_then(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(seeds: range, jobs: int, subject: str) -> Iterator[Report]:
+        yield run_some(seeds[:3], subject)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "argv", ["simulator", "--schedules", "1000"])
+    monkeypatch.setattr(simulator, "run_seeds", interrupted)
+
+    assert simulator.main() == 130
+    assert "\n3 schedules in " in capsys.readouterr().out
