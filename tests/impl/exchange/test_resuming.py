@@ -559,9 +559,12 @@ def test_many_streams_wait_and_go_on(streams: int) -> None:
     async def run() -> None:
         async with network_of() as network:
             entered = asyncio.Barrier(streams + 1)
+            entering = asyncio.Semaphore(100)  # an exchange bounds the handshakes of a peer
 
             async def feed(number: int) -> None:
-                async with produced() as sender:
+                async with AsyncExitStack() as stack:
+                    async with entering:
+                        sender = await stack.enter_async_context(produced())
                     await entered.wait()
                     await sender.send(batch([number]))
                     await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
