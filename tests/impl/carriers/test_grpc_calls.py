@@ -125,13 +125,27 @@ async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
     assert left == []
 
 
-@pytest.mark.parametrize(("words", "is_unreached"), [("Connection refused", True), ("Socket closed", False)])
-async def test_a_connection_lost_while_it_is_made_is_a_cut(words: str, is_unreached: bool) -> None:
+FAILED_TO_CONNECT = "failed to connect to all addresses; last error: UNAVAILABLE: "
+
+
+@pytest.mark.parametrize(
+    ("code", "words", "is_unreached"),
+    [
+        (grpc.StatusCode.UNAVAILABLE, FAILED_TO_CONNECT + "Connection refused", True),
+        (grpc.StatusCode.UNAVAILABLE, FAILED_TO_CONNECT + "Socket closed", False),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, "Too many pending requests for this server", False),
+        (grpc.StatusCode.UNKNOWN, "Unwrap failed (TSI_DATA_CORRUPTED)", False),
+    ],
+    ids=["nobody listens", "lost while it is made", "no time for a call", "altered under TLS"],
+)
+async def test_a_call_that_may_succeed_if_made_again_is_cut(
+    code: grpc.StatusCode, words: str, is_unreached: bool
+) -> None:
     call: Any = PlayedCall()
     carrier = ClientCall(call, "the exchange at here:1")
     call.waits_for_ever = True
     conversation = Conversation(carrier)
-    call.set((grpc.StatusCode.UNAVAILABLE, f"failed to connect to all addresses; last error: UNAVAILABLE: {words}", ()))
+    call.set((code, words, ()))
     with pytest.raises(PeerGoneError):
         await conversation.write([b"permits"])
     assert (carrier.is_cut, carrier.is_unreached) == (True, is_unreached)
