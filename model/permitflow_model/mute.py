@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import product
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from permitflow_model.kernel.family import NamedFamily, family_by_name
 from permitflow_model.kernel.queue import Fifo, Queue, larger
@@ -53,21 +53,6 @@ class Parameters:
     remakes: int = 0
     """So often a connection may be made anew."""
 
-    memory: Literal["epoch", "set", "counter"] = "epoch"
-    """What a source keeps of each muter: its "epoch" (ours), the "set" of muters (as published), or a "counter"."""
-
-    mutes_newcomers: bool = True
-    """Does a newcomer learn who mutes?"""
-
-    dispose_unmutes: bool = True
-    """Does a sink unmute when it leaves?"""
-
-    tells_again: bool = True
-    """Does a node tell its epochs again on a new connection?"""
-
-    reevaluates: bool = True
-    """Does a sink look at its marks when its queue was dropped?"""
-
     def __post_init__(self) -> None:
         """Refuse what the specification's ASSUME refuses.
 
@@ -82,8 +67,6 @@ class Parameters:
             raise ValueError(f"newcomers must be at most sources = {self.sources}, not {self.newcomers}")
         if self.high < self.low:
             raise ValueError(f"high must be at least low = {self.low}, not {self.high}")
-        if self.memory not in ("epoch", "set", "counter"):
-            raise ValueError(f"memory must be 'epoch', 'set' or 'counter', not {self.memory!r}")
         self.check_graph()
 
     def check_graph(self) -> None:
@@ -292,15 +275,6 @@ def _evaluate(state: State, parameters: Parameters, name: int) -> State:
     return _begin_epoch(state, parameters, name) if sink.inbox > parameters.high else state
 
 
-def _held(holds: int, parameters: Parameters, epoch: int, is_news: bool) -> int:
-    """The mutes that hold a source after a signal of one muter."""
-    if parameters.memory == "epoch":
-        return epoch % 2 if is_news else holds
-    if parameters.memory == "set":
-        return epoch % 2
-    return holds + 1 if is_mute(epoch) else max(holds - 1, 0)
-
-
 def has_work(state: State, parameters: Parameters, node: int) -> bool:
     """Has a source something to send, and a sink for it?"""
     source = source_at(state, parameters, node)
@@ -334,9 +308,7 @@ def join(state: State, parameters: Parameters, node: int) -> State:
     require(parameters.is_source(node))
     source = source_at(state, parameters, node)
     require(not source.here)
-    known = state.heard.get(node - 1)
-    if parameters.mutes_newcomers:
-        known = known.map_by_name(_learned, state, parameters, node)
+    known = state.heard.get(node - 1).map_by_name(_learned, state, parameters, node)
     holds = known.map_by_name(_muting)
     state = state._replace(heard=state.heard.put(node - 1, known))
     return _with_source(state, parameters, node, source._replace(here=True, holds=holds))
@@ -360,9 +332,7 @@ def dispose(state: State, parameters: Parameters, name: int) -> State:
     require(parameters.disposals and name <= parameters.sinks)
     require(not state.sinks.get(name - 1).gone)
     state = state._replace(sinks=state.sinks.put(name - 1, Sink(gone=True, wire=0, inbox=0)))
-    if is_mute(heard_by(state, name, name)) and parameters.dispose_unmutes:
-        return _begin_epoch(state, parameters, name)
-    return state
+    return _begin_epoch(state, parameters, name) if is_mute(heard_by(state, name, name)) else state
 
 
 def clear(state: State, parameters: Parameters, name: int) -> State:
@@ -370,16 +340,14 @@ def clear(state: State, parameters: Parameters, name: int) -> State:
     require(parameters.clears and name <= parameters.sinks)
     sink = state.sinks.get(name - 1)
     require(sink.inbox > 0)
-    state = state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=0)))
-    return _evaluate(state, parameters, name) if parameters.reevaluates else state
+    return _evaluate(state._replace(sinks=state.sinks.put(name - 1, sink._replace(inbox=0))), parameters, name)
 
 
 def reconnect(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A connection is made anew: what was in flight is lost."""
     require(state.remade < parameters.remakes)
     require(not in_flight(state, up, down).is_empty())
-    signals: Queue[Signal] = _newest(state, down) if parameters.tells_again else Fifo()
-    return _with_signals(state, up, down, signals)._replace(remade=state.remade + 1)
+    return _with_signals(state, up, down, _newest(state, down))._replace(remade=state.remade + 1)
 
 
 def duplicate_signal(state: State, parameters: Parameters, up: int, down: int) -> State:
@@ -427,13 +395,14 @@ def receive_signal(state: State, parameters: Parameters, up: int, down: int) -> 
     signal = signals.head()
     is_news = signal.epoch > heard_by(state, up, signal.muter)
     state = _with_signals(state, up, down, signals.without_head())
-    if is_news:
-        state = _with_heard(state, up, signal.muter, signal.epoch)
-    if parameters.is_source(up):
-        source = source_at(state, parameters, up)
-        holds = _held(source.holds.get(signal.muter - 1), parameters, signal.epoch, is_news)
-        return _with_source(state, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, holds)))
-    return _forwarded(state, parameters, up, signal) if is_news or parameters.memory != "epoch" else state
+    if not is_news:
+        return state
+    state = _with_heard(state, up, signal.muter, signal.epoch)
+    if not parameters.is_source(up):
+        return _forwarded(state, parameters, up, signal)
+    source = source_at(state, parameters, up)
+    holds = source.holds.put(signal.muter - 1, signal.epoch % 2)
+    return _with_source(state, parameters, up, source._replace(holds=holds))
 
 
 # Invariants.

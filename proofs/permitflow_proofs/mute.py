@@ -6,7 +6,6 @@ not heard it, there is one furthest down; but what is downstream of that has hea
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 from typing import Any, cast
@@ -142,22 +141,6 @@ INVARIANT = {
 }
 """What every reachable state satisfies, of any two nodes and any muter; proved by induction."""
 
-PROTOCOL: Mapping[str, object] = {
-    "memory": "epoch",
-    "mutes_newcomers": True,
-    "dispose_unmutes": True,
-    "tells_again": True,
-    "reevaluates": True,
-}
-"""Without the published faults."""
-
-_NEEDS: Mapping[str, tuple[str, ...]] = {
-    "Marks": ("dispose_unmutes", "reevaluates"),
-    "OnItsWay": ("mutes_newcomers", "tells_again"),
-    "NewestHolds": ("memory",),
-}
-"""What a clause needs of the protocol; each holds by itself where that is so."""
-
 _LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of, larger, 0, _MUTER),)
 
 
@@ -165,15 +148,9 @@ def _any_signal(name: str) -> Signal:
     return Signal(integer(f"{name}.muter"), integer(f"{name}.epoch"))
 
 
-def any_parameters(**fixed: object) -> Parameters:
-    """Any parameters, with or without published faults, in any graph."""
-    return any_parameters_of(_AnyGraph, hops=_AnyHops(), **fixed)
-
-
-def _has(parameters: Parameters, clause: str) -> bool:
-    """Is it known to be what the clause needs?"""
-    needed = ((getattr(parameters, name), PROTOCOL[name]) for name in _NEEDS.get(clause, ()))
-    return all(type(value) is type(wanted) and value == wanted for value, wanted in needed)
+def any_parameters() -> Parameters:
+    """Any parameters, in any graph."""
+    return any_parameters_of(_AnyGraph, hops=_AnyHops())
 
 
 def _nodes(state: State) -> Indexed[NamedFamily[int]]:
@@ -214,7 +191,7 @@ def _state_of(
 
 
 def any_state(parameters: Parameters) -> State:
-    """Any state of any graph that satisfies the invariant: those clauses of it that the parameters allow."""
+    """Any state of any graph that satisfies the invariant."""
     for node in (_UP, _DOWN, _ONE, _TWO):
         assume(all_of((node >= 1, node <= parameters.nodes)))
     assume(all_of((_MUTER >= 1, parameters.sinks >= _MUTER)))
@@ -253,16 +230,14 @@ def _assume_invariant(state: State, parameters: Parameters) -> None:
         _nodes(state).assume_every(lambda name: clause(state, parameters, name + 1))
 
     assume(merged(partial(_type_ok, state, parameters)))
-    if _has(parameters, "Marks"):
-        assume(merged(partial(_marks, state, parameters)))
+    assume(merged(partial(_marks, state, parameters)))
     of_node(lambda *at: heard_by(state, at[-1], _MUTER) >= 0)
     of_node(lambda *at: was_told(state, at[-1], _MUTER))
     of_node(_led)
     for hop in ((_UP, _DOWN), (_ONE, _TWO)):
         assume(merged(partial(_in_order, state, parameters, *hop)))
-        if _has(parameters, "OnItsWay"):
-            assume(merged(partial(_on_its_way, state, parameters, *hop)))
-    for node in (_UP, _ONE) if _has(parameters, "NewestHolds") else ():
+        assume(merged(partial(_on_its_way, state, parameters, *hop)))
+    for node in (_UP, _ONE):
         assume(merged(partial(_newest_holds, state, parameters, node)))
 
 
@@ -288,24 +263,8 @@ def _looked_at(state: State, parameters: Parameters) -> tuple[object, ...]:
     return (*parts, source.here, source.left, source.holds.get(_MUTER - 1))
 
 
-def _where(*needed: str) -> Subject[State, Parameters]:
-    """Any graph, with so much of the protocol."""
-    return Subject(
-        SYSTEM,
-        partial(any_parameters, **{name: PROTOCOL[name] for name in needed}),
-        any_state,
-        _ARGUMENTS,
-        _looked_at,
-    )
-
-
-SUBJECT = _where(*PROTOCOL)
-"""Any graph, without the published faults."""
-
-_WITH_FAULTS = _where()
-_TOLD = _where(*_NEEDS["OnItsWay"])
-_SETTLING = _where(*_NEEDS["OnItsWay"], *_NEEDS["NewestHolds"])
-_JOINING = _where("mutes_newcomers")
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, _ARGUMENTS, _looked_at)
+"""Any graph."""
 
 _CHAPTER = Chapter(
     SUBJECT,
@@ -313,12 +272,6 @@ _CHAPTER = Chapter(
     "mute-",
     promises=frozenset({"live", "newcomer", "no-early-unmute", "no-lost-unmute", "settled"}),
 )
-_IN_ANY_CASE = replace(_CHAPTER, subject=_WITH_FAULTS)
-"""What holds with all published faults, too."""
-
-
-def _with_needs(clause: str) -> Chapter[State, Parameters]:
-    return replace(_CHAPTER, subject=_where(*_NEEDS[clause]))
 
 
 def _with_heard(state: State, node: int, epoch: int) -> State:
@@ -377,7 +330,7 @@ def _is_quiet_downstream(state: State, parameters: Parameters) -> None:
 
 def _is_settled_at_rest(loud: int) -> bool:
     """Any source: in any graph in which nothing is in flight, or something may be."""
-    state, parameters = _SETTLING.any_case()
+    state, parameters = SUBJECT.any_case()
     if not loud:
         _is_quiet_downstream(state, parameters)
     assume(all_of((parameters.sinks + parameters.relays < _UP, parameters.leads(_UP, _MUTER))))
@@ -386,11 +339,11 @@ def _is_settled_at_rest(loud: int) -> bool:
 
 def _joins(heard_below: int) -> bool:
     """A source that joins is muted at once if a node downstream has heard that a sink mutes."""
-    state, parameters = _JOINING.any_case()
+    state, parameters = SUBJECT.any_case()
     assume(parameters.is_hop(_UP, _DOWN))
     assume(heard_by(state, _MUTER, _MUTER) % 2 == 1)
     assume(heard_by(state, _DOWN, _MUTER) == heard_by(state, _MUTER, _MUTER) - heard_below)
-    after = _JOINING.perform("Join", state, parameters)
+    after = SUBJECT.perform("Join", state, parameters)
     return is_muted(source_at(after, parameters, _UP))
 
 
@@ -647,8 +600,8 @@ def _conservation() -> tuple[SymbolicObligation, ...]:
     ending = ("Consume", "Clear", "Dispose")
     others = [action.name for action in SYSTEM.actions if action.name not in ending]
     return (
-        *_WITH_FAULTS.step_obligations(others, partial(_messages_fall, 0), partial(_messages_fall, 1), "one is lost"),
-        *_WITH_FAULTS.step_obligations(["Consume"], partial(_messages_fall, 1), partial(_messages_fall, 2), "two are"),
+        *SUBJECT.step_obligations(others, partial(_messages_fall, 0), partial(_messages_fall, 1), "one is lost"),
+        *SUBJECT.step_obligations(["Consume"], partial(_messages_fall, 1), partial(_messages_fall, 2), "two are"),
     )
 
 
@@ -667,7 +620,7 @@ def _any_hop_of_any_state(parameters: Parameters) -> State:
     return _state_of(sources, sinks, nodes, tuple(product(names, names)))
 
 
-ANY = Subject(SYSTEM, partial(any_parameters, **PROTOCOL), _any_hop_of_any_state, _ARGUMENTS)
+ANY = Subject(SYSTEM, any_parameters, _any_hop_of_any_state, _ARGUMENTS)
 """Any graph in any state at all."""
 
 
@@ -677,28 +630,28 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "laws", "InFlight", "Epochs are numbers from 0 on: what the proofs assume of signals in flight.", *_laws()
         ),
-        _IN_ANY_CASE.kept(
+        _CHAPTER.kept(
             "type-ok",
             "TypeOK",
             "No count is ever negative.",
             lambda state, _: state._replace(remade=-1),
             "after the step -1 connections were made anew",
         ),
-        _with_needs("Marks").kept(
+        _CHAPTER.kept(
             "marks",
             "Marks",
             "A sink mutes above its high mark, and unmutes at its low mark or when it leaves.",
             _beyond_its_mark,
             "after the step the queue is beyond the mark",
         ),
-        _IN_ANY_CASE.kept(
+        _CHAPTER.kept(
             "in-order",
             "InOrder",
             "No node has heard more than the muter has told, and none tells more than it has heard.",
             _one_unled,
             "after the step a source has heard of an epoch to come",
         ),
-        _with_needs("OnItsWay").kept(
+        _CHAPTER.kept(
             "no-lost-unmute",
             "OnItsWay",
             "What a node has heard, the node upstream has heard, too, or it is on its way, whichever connections were "
@@ -706,7 +659,7 @@ def theorems() -> tuple[Theorem, ...]:
             _untold,
             "after the step the sink is in an epoch of which it has told nobody",
         ),
-        _with_needs("NewestHolds").kept(
+        _CHAPTER.kept(
             "no-early-unmute",
             "NewestHolds",
             "A source is held by a muter if and only if the newest epoch that it has heard of it is a mute, whatever "
@@ -719,7 +672,7 @@ def theorems() -> tuple[Theorem, ...]:
             "forward",
             "ReceiveSignal",
             "No node goes back to an older epoch: the last word is the one with the highest number.",
-            *_WITH_FAULTS.step_obligations(
+            *SUBJECT.step_obligations(
                 [action.name for action in SYSTEM.actions],
                 partial(_never_falls, more=0),
                 partial(_never_falls, more=1),
@@ -731,11 +684,11 @@ def theorems() -> tuple[Theorem, ...]:
             "Settled",
             "On a hop where nothing is in flight, the node upstream, if it is here, has heard what the node downstream "
             "has.",
-            _TOLD.holds_whenever_invariant(
+            SUBJECT.holds_whenever_invariant(
                 "any hop", partial(_hop_has_told, more=0), partial(_hop_has_told, more=1), "and one epoch more"
             ),
         ),
-        _IN_ANY_CASE.kept(
+        _CHAPTER.kept(
             "led",
             "Led",
             "A node hears only of muters to which it leads.",

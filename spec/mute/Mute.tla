@@ -19,31 +19,26 @@
 (* relays are in flight, too.  How many come until a mute has reached all  *)
 (* sources is said in MuteDelay.                                           *)
 (*                                                                         *)
-(* Source: Wallaroo: TCPSink, OutgoingBoundary, Step and TCPSource; the    *)
-(* constants below give its published faults.                              *)
+(* Source: Wallaroo: TCPSink, OutgoingBoundary, Step and TCPSource; its    *)
+(* published faults are in MuteMistakes.                                   *)
 (* Not modelled: TCP's buffers (MuteDelay counts them as flight),          *)
 (* acknowledgements, restarts of a worker.                                 *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 
 CONSTANTS
-    Sinks,           \* sinks: the nodes 1, 2, ...
-    Relays,          \* relays: the next nodes
-    Sources,         \* sources: the last nodes
-    Hops,            \* pairs of nodes; of each, the node with the larger number is upstream
-    High,            \* with more messages than this in its queue a sink mutes
-    Low,             \* with no more messages than this in its queue a sink unmutes
-    Supply,          \* messages that each source has to send
-    Newcomers,       \* so many of the last sources join later
-    Disposals,       \* may sinks leave?
-    Clears,          \* may sinks drop what is in their queues, to begin again?
-    Remakes,         \* so often a connection may be made anew
-    Memory,          \* what a source keeps of a muter: "epoch"; published: "set"; and a "counter"
-    MutesNewcomers,  \* does a newcomer learn who mutes?
-    DisposeUnmutes,  \* does a sink unmute when it leaves?
-    TellsAgain,      \* does a node tell its epochs again on a new connection?
-    Reevaluates,     \* does a sink look at its marks when its queue was dropped?
-    Fair             \* names of the actions that are weakly fair
+    Sinks,      \* sinks: the nodes 1, 2, ...
+    Relays,     \* relays: the next nodes
+    Sources,    \* sources: the last nodes
+    Hops,       \* pairs of nodes; of each, the node with the larger number is upstream
+    High,       \* with more messages than this in its queue a sink mutes
+    Low,        \* with no more messages than this in its queue a sink unmutes
+    Supply,     \* messages that each source has to send
+    Newcomers,  \* so many of the last sources join later
+    Disposals,  \* may sinks leave?
+    Clears,     \* may sinks drop what is in their queues, to begin again?
+    Remakes,    \* so often a connection may be made anew
+    Fair        \* names of the actions that are weakly fair
 
 Names == 1 .. Sinks + Relays + Sources
 IsSink(n) == n <= Sinks
@@ -61,8 +56,7 @@ ASSUME Assumption ==
     /\ \A n \in Names : Reached[n] # {}
     /\ Fair \subseteq {"Send", "Deliver", "Consume", "ReceiveSignal"}
     /\ Low \in Nat /\ High \in Nat /\ High >= Low
-    /\ Memory \in {"epoch", "set", "counter"}
-    /\ {Disposals, Clears, MutesNewcomers, DisposeUnmutes, TellsAgain, Reevaluates} \subseteq BOOLEAN
+    /\ {Disposals, Clears} \subseteq BOOLEAN
 
 VARIABLES
     sources,  \* of each source: is it here, the messages that it has, the mutes that hold it, by muter
@@ -113,12 +107,6 @@ Evaluate(m, inbox) ==
     THEN BeginEpoch(m, heard[m][m] + 1)
     ELSE UNCHANGED <<heard, signals>>
 
-\* The mutes that hold a source after a signal of one muter.
-Held(holds, epoch, isNews) ==
-    CASE Memory = "epoch" -> IF isNews THEN epoch % 2 ELSE holds
-      [] Memory = "set" -> epoch % 2
-      [] Memory = "counter" -> IF IsMute(epoch) THEN holds + 1 ELSE IF holds > 0 THEN holds - 1 ELSE 0
-
 \* Has a source something to send, and a sink for it?
 HasWork(n) ==
     IsSource(n) /\ IsHere(n) /\ sources[At(n)].left > 0 /\ \E m \in Reached[n] : ~sinks[m].gone
@@ -134,7 +122,7 @@ Join(n) ==
                IF d = 0 THEN heard[n]
                ELSE [m \in 1 .. Sinks |->
                         IF IsHop(n, d) THEN Larger(heard[d][m], Learned[d - 1][m]) ELSE Learned[d - 1][m]]
-           known == IF MutesNewcomers THEN Learned[Sinks + Relays] ELSE heard[n]
+           known == Learned[Sinks + Relays]
        IN  /\ heard' = [heard EXCEPT ![n] = known]
            /\ sources' = [sources EXCEPT ![At(n)].here = TRUE,
                                          ![At(n)].holds = [m \in 1 .. Sinks |-> known[m] % 2]]
@@ -144,20 +132,20 @@ Join(n) ==
 Dispose(m) ==
     /\ Disposals /\ IsSink(m) /\ ~sinks[m].gone
     /\ sinks' = [sinks EXCEPT ![m] = [gone |-> TRUE, wire |-> 0, inbox |-> 0]]
-    /\ IF IsMute(heard[m][m]) /\ DisposeUnmutes THEN BeginEpoch(m, heard[m][m] + 1) ELSE UNCHANGED <<heard, signals>>
+    /\ IF IsMute(heard[m][m]) THEN BeginEpoch(m, heard[m][m] + 1) ELSE UNCHANGED <<heard, signals>>
     /\ UNCHANGED <<sources, remade>>
 
 \* A sink drops its queue.
 Clear(m) ==
     /\ Clears /\ IsSink(m) /\ sinks[m].inbox > 0
     /\ sinks' = [sinks EXCEPT ![m].inbox = 0]
-    /\ IF Reevaluates THEN Evaluate(m, 0) ELSE UNCHANGED <<heard, signals>>
+    /\ Evaluate(m, 0)
     /\ UNCHANGED <<sources, remade>>
 
 \* A connection is made anew: what was in flight is lost.
 Reconnect(up, down) ==
     /\ remade < Remakes /\ signals[up][down] # <<>>
-    /\ signals' = [signals EXCEPT ![up][down] = IF TellsAgain THEN Newest(down) ELSE <<>>]
+    /\ signals' = [signals EXCEPT ![up][down] = Newest(down)]
     /\ remade' = remade + 1
     /\ UNCHANGED <<sources, sinks, heard>>
 
@@ -197,9 +185,9 @@ ReceiveSignal(up, down) ==
            isNews == signal.epoch > heard[up][signal.muter]
            others == [signals EXCEPT ![up][down] = Tail(@)]
        IN  /\ heard' = IF isNews THEN [heard EXCEPT ![up][signal.muter] = signal.epoch] ELSE heard
-           /\ signals' = IF IsRelay(up) /\ (isNews \/ Memory # "epoch") THEN Forwarded(others, up, signal) ELSE others
-           /\ sources' = IF IsSource(up)
-                         THEN [sources EXCEPT ![At(up)].holds[signal.muter] = Held(@, signal.epoch, isNews)]
+           /\ signals' = IF IsRelay(up) /\ isNews THEN Forwarded(others, up, signal) ELSE others
+           /\ sources' = IF IsSource(up) /\ isNews
+                         THEN [sources EXCEPT ![At(up)].holds[signal.muter] = signal.epoch % 2]
                          ELSE sources
     /\ UNCHANGED <<sinks, remade>>
 

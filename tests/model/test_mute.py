@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from permitflow_model.kernel.explore import explore
+from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_model.mute import SYSTEM, Parameters, State, heard_by, is_muted, source_at
 from permitflow_model.mute_scheduler import Parameters as SchedulerParameters
 
@@ -22,16 +23,17 @@ def is_source_muted(state: State, parameters: Parameters, node: int) -> bool:
 
 
 def test_a_newcomer_of_the_published_protocol_is_not_muted() -> None:
-    parameters = replace(TWO_SOURCES, newcomers=1, mutes_newcomers=False)
-    state = SYSTEM.initial(parameters)
+    parameters, system = replace(TWO_SOURCES, newcomers=1), mistaken(SYSTEM, mistakes_in("Mute")["JoinUntold"])
+    state = system.initial(parameters)
     flood = [("Send", (2, 1)), ("Deliver", (1,))] * 2
     for action, arguments in (*flood, ("ReceiveSignal", (2, 1)), ("Join", (3,))):
-        state = SYSTEM.perform(action, state, parameters, *arguments)
+        state = system.perform(action, state, parameters, *arguments)
     assert [is_source_muted(state, parameters, node) for node in (2, 3)] == [True, False]
 
 
 def test_the_shortest_early_unmute_needs_a_second_mute() -> None:
-    graph = explore(SYSTEM, replace(TWO_PATHS, memory="set"), stop_at_violation=True)
+    system = mistaken(SYSTEM, mistakes_in("Mute")["ReceiveSignalIntoSet"])
+    graph = explore(system, TWO_PATHS, stop_at_violation=True)
     (violation,) = (each for each in graph.violations if each.invariant == "NoEarlyUnmute")
     end = violation.steps[-1].state
     assert heard_by(end, 1, 1) == 3
@@ -44,7 +46,6 @@ def test_the_shortest_early_unmute_needs_a_second_mute() -> None:
         ({"sinks": 0}, "sinks must be at least 1, not 0"),
         ({"low": 2}, "high must be at least low = 2, not 1"),
         ({"newcomers": 3}, "newcomers must be at most sources = 2, not 3"),
-        ({"memory": "list"}, "memory must be 'epoch', 'set' or 'counter', not 'list'"),
         ({"hops": hops((1, 2), (2, 3))}, "a hop must lead from a relay or source down to a relay or sink"),
         ({"hops": hops((1, 2))}, "each node must lead to a sink; node 3 does not"),
     ],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from permitflow_model import demand, input_gate, mute, shared_window, squelch
+from permitflow_model import demand, input_gate, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
@@ -213,23 +213,12 @@ def test_no_theorem_is_about_a_model_that_breaks_it(*, is_large: bool) -> None:
 
 
 _GATE: dict[str, Any] = {"inputs": 2, "exclusive": 0, "floating": 1, "backlog": 2, "stop": False}
-_HOP = frozenset({frozenset({1, 2})})
-_MUTE: dict[str, Any] = {"sinks": 1, "relays": 0, "sources": 1, "hops": _HOP, "high": 0, "low": 0, "supply": 2}
-_DIAMOND = frozenset(map(frozenset, ((1, 2), (1, 3), (2, 4), (3, 4))))
 
 FALSE = (
     ("gate-conservation", "Conservation", input_gate.Parameters(**_GATE)),
     ("gate-bounded", "Bounded", input_gate.Parameters(**_GATE)),
     ("gate-nothing-behind", "NothingBehind", input_gate.Parameters(**{**_GATE, "exclusive": 1})),
     ("gate-in-epoch", "InEpoch", input_gate.Parameters(**{**_GATE, "exclusive": 1, "floating": 0, "epochs": 4})),
-    (
-        "mute-no-early-unmute",
-        "NoEarlyUnmute",
-        mute.Parameters(**{**_MUTE, "relays": 2, "hops": _DIAMOND, "memory": "set"}),
-    ),
-    ("mute-no-lost-unmute", "OnItsWay", mute.Parameters(**_MUTE, remakes=1, tells_again=False)),
-    ("mute-marks", "Marks", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
-    ("mute-live", "NeverStuck", mute.Parameters(**_MUTE, clears=True, reevaluates=False)),
     ("shared-window-live", "NeverStuck", shared_window.Parameters(inputs=2, connection=3, stream=3)),
 )
 """Theorems, the invariants that they state, and constants with which a run of the model breaks these."""

@@ -19,6 +19,7 @@ COMPARED = {
 # A verdict of each kind.
 JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-unfair-send-chunk", "grant-messages-final"),
+    "mute-counter-doubled",
     *("probe-row-bound-attained", "refines-queue", "spark-memory-fails", "lossy-refines-queue"),
     *("resume-refines-queue", "byte-window-refines-queue", "adaptive-window-refines-queue"),
 }

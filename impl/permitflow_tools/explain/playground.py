@@ -49,6 +49,8 @@ class Setting(NamedTuple):
     steps: Steps
     """A run into the fault; empty if it is live."""
     advice: tuple[str, ...] = ()
+    system: System[Any, Any] | None = None
+    """If it is not the look's: with mistaken actions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,10 +82,11 @@ def visited(system: System[Any, Any], parameters: Any, advice: tuple[str, ...]) 
     graph = explore(system, parameters, invariants={"NeverStuck": system.invariants["NeverStuck"]})
     count = f"{graph.state_count:,} states"
     if not graph.violations:
-        return Setting(parameters, True, f"All {count} were visited: in none of them something waits for ever.", ())
+        sentence = f"All {count} were visited: in none of them something waits for ever."
+        return Setting(parameters, True, sentence, (), system=system)
     steps = graph.violations[0].steps
     sentence = f"The nearest of its {count} in which something waits for ever is {len(steps)} steps away."
-    return Setting(parameters, False, sentence, steps, advice)
+    return Setting(parameters, False, sentence, steps, advice, system)
 
 
 def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
@@ -96,6 +99,7 @@ def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
             playground.look.system.initial(setting.parameters),
             setting.steps,
             most=playground.most_states,
+            system=setting.system,
         )
         for name, setting in settings.items()
     }

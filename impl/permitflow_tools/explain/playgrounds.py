@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import pairwise
 
 from permitflow_model import demand, mute, permit_channel
+from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_model.thresholds import decide
 from permitflow_tools.checking.gate import check_gate
 from permitflow_tools.explain.looks.permit_channel import LOOK
@@ -121,9 +122,9 @@ def _muted(relays: int, high: int, low: int, is_lost: bool, tells_again: bool) -
         low=low,
         supply=3,
         remakes=int(is_lost),
-        tells_again=tells_again,
     )
-    return visited(mute.SYSTEM, parameters, ("A new connection that is told who mutes",))
+    system = mute.SYSTEM if tells_again else mistaken(mute.SYSTEM, mistakes_in("Mute")["ReconnectSilently"])
+    return visited(system, parameters, ("A new connection that is told who mutes",))
 
 
 _MUTE = Playground(

@@ -7,7 +7,7 @@ without a network and without the model, and computes no rule of a protocol.
 from collections.abc import Hashable, Sequence
 from typing import Any
 
-from permitflow_model.kernel.system import Action, Step
+from permitflow_model.kernel.system import Action, Step, System
 from permitflow_tools.explain.look import Document, Look
 
 __all__ = ["MOST_STATES", "Surroundings"]
@@ -58,14 +58,20 @@ class Surroundings:
         }
 
     def graph(
-        self, parameters: Any, start: Any, steps: Sequence[Step[Any]] = (), *, most: int = MOST_STATES
+        self,
+        parameters: Any,
+        start: Any,
+        steps: Sequence[Step[Any]] = (),
+        *,
+        most: int = MOST_STATES,
+        system: System[Any, Any] | None = None,
     ) -> Document:
-        """The states nearest to a run, at most so many, and the steps between them.
+        """The states nearest to a run, at most so many, and the steps between them: of the look's system, or another.
 
         A state has all of its steps, or None where the page would need more states for them.  ``run`` is the run
         itself, as a list of moves and targets in turn.
         """
-        system = self._look.system
+        system = system or self._look.system
         numbers = {start: 0}
         states = [start]
 

@@ -1,7 +1,10 @@
 """Mistakes on purpose in ``mute``."""
 
+from dataclasses import replace
+
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.mistakes import Mistake
-from permitflow_model.mute import SYSTEM, Parameters, State, in_flight, source_at
+from permitflow_model.mute import SYSTEM, Parameters, Source, State, in_flight, is_mute, source_at
 
 TWO_PATHS = Parameters(
     sinks=1,
@@ -13,6 +16,72 @@ TWO_PATHS = Parameters(
     supply=2,
     remakes=1,
 )
+FADING = replace(TWO_PATHS, disposals=True, clears=True)
+JOINED = Parameters(
+    sinks=1,
+    relays=0,
+    sources=2,
+    hops=frozenset(map(frozenset, ((1, 2), (1, 3)))),
+    high=0,
+    low=0,
+    supply=2,
+    newcomers=1,
+)
+
+
+def _with_source(state: State, parameters: Parameters, node: int, source: Source) -> State:
+    return state._replace(sources=state.sources.put(node - parameters.sinks - parameters.relays - 1, source))
+
+
+# The published faults, and a counter that does not mend them, as in MuteMistakes.tla.
+
+
+def join_untold(state: State, parameters: Parameters, node: int) -> State:
+    """A source that joins is not told who mutes."""
+    after: State = SYSTEM.perform("Join", state, parameters, node)
+    joined = source_at(after, parameters, node)._replace(holds=source_at(state, parameters, node).holds)
+    return _with_source(after._replace(heard=state.heard), parameters, node, joined)
+
+
+def dispose_silently(state: State, parameters: Parameters, name: int) -> State:
+    """A sink that leaves does not unmute."""
+    after: State = SYSTEM.perform("Dispose", state, parameters, name)
+    return after._replace(heard=state.heard, signals=state.signals)
+
+
+def clear_silently(state: State, parameters: Parameters, name: int) -> State:
+    """A sink drops its queue, and does not look at its marks."""
+    after: State = SYSTEM.perform("Clear", state, parameters, name)
+    return after._replace(heard=state.heard, signals=state.signals)
+
+
+def reconnect_silently(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """On a new connection a node does not tell its epochs again."""
+    after: State = SYSTEM.perform("Reconnect", state, parameters, up, down)
+    return after._replace(signals=state.signals.put(up - 1, state.signals.get(up - 1).put(down - 1, Fifo())))
+
+
+def receive_signal_into_set(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """A source keeps the set of its muters: each signal counts as news, however old."""
+    heard = SYSTEM.perform("ReceiveSignal", state, parameters, up, down).heard
+    signal = in_flight(state, up, down).head()
+    older = state.heard.get(up - 1).put(signal.muter - 1, signal.epoch - 1)
+    unheard = state._replace(heard=state.heard.put(up - 1, older))
+    return SYSTEM.perform("ReceiveSignal", unheard, parameters, up, down)._replace(heard=heard)
+
+
+def receive_signal_into_counter(state: State, parameters: Parameters, up: int, down: int) -> State:
+    """A source counts the mutes of each muter that were not taken back."""
+    after = receive_signal_into_set(state, parameters, up, down)
+    if not parameters.is_source(up):
+        return after
+    signal, source = in_flight(state, up, down).head(), source_at(state, parameters, up)
+    count = source.holds.get(signal.muter - 1)
+    counted = count + 1 if is_mute(signal.epoch) else max(count - 1, 0)
+    return _with_source(after, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, counted)))
+
+
+# Others.
 
 
 def hears_older_ones_too(state: State, parameters: Parameters, up: int, down: int) -> State:
@@ -30,22 +99,6 @@ def a_relay_keeps_it_to_itself(state: State, parameters: Parameters, up: int, do
     return after._replace(signals=signals)
 
 
-def counts_mutes(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("ReceiveSignal", state, parameters, up, down)
-    if not parameters.is_source(up):
-        return after
-    muter, source = in_flight(state, up, down).head().muter, source_at(state, parameters, up)
-    holds = source.holds.put(muter - 1, source.holds.get(muter - 1) + 1)
-    number = up - parameters.sinks - parameters.relays - 1
-    return after._replace(sources=after.sources.put(number, source._replace(holds=holds)))
-
-
-def says_nothing_on_a_new_connection(state: State, parameters: Parameters, up: int, down: int) -> State:
-    after: State = SYSTEM.perform("Reconnect", state, parameters, up, down)
-    silent = in_flight(state, up, down).without_head()
-    return after._replace(signals=state.signals.put(up - 1, state.signals.get(up - 1).put(down - 1, silent)))
-
-
 def mutes_in_no_new_epoch(state: State, parameters: Parameters, name: int) -> State:
     after: State = SYSTEM.perform("Deliver", state, parameters, name)
     return after._replace(heard=state.heard, signals=state.signals)
@@ -54,7 +107,11 @@ def mutes_in_no_new_epoch(state: State, parameters: Parameters, name: int) -> St
 MISTAKES = (
     Mistake("ReceiveSignal", hears_older_ones_too, "OnItsWay", TWO_PATHS),
     Mistake("ReceiveSignal", a_relay_keeps_it_to_itself, "OnItsWay", TWO_PATHS),
-    Mistake("ReceiveSignal", counts_mutes, "NewestHolds", TWO_PATHS),
-    Mistake("Reconnect", says_nothing_on_a_new_connection, "OnItsWay", TWO_PATHS),
+    Mistake("Join", join_untold, "OnItsWay", JOINED),
+    Mistake("Dispose", dispose_silently, "Marks", FADING),
+    Mistake("Clear", clear_silently, "Marks", FADING),
+    Mistake("Reconnect", reconnect_silently, "OnItsWay", TWO_PATHS),
+    Mistake("ReceiveSignal", receive_signal_into_set, "NewestHolds", TWO_PATHS),
+    Mistake("ReceiveSignal", receive_signal_into_counter, "NewestHolds", TWO_PATHS),
     Mistake("Deliver", mutes_in_no_new_epoch, "Marks", TWO_PATHS),
 )

@@ -74,8 +74,9 @@ def test_a_page_ends_where_it_would_need_more_states_and_says_so() -> None:
 
 def is_live(setting: Setting, look: Look) -> bool:
     """By the model: all states."""
-    invariant = {"NeverStuck": look.system.invariants["NeverStuck"]}
-    return not explore(look.system, setting.parameters, invariants=invariant, stop_at_violation=True).violations
+    system = setting.system or look.system
+    invariant = {"NeverStuck": system.invariants["NeverStuck"]}
+    return not explore(system, setting.parameters, invariants=invariant, stop_at_violation=True).violations
 
 
 @pytest.mark.parametrize("name", ["permit-channel", "demand"])
