@@ -21,7 +21,8 @@ JUDGED = {
     *("one-above-deadlock", "watermark-place", "live-unfair-send-chunk", "grant-messages-final"),
     "mute-counter-doubled",
     *("probe-row-bound-attained", "refines-queue", "spark-memory-fails", "lossy-refines-queue"),
-    *("resume-refines-queue", "byte-window-refines-queue", "adaptive-window-refines-queue"),
+    *("resume-refines-queue", "byte-window-refines-queue", "adaptive-window-refines-queue", "stop-and-wait-is-demand"),
+    "chain-is-demands",
 }
 SAMPLE = COMPARED | JUDGED
 
