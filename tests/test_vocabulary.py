@@ -35,7 +35,7 @@ from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
 from permitflow_model.manifest import module_paths
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
-from permitflow_model.registry import systems
+from permitflow_model.registry import Registered, systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
 from permitflow_model.tla_values import camel_case
 from permitflow_testing.moves import Move
@@ -356,12 +356,17 @@ def test_the_glossary_has_the_recorded_events_that_are_no_actions() -> None:
     recorded = {
         (event, each.flow)
         for each in systems().values()
-        if each.flow
-        for of_end in flow_named(each.flow).table.actions.values()
-        for event in set(of_end) - {action.name for action in each.system.actions}
+        for event in recorded_events(each) - {action.name for action in each.system.actions}
     }
     rows = tables(GLOSSARY)["Recorded event"]
     assert {(row["Recorded event"].strip("`"), row["Flow"]) for row in rows} == recorded
+
+
+def recorded_events(registered: Registered) -> set[str]:
+    """Of the flow that a system specifies, if it does."""
+    if not registered.flow:
+        return set()
+    return {event for of_end in flow_named(registered.flow).table.actions.values() for event in of_end}
 
 
 def modules_by_action() -> dict[str, list[str]]:
@@ -374,13 +379,14 @@ def modules_by_action() -> dict[str, list[str]]:
 
 
 def misspelt(source: str) -> set[str]:
-    """Texts that look like the name of an action and are none."""
+    """Texts that look like the name of an action and are none, nor one of a recorded event."""
     constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     texts = {value for value in constants if isinstance(value, str)}
     of_channels = {text for text in texts if LOOKS_LIKE_AN_ACTION.fullmatch(text)}
     of_queries = {text for text in texts if LOOKS_LIKE_AN_ACTION_OF_A_QUERY.fullmatch(text)}
     known = {action.name for registered in systems().values() for action in registered.system.actions}
-    return (of_channels | of_queries) - known - OTHER_NAMES
+    recorded = {event for registered in systems().values() for event in recorded_events(registered)}
+    return (of_channels | of_queries) - known - recorded - OTHER_NAMES
 
 
 @pytest.mark.parametrize("room", ["model", "proofs"])

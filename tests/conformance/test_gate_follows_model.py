@@ -11,10 +11,11 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.gate.core import Gate, GateReceiver, GateSender
 from permitflow_model import adaptive_gate
 from permitflow_model.input_gate import SYSTEM, State
+from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Refused, World
 from permitflow_testing import Divergence
 from permitflow_testing.moves import REFUSALS, Move, compare, moves_of
-from permitflow_testing.subjects.input_gate import GateExplanation, model_parameters
+from permitflow_testing.subjects.input_gate import model_parameters
 from tests.support.gate_ends import GateEnds
 
 # The gate lends by itself, as soon as it can.

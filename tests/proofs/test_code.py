@@ -13,7 +13,10 @@ from tools.mutants import Mutant, read_mutants
 
 CODE = {theorem.id: theorem for theorem in catalogue()}
 OBLIGATIONS = {f"{name}: {each.name}": each for name, theorem in CODE.items() for each in theorem.obligations}
-QUICK = ("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender")
+QUICK = (
+    *("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender"),
+    "code-gate-sender: the oldest",
+)
 SAMPLES = {
     "code-permits-sender: the oldest leaves",
     "code-permits-receiver: the next message arrives",

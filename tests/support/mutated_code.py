@@ -37,7 +37,7 @@ def _functions(members: Mapping[str, Any], module: str) -> Iterator[FunctionType
         function = value.fget if isinstance(value, property) else value
         if getattr(function, "__module__", None) != module:
             continue
-        if isinstance(function, FunctionType) and not function.__code__.co_freevars:
+        if isinstance(function, FunctionType):
             yield function
         elif isinstance(function, type):
             yield from _functions(vars(function), module)

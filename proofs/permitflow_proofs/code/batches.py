@@ -160,6 +160,9 @@ class First:
         """At most as many as it has."""
         self.batch, self.count = batch, batch.look(count)
 
+    def __bool__(self) -> bool:
+        return bool(self.count > 0)
+
     def size(self) -> int:
         """How many there are."""
         return self.count

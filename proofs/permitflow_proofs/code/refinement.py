@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import ModuleType
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import PermitflowError
 from permitflow.flows.messages import Message
-from permitflow_model.kernel.replay import Refused, Starved, StepByStep, World
-from permitflow_model.kernel.system import Disabled
+from permitflow_model.kernel.replay import Refused, Starved, World
+from permitflow_model.kernel.system import Disabled, System
 from permitflow_proofs.code.stand_ins import Inbox, Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.frame import is_same_part
@@ -39,6 +39,20 @@ class Event(NamedTuple):
     action: str
     arguments: tuple[int, ...]
     counters: tuple[int, ...]
+    channel: str = ""
+    """Which of several objects did; empty: the only one."""
+    end: str = ""
+    """Which kind of end, where the explanation asks."""
+
+
+class Explaining(Protocol[S, P]):
+    """Explains events by steps of a system, as those of recorded runs."""
+
+    system: System[S, P]
+
+    def perform(self, world: World[S], event: Any) -> Sequence[World[S]]:
+        """The worlds to which the event leads."""
+        ...
 
 
 class Outcome(NamedTuple):
@@ -76,7 +90,7 @@ class Case(ABC, Generic[S, P]):
         """The object, in the state of this case."""
 
     @abstractmethod
-    def replay(self) -> StepByStep[S, P]:
+    def replay(self) -> "Explaining[S, P]":
         """What explains its events."""
 
     def explained(self) -> S:

@@ -136,7 +136,7 @@ def _cost_of(rows: int) -> int:
 
 def _costs(rows: Sequence[int], total: int, least: int) -> int:
     """The credit that chunks with these numbers of rows need."""
-    return total if least else total + sum(1 for size in rows if size == 0)
+    return total if least else sum(map(_cost_of, rows))
 
 
 class GateSender(Outbound[T]):
@@ -243,12 +243,13 @@ class GateSender(Outbound[T]):
 
     def admits(self, rows: Sequence[int]) -> int:
         """How many of the first of these chunks have their credit here: the guard of SendData."""
-        left = self.room_rows
-        for count, size in enumerate(rows):
+        left, count = self.room_rows, 0
+        for size in rows:
             left -= _cost_of(size)
             if left < 0 or size > self.parameters.max_chunk_cost:
-                return count
-        return len(rows)
+                break
+            count += 1
+        return count
 
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
         """What a message waits for."""

@@ -1,0 +1,172 @@
+"""The gate's recorded events as steps of ``InputGate``.
+
+The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
+So a recorded event is as many steps as it has rows.  A backlog
+that is told together with data is a part of that data in the model.
+The implementation also announces a backlog if there is exclusive credit, or credit that is not enough for a chunk.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
+
+from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in
+from permitflow_model.kernel.guards import false_guard
+from permitflow_model.kernel.queue import SummedFifo
+from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World
+from permitflow_model.kernel.system import Disabled, Step
+
+Moves = Sequence[tuple[str, tuple[int, ...], int]]
+"""Each an action, its arguments but for the name of the channel, and how many times."""
+
+
+class TraceEvent(RecordedStep, Protocol):
+    """An event of one input."""
+
+    @property
+    def channel(self) -> str:
+        """The input's recorded name."""
+        ...
+
+    @property
+    def end(self) -> str:
+        """Where it happened: sender or receiver."""
+        ...
+
+
+class GateExplanation:
+    """Explains the events of all inputs, in the order in which one process recorded them; or those of one input."""
+
+    def __init__(self, parameters: Parameters, inputs: Mapping[str, int], *, keep_path: bool = False) -> None:
+        """``inputs``: by the recorded names of the streams, the model's names of the channels; else it is the first."""
+        self.parameters = parameters
+        self._inputs = inputs
+        self._keep_path = keep_path
+
+    def start(self) -> World[State]:
+        """Where every run begins; with queues whose sums are remembered."""
+        state = SYSTEM.initial(self.parameters)
+        return World(state._replace(channels=state.channels.map(_with_sums)))
+
+    def perform(self, world: World[State], event: TraceEvent) -> Sequence[World[State]]:
+        """The world to which the event leads.
+
+        Raises:
+            Refused: the model cannot do that, or counts otherwise.
+            Starved: nothing has arrived yet.
+        """
+        name = self._inputs.get(event.channel, 0)
+        state, path = world
+        if state.failed and state.channels.get(name).over and event.end == "sender":
+            return (world,)  # what was lost is withdrawn and forgotten by both ends
+        if event.action == "AnnounceBacklog":
+            state = self._announced(state, name, *event.arguments)
+        for action, more, times in self._steps(state.channels.get(name), event):
+            arguments = () if action == "Align" else (name, *more)
+            try:
+                for after in self.states(action, state, arguments, times):
+                    state = after
+                    if self._keep_path:
+                        path = Path(Step(action, arguments, state), path, event)
+            except KeyError:
+                raise Refused(f"the specification has no action {action!r}") from None
+            except Disabled as error:
+                # The end is behind all that its sender does.
+                waits = SYSTEM.action(action).is_arrival or action == "ConsumeEnd"
+                raise (Starved if waits else Refused)(f"{action}{arguments}: {false_guard(error)}") from None
+        counted = _counters(state.channels.get(name), event)
+        if counted != event.counters:
+            raise Refused(f"its end counts {event.counters} afterwards, but it must have {counted}")
+        return (World(state, path),)
+
+    def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
+        """The states behind the steps, to the last one, if the action is performed so many times."""
+        for _ in range(times):
+            state = SYSTEM.perform(action, state, self.parameters, *arguments)
+            yield state
+
+    def is_at_rest(self, world: World[State]) -> bool:
+        """Does nothing wait, and is nothing in flight?"""
+        return not SYSTEM.can_move(world.state, self.parameters)
+
+    def allowed(self, world: World[State]) -> list[str]:
+        """The names of the actions by which the protocol can go on."""
+        return [
+            action.name
+            for action in SYSTEM.actions
+            if not action.is_environment
+            for name in action.performers(world.state)
+            if SYSTEM.is_enabled(action.name, world.state, self.parameters, *name)
+        ]
+
+    @property
+    def _is_alone(self) -> bool:
+        """Is it one input, without the others of its gate?  Then barriers are only counted."""
+        return self.parameters.inputs == 1 and self.parameters.skip == 0
+
+    def _steps(self, channel: Channel, event: TraceEvent) -> Moves:
+        if event.action == "OfferBarrier":
+            newer = 0 if self._is_alone else event.arguments[0] - channel.epoch
+            if newer < 0:
+                raise Refused(f"barrier {event.arguments[0]} follows barrier {channel.epoch - 1}: numbers must grow")
+            return [("OfferNewerBarrier", (newer,), 1)] if newer else [("OfferBarrier", (), 1)]
+        return [(action, (), times) for action, times in self._plain_steps(channel, event)]
+
+    def _plain_steps(self, channel: Channel, event: TraceEvent) -> Sequence[tuple[str, int]]:
+        numbers = event.arguments
+        match event.action:
+            case (
+                "OfferData" | "SendData" | "ConsumeData" | "Borrow"
+            ):  # the usual ones first: they are compared in order
+                return ((event.action, numbers[0]),)
+            case "Deliver":
+                data, barriers, _, _ = numbers
+                return (("Deliver", data + barriers),)
+            case "DeliverBacklog":
+                backlog, returned = numbers
+                is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
+                if returned:
+                    raise Refused("the model withdraws nothing")
+                return (("Deliver", 1),) if is_told_alone else ()
+            case "Align":
+                return (("Align", 1),) if channel.blocked else ()
+            case "AbortAlignment" if self._is_alone:
+                return (("Align", 1),)
+            case "AbortAlignment":
+                if channel.blocked:
+                    raise Refused("an input is freed, but no newer barrier came and no input was lost")
+                return ()
+            case "ConsumeNewerBarrier" | "ConsumeOlderBarrier" if self._is_alone:
+                return (("ConsumeBarrier", 1), ("Align", 1))[: 1 + (event.action == "ConsumeOlderBarrier")]
+            case "ConsumeEnd":
+                return (("ConsumeEnd", 1),) if channel.closed else (("OfferEnd", 1), ("ConsumeEnd", 1))
+            case "AnnounceBacklog":
+                return ()
+            case _:
+                return ((event.action, 1),)
+
+    def _announced(self, state: State, name: int, backlog: int) -> State:
+        """The state after an announcement, unless data have told the same."""
+        channel = state.channels.get(name)
+        if backlog == channel.announced:
+            return state
+        if channel.stopped or backlog != content_in(channel.waiting).data:
+            raise Refused(f"backlog {backlog} must not be announced in {state}")
+        told = Item("backlog", channel.sent, backlog)
+        changed = channel._replace(announced=backlog, wire=channel.wire.push(told))
+        return state._replace(channels=state.channels.put(name, changed))
+
+    def broken(self, world: World[State]) -> list[str]:
+        """The names of the invariants that do not hold."""
+        return SYSTEM.broken_invariants(world.state, self.parameters)
+
+
+def _with_sums(channel: Channel) -> Channel:
+    waiting, wire, inbox = (SummedFifo[Item]() for _ in range(3))
+    return channel._replace(waiting=waiting, wire=wire, inbox=inbox)
+
+
+def _counters(channel: Channel, event: TraceEvent) -> tuple[int, ...]:
+    if event.end == "sender":
+        return channel.credit, int(channel.stopped)
+    inbox = content_in(channel.inbox)
+    return inbox.data, channel.free, channel.borrowed, inbox.barriers + channel.blocked

@@ -1,0 +1,324 @@
+"""States of ``InputGate`` of which numbers are known, and what one of its actions does so many times.
+
+The model moves one row at a time, the code a chunk.  So the model itself runs here on queues that only count, and what
+a number of equal steps leads to is said at once.  Claims show that both are right: counts follow the items of any
+queue, and one step more leads to what is said of one more.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+from permitflow.flows import byte_window, seam
+from permitflow.flows.gate import core
+from permitflow_model.input_gate import (
+    RESUME,
+    REVOKE,
+    SYSTEM,
+    Channel,
+    Content,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    effect_in,
+    opened,
+)
+from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
+from permitflow_model.kernel.family import Members
+from permitflow_model.kernel.replay import World
+from permitflow_model.kernel.system import Disabled, require
+from permitflow_proofs.input_gate import SUBJECT, any_parameters
+from permitflow_proofs.kernel.arbitrary import arbitrary
+from permitflow_proofs.kernel.chapter import claim
+from permitflow_proofs.kernel.frame import is_same_state
+from permitflow_proofs.kernel.obligation import SymbolicObligation, take
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, limit, natural, truth
+
+MODULES = (seam, core, byte_window)
+
+
+class Contents(NamedTuple):
+    """A queue of items: data before its first barrier, barriers, the first one's number, and data behind it."""
+
+    ahead: int
+    barriers: int = 0
+    number: int = 0
+    behind: int = 0
+
+    def is_empty(self) -> bool:
+        """Is there nothing in it?"""
+        return self.ahead + self.barriers <= 0
+
+    def head(self) -> Item:
+        """The oldest item."""
+        return Item("data", 0, 0) if self.ahead > 0 else Item("barrier", self.number, 0)
+
+    def without_head(self) -> "Contents":
+        """The others."""
+        return self.without(1) if self.ahead > 0 else self._behind_barrier()
+
+    def _behind_barrier(self) -> "Contents":
+        """Some is before the next barrier: the same for all queues of as many barriers, of which one is left behind."""
+        if self.barriers <= 1:
+            return Contents(self.behind)
+        ahead, number = (function(f"next_{name}")(self.barriers) for name in ("ahead", "number"))
+        limit(ahead >= 0)
+        limit(ahead <= self.behind)
+        return Contents(ahead, self.barriers - 1, number, self.behind - ahead)
+
+    def push(self, item: Item) -> "Contents":
+        """One item more."""
+        if item.kind == "data":
+            return self.more(1)
+        return self._replace(barriers=self.barriers + 1, number=self.number if self.barriers > 0 else item.epoch)
+
+    def more(self, count: int) -> "Contents":
+        """So much more data at its end; less, if the number is negative."""
+        late = (self.barriers > 0) * count
+        return self._replace(ahead=self.ahead + count - late, behind=self.behind + late)
+
+    def without(self, count: int) -> "Contents":
+        """So much less data at its head."""
+        return self._replace(ahead=self.ahead - count)
+
+    def sum_of(self, _measure: object, _plus: object, _nothing: object) -> Content:
+        """What is counted; nothing else is ever asked."""
+        data = self.ahead + self.behind
+        return Content(data + self.barriers, data, self.barriers, self.behind + self.barriers - (self.barriers > 0) * 1)
+
+
+class Sink(NamedTuple):
+    """A wire into which messages go, and of which nobody asks."""
+
+    def push(self, _item: Item) -> "Sink":
+        """One item more."""
+        return self
+
+    def sum_of(self, _measure: object, _plus: object, nothing: Content) -> Content:
+        """None: the room for offers is chosen with it."""
+        return nothing
+
+
+def any_contents(name: str) -> Contents:
+    """Any number of items."""
+    barriers, behind = natural(f"{name}.barriers"), natural(f"{name}.behind")
+    limit(implies(barriers <= 0, equal(behind, 0)))
+    return Contents(natural(f"{name}.ahead"), barriers, natural(f"{name}.number"), behind)
+
+
+def counted(queue: Any) -> tuple[int, int, int]:
+    """Of a queue: data ahead of its first barrier, barriers, and data behind."""
+    content = content_in(queue)
+    late = content.behind + (content.barriers > 0) * 1 - content.barriers
+    return content.data - late, content.barriers, late
+
+
+# Numbers, as the code accepts them.
+
+
+def any_numbers(**fixed: object) -> tuple[Parameters, int]:
+    """Any parameters, as of real gates, and the most rows of a chunk."""
+    ours = {"revoke": False, "release": True, "announce": True, "epochs": 0, "ends": True, "losses": True}
+    made = any_parameters(**ours, **fixed)
+    assume(made.skip >= 1)
+    return made, natural("max_chunk_cost", 1)
+
+
+def as_code(made: Parameters, max_chunk_cost: int) -> core.GateParameters:
+    """The same numbers as the code keeps them."""
+    kept = object.__new__(core.GateParameters)
+    values = {"inputs": made.inputs, "exclusive": made.exclusive, "floating": made.floating}
+    for name, value in {**values, "max_chunk_cost": max_chunk_cost}.items():
+        object.__setattr__(kept, name, value)
+    return kept
+
+
+def cost_of(rows: int) -> int:
+    """A row takes a credit; an empty chunk takes one, too."""
+    return max(rows, 1)
+
+
+# So many steps at once.
+
+
+def _offered(state: State, made: Parameters, channel: Channel, count: int) -> State:
+    contents = [content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox)]
+    require(made.backlog - sum([each.data + each.barriers for each in contents]) >= count)
+    require(not channel.closed)
+    return _with(state, channel, waiting=_counts(channel.waiting).more(count))
+
+
+def _sent(state: State, _made: Parameters, channel: Channel, count: int) -> State:
+    waiting = _counts(channel.waiting)
+    require(waiting.ahead >= count)
+    require(not channel.stopped)
+    require(channel.credit >= count)
+    left = content_in(waiting).data - count
+    return _with(state, channel, waiting=waiting.without(count), credit=channel.credit - count, announced=left)
+
+
+MANY: Mapping[str, Callable[[State, Parameters, Channel, int], State]] = {"OfferData": _offered, "SendData": _sent}
+"""The first so many steps of each of these actions."""
+
+
+def _counts(queue: Any) -> Contents:
+    assert isinstance(queue, Contents)
+    return queue
+
+
+def _with(state: State, channel: Channel, **changes: Any) -> State:
+    name = next(name for name in state.channels.names() if state.channels.get(name) is channel)
+    return state._replace(channels=state.channels.put(name, channel._replace(**changes)))
+
+
+def times(action: str, state: State, made: Parameters, name: int, count: int) -> State:
+    """The state behind so many steps.
+
+    Raises:
+        Disabled: they are not possible.
+    """
+    if not count > 0:
+        return state
+    if action not in MANY:
+        return SYSTEM.perform(action, state, made, name)
+    return MANY[action](state, made, state.channels.get(name), count)
+
+
+def attempted(action: str, state: State, made: Parameters, name: int, count: int) -> State | None:
+    """Likewise; None if they are not possible."""
+    try:
+        return times(action, state, made, name, count)
+    except Disabled:
+        return None
+
+
+class Explanation(GateExplanation):
+    """Explains events of any size."""
+
+    def __init__(self, made: Parameters) -> None:
+        """Inputs are named by their numbers."""
+        super().__init__(made, {"0": 0, "1": 1})
+        self.system = SYSTEM
+
+    def states(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> Iterable[State]:
+        """The last state only."""
+        if action not in MANY:
+            return super().states(action, state, arguments, count)
+        return (times(action, state, self.parameters, arguments[0], count),)
+
+    def perform(self, world: World[State], event: TraceEvent) -> list[World[State]]:
+        """As of recorded runs."""
+        return list(super().perform(world, event))
+
+
+def recorder(record: Callable[..., None] | None, name: str, end: str) -> Callable[..., None] | None:
+    """One that also tells which end of which input records."""
+    return None if record is None else lambda *event: record(*event, name, end)
+
+
+# What the inductive invariant says of these numbers.
+
+
+def any_channel(name: str) -> Channel:
+    """An input with any counts at its sender."""
+    queues: dict[str, Any] = {"waiting": any_contents(f"{name}.waiting"), "wire": Sink(), "inbox": Contents(0)}
+    return opened(0)._replace(
+        **queues,
+        epoch=natural(f"{name}.epoch"),
+        stopped=bool(truth(f"{name}.stopped")),
+        announced=natural(f"{name}.announced"),
+        credit=natural(f"{name}.credit"),
+    )
+
+
+def sender_facts(channel: Channel, made: Parameters) -> bool:
+    """No more is announced than waits, and who is not stopped has no credit that it does not need."""
+    waiting = content_in(channel.waiting).data
+    needed = made.exclusive + waiting
+    return all_of(
+        [
+            channel.credit >= 0,
+            channel.announced >= 0,
+            channel.announced <= waiting,
+            any_of([channel.stopped, channel.closed, channel.credit <= needed]),
+        ]
+    )
+
+
+def _facts_follow(wrong: int) -> bool:
+    state, made = SUBJECT.any_case()
+    channel = state.channels.get(0)
+    return sender_facts(channel._replace(announced=channel.announced + wrong), made)
+
+
+def _grants_fit(wrong: int) -> bool:
+    """What comes is no more than the code accepts, unless a barrier has taken back all of it."""
+    state, made = SUBJECT.any_case()
+    channel = state.channels.get(0)
+    if channel.grants.is_empty() or channel.released or channel.over:
+        return True
+    grant, rest = channel.grants.head(), channel.grants.without_head()
+    credit = channel.credit
+    if grant <= RESUME:
+        if rest.is_empty():
+            return True
+        credit, grant = 0 if grant == REVOKE else credit, rest.head()
+    elif effect_in(rest).keeps < 1:
+        return True
+    return bool(credit + grant + wrong * (made.floating + 1) <= made.exclusive + made.floating)
+
+
+def _next_follows(action: str, wrong: int) -> bool:
+    """One step more, behind any number of them."""
+    made, _ = any_numbers()
+    state = State(Members((any_channel("input"),)), 0, 0, failed=False)
+    count = natural("count")
+    before, after = (attempted(action, state, made, 0, number) for number in (count, count + 1 + wrong))
+    following = None if before is None else take(SYSTEM, made, before, [(action, (0,))])
+    return following is after if None in (following, after) else bool(is_same_state(following, after))
+
+
+def _any_item(name: str) -> Item:
+    item = arbitrary(Item, f"{name}.")
+    limit(implies(item.kind == "backlog", False))
+    return item
+
+
+def _law(items: Sums) -> tuple[int, ...]:
+    """Nothing is counted below 0, nothing is behind a barrier where none is, and all is data or a barrier."""
+    content, (ahead, barriers, behind) = content_in(items), counted(items)
+    rest = content.items - content.data - content.barriers
+    return ahead, barriers, behind, (barriers > 0) * behind - behind, rest, -rest
+
+
+def _laws() -> Law:
+    return _law
+
+
+def _queue_is_counted(wrong: int) -> bool:
+    """What counts say of a queue is so of its items."""
+    items = SymbolicQueue.any_queue("items", _any_item, (_law,))
+    ahead, barriers, behind = counted(items)
+    ours = Contents(ahead, barriers, 0, behind + wrong)
+    pushed = _any_item("pushed")
+    grown = ours.push(pushed)
+    if not all_of(map(equal, counted(items.push(pushed)), (grown.ahead, grown.barriers, grown.behind))):
+        return False
+    if items.is_empty():
+        return ours.is_empty()
+    rest = counted(items.without_head())
+    if items.head().kind == "data":
+        return ahead > 0 and all_of(map(equal, rest, (ahead - 1, barriers, ours.behind)))
+    return all_of([equal(ahead, 0), equal(rest[1], barriers - 1), equal(rest[0] + rest[2], ours.behind)])
+
+
+COUNTS: tuple[SymbolicObligation, ...] = (
+    *law_obligations("a queue's counts", _laws, lambda: _any_item("item")),
+    claim("a queue has what is counted of it", _queue_is_counted, "one more behind a barrier"),
+    claim("what is granted fits", _grants_fit, "it is more by the pool and one"),
+    claim("the invariant says as much of a sender", _facts_follow, "it has announced one more"),
+    *(claim(f"{action}, one more", partial(_next_follows, action), "two more") for action in MANY),
+)
