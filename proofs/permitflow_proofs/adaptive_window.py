@@ -23,6 +23,7 @@ from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue, no_items
 from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -409,9 +410,10 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Protocol",
             "3 for each chunk that waits, 2 in flight, 1 in the inbox, two for each row permit that these hold, that "
-            "is collected or withheld, and one for each on its way back: this falls with every step of the protocol; "
-            "it comes to rest, if the target does.",
-            *SUBJECT.rank_falls(rank),
+            "is collected or withheld, and one for each on its way back: this falls with every step of the protocol, "
+            "and only Offer raises it. So until then the protocol takes no more steps than that, however often the "
+            "target changes.",
+            *comes_to_rest(SUBJECT, rank, unless=("Offer",)),
         ),
         _CHAPTER.theorem(
             "all-delivered",

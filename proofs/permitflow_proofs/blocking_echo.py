@@ -10,6 +10,7 @@ from permitflow_model.blocking_echo import SYSTEM, Parameters, State
 from permitflow_proofs.kernel.arbitrary import subject_of
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import assume, implies
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -30,13 +31,9 @@ def _room(parameters: Parameters) -> int:
     return parameters.server_buffer + parameters.hand + parameters.client_buffer
 
 
-def _rank(state: State) -> int:
+def _rank(state: State, _parameters: Parameters) -> int:
     """At least so many steps until the answer is read, if nothing gets stuck."""
     return 4 * state.unwritten + 3 * state.server + 2 * state.hand + state.client
-
-
-def _falls(before: State, after: State, _parameters: Parameters, *, by: int) -> bool:
-    return _rank(after) <= _rank(before) - by
 
 
 def _live(state: State, parameters: Parameters, *, beyond: int) -> bool:
@@ -129,6 +126,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes."""
 
 
+_REQUEST_ENDS = comes_to_rest(SUBJECT, _rank, steps=WITHIN_A_REQUEST, unless=("BeginRequest",), twin_by=4)
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows = SUBJECT.holds_whenever_invariant
@@ -169,10 +169,8 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Next",
             "4 unwritten + 3 in the server's buffer + 2 in its hand + 1 in the client's buffer falls with every step "
-            "of a request: it comes to its end, or to where nothing moves.",
-            *SUBJECT.step_obligations(
-                WITHIN_A_REQUEST, partial(_falls, by=1), partial(_falls, by=4), "it falls by four"
-            ),
+            "of a request. So a request takes no more steps than that: it comes to its end, or to where nothing moves.",
+            *_REQUEST_ENDS,
         ),
         _CHAPTER.theorem(
             "live",
@@ -183,8 +181,10 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "stuck",
             "NeverStuck",
-            "If Writes > ServerBuffer + Hand + ClientBuffer, every run gets stuck: no element is ever read, and where "
-            "nothing moves ServerBuffer + Hand + ClientBuffer elements were written. (With the rank it comes there.)",
+            "If Writes > ServerBuffer + Hand + ClientBuffer, every run gets stuck: no element is ever read, a request "
+            "takes finitely many steps, and where nothing moves ServerBuffer + Hand + ClientBuffer elements were "
+            "written.",
+            *_REQUEST_ENDS,
             follows("in every state", partial(_stuck, more=0), partial(_stuck, more=1), "one more was written"),
             follows(
                 "the client never comes to read",

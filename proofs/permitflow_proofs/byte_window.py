@@ -34,6 +34,7 @@ from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue, no_items
 from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -495,9 +496,9 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Protocol",
             "3 for each chunk that waits, 2 in flight, 1 in the inbox, and one for each row permit and byte that "
-            "these hold, that is collected or is on its way back: this falls with every step of the protocol; it comes "
-            "to rest.",
-            *SUBJECT.rank_falls(rank),
+            "these hold, that is collected or is on its way back: this falls with every step of the protocol, and only "
+            "Offer raises it. So until then the protocol takes no more steps than that.",
+            *comes_to_rest(SUBJECT, rank, unless=("Offer",)),
         ),
         _CHAPTER.theorem(
             "all-delivered",

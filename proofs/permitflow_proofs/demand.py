@@ -3,6 +3,9 @@
 The clauses are shown in states that satisfy all of them, so they are inductive together; the rest follows from them.
 """
 
+from dataclasses import replace
+from functools import partial
+
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_model.kernel.numbered import successor
 from permitflow_proofs.kernel.arbitrary import subject_of
@@ -10,6 +13,7 @@ from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.numbered import QUEUES, dead_end
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -60,12 +64,22 @@ def _is_at_rest(state: State) -> bool:
     return state.waiting.is_empty() and state.consumed == state.offered
 
 
-def _collects(before: State, after: State, parameters: Parameters) -> bool:
-    return parameters.batch <= parameters.size or after.unrequested >= before.unrequested
+def _any_too_large_batch() -> Parameters:
+    parameters = SUBJECT.any_parameters()
+    assume(parameters.batch > parameters.size)
+    return parameters
 
 
-def _collects_two(before: State, after: State, parameters: Parameters) -> bool:
-    return parameters.batch <= parameters.size or after.unrequested >= before.unrequested + 2
+_TOO_LARGE = replace(SUBJECT, any_parameters=_any_too_large_batch)
+
+
+def _may_still_leave(state: State, _parameters: Parameters) -> int:
+    """At once, or when a request has arrived."""
+    return state.credit + state.requests + state.withheld
+
+
+def _leave_at_most(state: State, parameters: Parameters, *, fewer: int) -> bool:
+    return _may_still_leave(state, parameters) <= parameters.size - fewer
 
 
 def _rest_of(batch: int) -> Clause[State, Parameters]:
@@ -235,17 +249,19 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "stuck",
             "Consume",
-            "With a batch above size, consumed messages are never requested again: after size of them none can leave.",
-            *SUBJECT.step_obligations(
-                SUBJECT.protocol_actions(), _collects, _collects_two, "each step adds two to them"
+            "With a batch above size, what may still leave falls with each message that leaves, and nothing raises it, "
+            "because no consumed message is requested again: after size of them none can leave.",
+            *comes_to_rest(_TOO_LARGE, _may_still_leave, steps=("Send",), exactly=True),
+            _TOO_LARGE.holds_whenever_invariant(
+                "it is at most size", partial(_leave_at_most, fewer=0), partial(_leave_at_most, fewer=1), "one less"
             ),
         ),
         _CHAPTER.theorem(
             "rank",
             "Protocol",
             "4 waiting + 3 in flight + 2 in the inbox + unrequested + requested + 2 withheld falls with every step of "
-            "the protocol: it comes to rest.",
-            *SUBJECT.rank_falls(rank),
+            "the protocol, and only Offer raises it. So until then the protocol takes no more steps than that.",
+            *comes_to_rest(SUBJECT, rank, unless=("Offer",)),
         ),
         _CHAPTER.theorem(
             "all-delivered",

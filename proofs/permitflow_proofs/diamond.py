@@ -5,6 +5,7 @@ All branches have got as many elements and given as many, so they hold as many. 
 and only if the second number is at least the first.
 """
 
+from dataclasses import replace
 from functools import partial
 
 from permitflow_model.diamond import SYSTEM, Branch, Parameters, State, has_given, level
@@ -13,6 +14,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -61,19 +63,25 @@ def _is_short(state: State, nearer: int) -> tuple[Branch, Branch]:
     return short, longer
 
 
+def _any_short_state(parameters: Parameters) -> State:
+    state = PAIR.any_state(parameters)
+    _is_short(state, 0)
+    return state
+
+
+_SHORT = replace(PAIR, any_state=_any_short_state)
+"""The first of the two has too few places."""
+
+
 def _nothing_comes_out(state: State, parameters: Parameters, *, nearer: int) -> bool:
     _is_short(state, nearer)
     return not SYSTEM.is_enabled("Zip", state, parameters)
 
 
-def _is_full(state: State, parameters: Parameters, *, beyond: int) -> bool:
-    """So many elements are taken from the source at most: no branch holds more."""
-    short, longer = _is_short(state, 0)
-    return level(longer) <= short.hold + short.places - beyond
-
-
-def _takes_one(before: State, after: State, _parameters: Parameters, *, more: int) -> bool:
-    return level(after.branches.get(0)) == level(before.branches.get(0)) + 1 + more
+def _still_to_take(state: State, _parameters: Parameters) -> int:
+    """So many elements more are taken from the source at most: what the short branch holds, and has places for."""
+    short = state.branches.get(0)
+    return short.hold + short.places - level(short)
 
 
 # Frames.
@@ -154,19 +162,15 @@ def theorems() -> tuple[Theorem, ...]:
             "stuck",
             "NeverStuck",
             "If a branch has no more places than another one holds more than it does, every run gets stuck: nothing "
-            "ever comes out, and no more than its hold and its places are taken from the source.",
+            "ever comes out, and each element that is taken from the source lowers what its hold and its places leave: "
+            "so no more than these are taken.",
             PAIR.holds_whenever_invariant(
                 "nothing comes out",
                 partial(_nothing_comes_out, nearer=0),
                 partial(_nothing_comes_out, nearer=1),
                 "one place more",
             ),
-            PAIR.holds_whenever_invariant(
-                "no more is taken", partial(_is_full, beyond=0), partial(_is_full, beyond=1), "one less"
-            ),
-            *PAIR.step_obligations(
-                ["Broadcast"], partial(_takes_one, more=0), partial(_takes_one, more=1), "it takes two"
-            ),
+            *comes_to_rest(_SHORT, _still_to_take, steps=("Broadcast",), unless=("Zip",), exactly=True),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

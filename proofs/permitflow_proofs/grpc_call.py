@@ -24,6 +24,7 @@ from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import any_of, assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -88,15 +89,11 @@ def _live(beyond: int) -> Clause[State, Parameters]:
     return live
 
 
-def rank(state: State) -> int:
+def rank(state: State, _parameters: Parameters) -> int:
     """At least so many steps until everything that was pushed is with the consumer, and both ends have ended."""
     queues = 5 * state.hand.size() + 4 * state.local.size() + 2 * state.wire.size() + state.inbox.size()
     has_to_hear = state.consumer == "cancelled" and (state.producer == "open" or state.producer == "completed")
     return queues + (1 if state.edge else 0) + (1 if state.consumer == "open" else 0) + (1 if has_to_hear else 0)
-
-
-def _falls(before: State, after: State, _parameters: Parameters, *, by: int) -> bool:
-    return rank(after) <= rank(before) - by
 
 
 def _is_asked(state: State) -> bool:
@@ -419,10 +416,9 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Protocol",
             "5 in hand + 4 local + 2 in the window + those handed over + 1 for a wake-up and for each end that has to "
-            "hear something falls with every step of the protocol: it comes to rest.",
-            *SUBJECT.step_obligations(
-                SUBJECT.protocol_actions(), partial(_falls, by=1), partial(_falls, by=2), "it falls by two"
-            ),
+            "hear something falls with every step of the protocol, and only Push and SpuriousReady raise it. So "
+            "until then the protocol takes no more steps than that.",
+            *comes_to_rest(SUBJECT, rank, unless=("Push", "SpuriousReady")),
         ),
         _CHAPTER.theorem(
             "reaches",

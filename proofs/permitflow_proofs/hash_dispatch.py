@@ -43,6 +43,7 @@ from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import assume, equal, function, limit, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -248,6 +249,20 @@ def _steps(channel: Channel) -> int:
 def rank(state: State, _parameters: Parameters) -> int:
     """So many steps until all that was taken is consumed."""
     return state.channels.sum_of(_steps)
+
+
+_TAKEN = ("AddRow", "TakeBarrier", "TakeWatermark", "TakeEnd")
+
+
+def _rests_empty(state: State, parameters: Parameters, *, gone: bool) -> bool:
+    """Any channel: where it can go no further, nothing is left in it, unless its consumer is gone; the twin: also then.
+
+    A chunk that is being split is not taken yet.
+    """
+    channel = state.channels.get(0)
+    if state.is_splitting or any(SYSTEM.is_enabled(action, state, parameters, 0) for action in ("Forward", "Consume")):
+        return True
+    return (channel.is_gone and not gone) or (channel.pending.is_empty() and channel.queue.is_empty())
 
 
 # Shares of nodes.
@@ -609,8 +624,15 @@ def theorems() -> tuple[Theorem, ...]:
             "rank",
             "Protocol",
             "2 for each message that waits and 1 for each in a channel: this falls by one with every step of the "
-            "protocol. So, if all consumers go on, everything that was taken is consumed.",
-            *SUBJECT.rank_falls(rank, exactly=True),
+            "protocol, and only what is taken raises it. Where no step is possible, nothing is left in a channel whose "
+            "consumer is there. So, if all consumers go on, everything that was taken is consumed.",
+            *comes_to_rest(SUBJECT, rank, unless=_TAKEN, exactly=True),
+            follows(
+                "any channel at rest",
+                partial(_rests_empty, gone=False),
+                partial(_rests_empty, gone=True),
+                "gone or not",
+            ),
         ),
         _CHAPTER.theorem(
             "shares",

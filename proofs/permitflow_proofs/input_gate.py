@@ -42,6 +42,7 @@ from permitflow_proofs.kernel.induction import Fault, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, assuming, implies, integer, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -266,25 +267,12 @@ def _data_left(channel: Channel) -> int:
     return 7 * waiting.data + 2 * (waiting.data - channel.announced) + sent + credit
 
 
-def _barrier_rank(state: State) -> int:
+def _barrier_rank(state: State, _parameters: Parameters) -> int:
     return state.channels.sum_of(_barriers_left)
 
 
-def _data_rank(state: State) -> int:
+def _data_rank(state: State, _parameters: Parameters) -> int:
     return state.channels.sum_of(_data_left) + 4 * state.pool
-
-
-def _falls(least: int, before: State, after: State, _parameters: Parameters) -> bool:
-    """Barriers first, then data."""
-    barriers, barriers_after = _barrier_rank(before), _barrier_rank(after)
-    if barriers_after <= barriers - least:
-        return True
-    # Each sum is compared with all earlier ones, so data is asked for only here.
-    return barriers_after == barriers and _data_rank(after) <= _data_rank(before) - least
-
-
-def _never_below(least: int, state: State, _parameters: Parameters) -> bool:
-    return min(_barrier_rank(state), _data_rank(state)) >= least
 
 
 # Runs into a failure without one of the switches, for any number of inputs.
@@ -950,18 +938,15 @@ def _consequences() -> tuple[Theorem, ...]:
             "comes-to-rest",
             "Protocol",
             "Each step of the protocol lowers what barriers and ends still have to do, or keeps it and lowers what "
-            "data, credit and announcements have to do: it comes to rest if nothing is offered.",
-            *_RESTING.step_obligations(
-                [action for action in SUBJECT.protocol_actions() if action != "Align"],
-                partial(_falls, 1),
-                partial(_falls, 1_000_000),
-                "by a million at a time",
-            ),
-            *_ALIGNING.step_obligations(
-                ["Align"], partial(_falls, 1), partial(_falls, 1_000_000), "by a million at a time"
-            ),
-            _RESTING.holds_whenever_invariant(
-                "ranks are never negative", partial(_never_below, 0), partial(_never_below, 1), "at least 1"
+            "data, credit and announcements have to do; only what is offered, and the loss of an input, raise these. "
+            "So until then the protocol takes finitely many steps only.",
+            *comes_to_rest(
+                _RESTING,
+                _barrier_rank,
+                _data_rank,
+                unless=("OfferData", "OfferBarrier", "OfferNewerBarrier", "OfferEnd", "LoseInput"),
+                within={"Align": _ALIGNING},
+                twin_by=1_000_000,
             ),
         ),
     )

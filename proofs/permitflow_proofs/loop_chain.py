@@ -10,9 +10,11 @@ from typing import cast
 from permitflow_model.loop_chain import SYSTEM, Loop, Parameters, State, held, size
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
+from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.indexed import Indexed, member_by_name
 from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, merged, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -79,25 +81,16 @@ def _rests_empty(beyond: int) -> bool:
     return all_of((implies(full.exists, False), state.waiting == 0, loops.every(_is_empty)))
 
 
-def _steps(loop: Loop, loops_to_go: int) -> int:
-    """Steps until the messages of a loop are consumed by the sink: three in each loop."""
+def _steps(name: int, loop: Loop, parameters: Parameters) -> int:
+    """Steps until the messages of a loop are consumed by the sink, and requested: three in each loop."""
+    loops_to_go = parameters.loops - name
     messages = 3 * loops_to_go * loop.wire + (3 * loops_to_go - 1) * loop.inbox
     return messages + loop.unrequested + loop.requests
 
 
-def _falls(action: str, least: int) -> bool:
-    """The steps to go fall by one in the loop that acts and the next one together; every other loop stays as it is."""
-    before, after, parameters = SUBJECT.any_step(action)
-    first = {"Send": 0, "Consume": parameters.loops - 1}.get(action, _ACTING)
-    others = all_of((first != _OTHER, first + 1 != _OTHER))
-
-    def rank(of: State) -> int:
-        waiting = (3 * parameters.loops + 1) * of.waiting
-        changed = (_steps(of.loops.get(first + next_), parameters.loops - first - next_) for next_ in (0, 1))
-        return sum(changed, waiting)
-
-    stays = implies(others, equal(before.loops.get(_OTHER), after.loops.get(_OTHER)))
-    return all_of((stays, rank(after) <= rank(before) - 1 - least))
+def rank(state: State, parameters: Parameters) -> int:
+    """At least so many steps until everything that was offered is consumed, in all loops together."""
+    return (3 * parameters.loops + 1) * state.waiting + _loops_of(state).sum_by_name(_steps, parameters)
 
 
 # Frames.
@@ -190,6 +183,18 @@ ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_neighbours, a
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     return (
+        Theorem(
+            id="families",
+            statement=(
+                "What the proofs assume of a family of any size holds for every family: of all its members, of a "
+                "witness, of the last one in an order, of the largest measure, and of sums. By induction over the "
+                "number of members: so an argument that goes from loop to loop, or from hop to hop, holds for any "
+                "number of them."
+            ),
+            module="LoopChain",
+            operator="Sum",
+            obligations=family_obligations(),
+        ),
         _CHAPTER.kept(
             "type-ok",
             "TypeOK",
@@ -223,9 +228,10 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "rank",
             "Protocol",
-            "3 for each loop that a message still has to pass, and one for each message to be requested: this falls "
-            "with every step in the loop that acts and the next one, and every other loop stays as it is.",
-            *(claim(action, partial(_falls, action), "it falls by two") for action in SUBJECT.protocol_actions()),
+            "3 for each loop that a message still has to pass, and one for each message to be requested, in all loops "
+            "together: this falls with every step of the protocol, and only Offer raises it. So until then the "
+            "protocol takes no more steps than that, however many loops there are.",
+            *comes_to_rest(SUBJECT, rank, unless=("Offer",)),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

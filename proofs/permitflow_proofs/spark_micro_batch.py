@@ -26,6 +26,7 @@ from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import (
     Sizes,
     assume,
@@ -472,6 +473,8 @@ _STILL_TO_DO = {
 }
 """For each phase, how far its batch still has to go; two for each step, as an acknowledgement may come between."""
 
+_MORE_WORK = ("Offer", "ProduceBatch", "FailTask", "AbandonTask", "CrashDriver")
+
 _BATCH = 16
 """A batch that is committed brings the driver from published back to idle, which weighs 14 more."""
 
@@ -483,22 +486,6 @@ def rank(state: State, _parameters: Parameters) -> int:
     acknowledgement = 1 if state.acknowledged < state.end else 0
     rows = _BATCH * (state.produced - committed_end(state)) + (_BATCH + 1) * state.waiting
     return rows + phase + task + acknowledgement
-
-
-def _falls(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) < rank(before, parameters)
-
-
-def _falls_by_far_more(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) < rank(before, parameters) - 20 - _BATCH * (before.end - before.start)
-
-
-def _natural(state: State, parameters: Parameters) -> bool:
-    return rank(state, parameters) >= 0
-
-
-def _positive(state: State, parameters: Parameters) -> bool:
-    return rank(state, parameters) > 0
 
 
 def _is_drained(state: State) -> bool:
@@ -521,10 +508,10 @@ def _progress_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "rank-falls",
             "Protocol",
-            "The remaining work, rows and steps of their batch, falls with every step of exchange, driver and sink: "
-            "between faults, a query comes to rest.",
-            *QUERY.step_obligations(QUERY.protocol_actions(), _falls, _falls_by_far_more, "it falls by far more"),
-            QUERY.holds_whenever_invariant("never negative", _natural, _positive, "never 0"),
+            "The remaining work, rows and steps of their batch, falls with every step of exchange, driver and sink, "
+            "and only rows that are offered, a task that fails or is abandoned and a driver that crashes raise it. So "
+            "between these a query comes to rest, after no more steps than that.",
+            *comes_to_rest(QUERY, rank, unless=_MORE_WORK, twin_by=_BATCH),
         ),
         _CHAPTER.theorem(
             "whole-when-idle",

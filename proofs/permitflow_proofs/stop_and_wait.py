@@ -10,6 +10,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause
 from permitflow_proofs.kernel.numbered import QUEUES, dead_end
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in ("TypeOK", "Conservation", "ExactlyOnceInOrder")}
@@ -118,9 +119,9 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "rank",
             "Protocol",
-            "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol: the "
-            "number of steps left is known exactly, and the protocol comes to rest.",
-            *SUBJECT.rank_falls(rank, exactly=True),
+            "4 waiting + 3 in flight + 2 in the inbox + 1 answers falls by one with every step of the protocol, and "
+            "only Offer raises it. So the number of steps until the protocol rests is known exactly.",
+            *comes_to_rest(SUBJECT, rank, unless=("Offer",), exactly=True),
             follows("the oldest message leaves after three steps at most", _answered_after(3), _answered_after(2), "2"),
         ),
         _CHAPTER.theorem(

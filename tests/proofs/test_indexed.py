@@ -86,6 +86,13 @@ def a_sum_differs_by_what_was_put() -> bool:
     return bins.put(one, Bin(5, True)).sum_of(items_of) == bins.sum_of(items_of) + 5 - bins.get(one).items
 
 
+def a_sum_by_name_is_at_least_a_measure_where_none_is_negative() -> bool:
+    bins, one, _ = any_bins()
+    assume(bins.every(has_some))
+    bins.put(one, Bin(0, True)).sum_by_name(items_by_name)
+    return bins.sum_by_name(items_by_name) >= bins.get(one).items
+
+
 def the_largest_is_at_least_each_and_one_has_it() -> bool:
     bins, one, _ = any_bins()
     largest = bins.largest_by_name(items_by_name)
@@ -109,7 +116,8 @@ def what_holds_of_a_member_holds_of_its_item() -> bool:
     "claim",
     [
         *(told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed),
-        *(a_sum_differs_by_what_was_put, the_largest_is_at_least_each_and_one_has_it),
+        *(a_sum_differs_by_what_was_put, a_sum_by_name_is_at_least_a_measure_where_none_is_negative),
+        the_largest_is_at_least_each_and_one_has_it,
         *(of_listed_items_the_largest_is_known, what_holds_of_a_member_holds_of_its_item),
     ],
 )
@@ -140,6 +148,11 @@ def a_sum_is_known() -> bool:
     return bins.sum_of(has_some) >= 0
 
 
+def a_sum_by_name_is_never_negative() -> bool:
+    bins, _, _ = any_bins()
+    return bins.sum_by_name(items_by_name) >= 0
+
+
 def each_is_the_largest() -> bool:
     bins, one, _ = any_bins()
     return bins.get(one).items == bins.largest_by_name(items_by_name)
@@ -149,7 +162,7 @@ def each_is_the_largest() -> bool:
     "claim",
     [
         *(each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known),
-        each_is_the_largest,
+        *(a_sum_by_name_is_never_negative, each_is_the_largest),
     ],
 )
 def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:

@@ -9,7 +9,8 @@ one is looked at: if its name may be the same, the path forks.
 - *the last one*: if it fails for some member, there is a last one for which it does; it holds for all behind.  This is
   induction along the row, from its end to its start; or along any other order.
 - *the largest* measure is at least each member's, and one member has it.
-- *sums* may be any number; a sum over a family with another member of one name differs by that member's measure.
+- *sums* may be any number; a sum over a family with another member of one name differs by that member's measure.  Sums
+  of measures by name are not negative if none of these is.
 
 ``kernel/family_facts.py`` proves this for all finite families; here a family has at least one member.
 """
@@ -20,6 +21,7 @@ from types import MappingProxyType
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast, get_type_hints
 
 from permitflow_model.kernel.queue import Queue, larger
+from permitflow_proofs.kernel.family import compared
 from permitflow_proofs.kernel.paths import Notes
 from permitflow_proofs.kernel.symbols import (
     all_of,
@@ -69,6 +71,10 @@ def at_most_last(exists: bool, last: int, place: int, holds: bool) -> bool:
 def replaced(total: int, old: int, new: int) -> int:
     """A sum after one measure was replaced by another."""
     return total - old + new
+
+
+def _is_natural(name: int, member: object, measure: Callable[..., int], *context: object) -> bool:
+    return measure(name, member, *context) >= 0
 
 
 class LastOne(NamedTuple):
@@ -244,6 +250,21 @@ class Indexed(Generic[M]):
         if key not in self._sums:
             self._sums[key] = (context, integer("sum"))
         return self._sums[key][1]
+
+    def sum_by_name(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all members together, each by its name; never negative if none of them is."""
+        key = (measure, *map(id, context))
+        if key in self._sums:
+            return self._sums[key][1]
+        if self._before is None:
+            total = integer("sum")
+        else:
+            before, name, member = self._before
+            old, new = (measure(name, one, *context) for one in (before.get(name), member))
+            total = replaced(before.sum_by_name(measure, *context), old, new)
+        limit(compared(self.every_by_name(_is_natural, measure, *context), 0, total))
+        self._sums[key] = (context, total)
+        return total
 
     def largest_by_name(self, measure: Callable[..., int], *context: object) -> int:
         """The largest measure."""

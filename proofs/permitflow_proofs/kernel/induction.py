@@ -139,17 +139,6 @@ class Subject(Generic[S, P]):
             for action in actions
         )
 
-    def rank_falls(self, rank: Callable[[S, P], int], *, exactly: bool = False) -> tuple[SymbolicObligation, ...]:
-        """Each step of the protocol takes at least one from a number, or exactly one."""
-
-        def falls(before: S, after: S, parameters: P, *, by: int) -> bool:
-            expected, found = rank(before, parameters) - by, rank(after, parameters)
-            return found == expected if exactly else found <= expected
-
-        return self.step_obligations(
-            self.protocol_actions(), partial(falls, by=1), partial(falls, by=2), "it falls by two"
-        )
-
     def comes_to(self, rest: Callable[[S], bool], unless: Callable[[P], bool] = lambda _: False) -> SymbolicObligation:
         """Where the protocol can do nothing more, it has come to such a state; the twin: never to such a state."""
 

@@ -34,6 +34,7 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation
 from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.ranking import comes_to_rest, ranking_obligations
 from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, CHAPTER, FLUSHING, amount, channel
@@ -53,48 +54,28 @@ def rank(state: State, _parameters: Parameters) -> int:
     )
 
 
-def _rank_falls(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) < rank(before, parameters)
-
-
-def _rank_falls_by_two(before: State, after: State, parameters: Parameters) -> bool:
-    return rank(after, parameters) < rank(before, parameters) - 1
-
-
-def _rank_is_natural(state: State, parameters: Parameters) -> bool:
-    return rank(state, parameters) >= 0
-
-
-def _rank_is_positive(state: State, parameters: Parameters) -> bool:
-    return rank(state, parameters) > 0
-
-
-def _steps_are_few(fewer: int) -> bool:
-    """The consequence of a falling rank: the protocol takes no more steps than the initial rank."""
-    state, parameters = CHANNEL.any_case()
-    steps, first = natural("steps"), natural("rank_at_first")
-    assume(steps + rank(state, parameters) <= first)
-    return steps <= first - fewer
-
-
 def theorems() -> tuple[Theorem, ...]:
     """Progress."""
     return (
+        Theorem(
+            id="ranks-end",
+            statement=(
+                "What the proofs that something comes to rest conclude from a rank: where each step takes at least one "
+                "from a number that is never negative, there are no more steps than it was at first; and where each "
+                "lowers the first that changes of several such numbers, there are finitely many. By induction over the "
+                "steps, over the number, and over how many numbers there are."
+            ),
+            module="PermitChannel",
+            operator="Protocol",
+            obligations=ranking_obligations(),
+        ),
         CHAPTER.theorem(
             "rank-falls",
             "Protocol",
             "5 waiting (a watermark that waits counts, too) + 4 in flight + 3 in the inbox + 2 unreturned + 1 on the "
-            "way back, in permits, falls with every step of the protocol: it comes to rest.",
-            *CHANNEL.step_obligations(
-                CHANNEL.protocol_actions(), _rank_falls, _rank_falls_by_two, "it falls by two at least"
-            ),
-            CHANNEL.holds_whenever_invariant("never negative", _rank_is_natural, _rank_is_positive, "never 0"),
-            SymbolicObligation(
-                "so there are no more steps than the rank was at first",
-                partial(_steps_are_few, 0),
-                partial(_steps_are_few, 1),
-                "one step fewer",
-            ),
+            "way back, in permits, falls with every step of the protocol, and only what is offered raises it. "
+            "So until then the protocol takes no more steps than that.",
+            *comes_to_rest(CHANNEL, rank, unless=("OfferChunk", "OfferBarrier", "OfferWatermark")),
         ),
     )
 
