@@ -62,12 +62,15 @@ def calling(
     timeout_seconds: float | None,
     silence_seconds: float = SILENCE_SECONDS,
     security: Security | None = None,
+    *,
+    retries: bool = True,
 ) -> AbstractAsyncContextManager[Carrier]:
     """As ``Calling``, over the carrier that the address names, or as ``dialling_with`` says.
 
     Args:
         address, method, who, timeout_seconds, silence_seconds: as for ``Calling``.
         security: TLS and a token.
+        retries: False: there is one attempt, for at most ``timeout_seconds``, and no other if nobody listens there.
 
     Raises:
         InvalidParametersError: the address is malformed, ``silence_seconds`` too short or too long, or ``security`` is
@@ -78,13 +81,13 @@ def calling(
         return chosen.dial(address, method, who, timeout_seconds, silence_seconds)
     match parsed(address).scheme:
         case Scheme.TCP:
-            return tcp.calling(address, method, who, timeout_seconds, silence_seconds, security)
+            return tcp.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
         case Scheme.UDP:
-            return udp.calling(address, method, who, timeout_seconds, silence_seconds, security)
+            return udp.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
         case Scheme.GRPC:
             from permitflow.carriers import grpc_calls  # the others work without grpc
 
-            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds, security)
+            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
 
 
 @contextmanager

@@ -371,6 +371,8 @@ async def calling(
     timeout_seconds: float | None,
     silence_seconds: float = SILENCE_SECONDS,
     security: Security | None = None,
+    *,
+    retries: bool = True,
 ) -> AsyncIterator[ClientCall]:
     """A call of one method of the exchange at this address.
 
@@ -381,11 +383,13 @@ async def calling(
         timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
         silence_seconds: a peer that gives no sign of life for longer is gone.
         security: TLS and a token.
+        retries: False: one attempt, for at most ``timeout_seconds``.
 
     Raises:
         InvalidParametersError: a file of ``security`` cannot be used.
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
         PeerTimeoutError: no server answers there.
+        PeerGoneError: no server answers there, without retrying.
         ForkedError: a parent process used gRPC before the fork.
     """
     refuse_after_fork(address)
@@ -396,7 +400,9 @@ async def calling(
         try:
             if timeout_seconds is not None:
                 async with patience(timeout_seconds):
-                    await _connected(channel, why_not)
+                    is_ready = await _connected(channel, why_not, retries=retries)
+                if not is_ready:
+                    raise PeerGoneError(who=who, reason=await _why_not(channel))
         except TimeoutError:
             reason = f"no connection within {timeout_seconds:g} s; {await _why_not(channel)}"
             raise PeerTimeoutError(who=who, reason=reason) from None
@@ -445,8 +451,10 @@ def authorization(address: str, security: Security | None) -> tuple[tuple[str, s
     return () if token is None else ((_AUTHORIZATION, f"{_BEARER}{token}"),)
 
 
-async def _connected(channel: grpc.aio.Channel, why_not: Callable[[], Awaitable[TlsError | None]]) -> None:
-    """Wait for a connection.
+async def _connected(
+    channel: grpc.aio.Channel, why_not: Callable[[], Awaitable[TlsError | None]], *, retries: bool
+) -> bool:
+    """Wait for a connection; False: an attempt has failed, and there is not to be another one.
 
     Raises:
         TlsError: waiting is useless.
@@ -457,7 +465,10 @@ async def _connected(channel: grpc.aio.Channel, why_not: Callable[[], Awaitable[
             has_asked = True
             if (refusal := await why_not()) is not None:
                 raise refusal
+            if not retries:
+                return False
         await channel.wait_for_state_change(state)
+    return True
 
 
 async def _why_not(channel: grpc.aio.Channel) -> str:

@@ -671,6 +671,8 @@ async def calling_again(
     silence_seconds: float,
     resume_seconds: float,
     security: Security | None = None,
+    *,
+    retries: bool = True,
 ) -> AsyncIterator[tuple[Carrier, ResumeOffer | None]]:
     """As ``calling``; the stream survives its connection if the acceptor accepts the offer, which comes along.
 
@@ -678,12 +680,12 @@ async def calling_again(
     """
     dial = partial(calling, address, method, who, silence_seconds=silence_seconds, security=security)
     if not resume_seconds:
-        async with dial(timeout_seconds) as carrier:
+        async with dial(timeout_seconds, retries=retries) as carrier:
             yield carrier, None
         return
     offer = ResumeOffer(secrets.token_bytes(TOKEN_BYTES), resume_seconds)
     async with AsyncExitStack() as connections:
-        first = await connections.enter_async_context(dial(timeout_seconds))
+        first = await connections.enter_async_context(dial(timeout_seconds, retries=retries))
         again = partial(dial, None)
         resuming = DialledCarrier(
             first, connections.pop_all(), again, who=who, token=offer.token, seconds=offer.seconds

@@ -10,8 +10,8 @@ from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
-from permitflow.carriers.patience import patience
 from permitflow.carriers.pipe import SocketPipe
+from permitflow.carriers.reaching import reached
 from permitflow.carriers.security import Security
 from permitflow.carriers.tls import TlsPipe, begun
 from permitflow.errors import PeerGoneError, PeerTimeoutError
@@ -85,6 +85,8 @@ async def calling(
     timeout_seconds: float | None,
     silence_seconds: float = SILENCE_SECONDS,
     security: Security | None = None,
+    *,
+    retries: bool = True,
 ) -> AsyncIterator[TcpStream]:
     """A stream of one method of the exchange at this address.
 
@@ -95,6 +97,7 @@ async def calling(
         timeout_seconds: how long to retry; None: each address is tried once.
         silence_seconds: a peer that gives no sign of life for longer is gone.
         security: TLS and a token.
+        retries: False: each address is tried once, for at most ``timeout_seconds``.
 
     Raises:
         InvalidParametersError: the address is malformed, or a file of ``security`` cannot be used.
@@ -105,21 +108,7 @@ async def calling(
     where = parsed(address)
     _, host, port = where
     token = None if security is None else security.token_for(where)
-    dialling = Dialling(host, port, connected)
-    advice = "is an exchange running there (permitflow serve)?"
-    if timeout_seconds is None:
-        try:
-            connection = await dialling.connected_at_once()
-        except OSError:
-            raise PeerGoneError(who=who, reason=f"{dialling.why_not}; {advice}") from None
-    else:
-        try:
-            async with patience(timeout_seconds):
-                connection = await dialling.connected()
-        except TimeoutError:
-            why = f" ({dialling.why_not})" if dialling.why_not else ""
-            reason = f"no connection within {timeout_seconds:g} s{why}; {advice}"
-            raise PeerTimeoutError(who=who, reason=reason) from None
+    connection = await reached(Dialling(host, port, connected), who, timeout_seconds, retries=retries)
     over = (
         connection
         if security is None or security.ca is None

@@ -8,7 +8,7 @@ so many calls, for less.
 """
 
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Protocol, TypeVar
 
 from permitflow.channels.statistics import ChannelStatistics
@@ -402,6 +402,31 @@ def stream_and_position(channel: str) -> tuple[str, int] | None:
     if not stream or not number.isascii() or not number.isdigit() or len(number) > _MOST_DIGITS:
         return None
     return (stream, int(number)) if str(int(number)) == number else None
+
+
+def require_no_further(channel: str, known: Iterable[str], channels: int) -> None:
+    """Require that the stream of a channel has no others than the first ones.
+
+    Args:
+        channel: one of them.
+        known: the names of all channels that there are.
+        channels: over how many rows are spread.
+
+    Raises:
+        InvalidParametersError: it has, or the channel is not one of these.
+    """
+    place = stream_and_position(channel)
+    if place is None or place[1] >= channels:
+        rule = f"must be one of the {channels} channels over which rows are spread"
+        raise InvalidParametersError(name="channel", value=channel, rule=rule)
+    others = [each for each in map(stream_and_position, known) if each is not None and each[0] == place[0]]
+    stream, last = max(others, default=place)
+    if last >= channels:
+        rule = (
+            f"must be at least {last + 1}, because the exchange has {stream}/{last}: spread over fewer channels, "
+            "rows come to where nobody looks for their key"
+        )
+        raise InvalidParametersError(name="channels", value=channels, rule=rule)
 
 
 def spread_over(channels: Sequence[str]) -> int:

@@ -38,6 +38,7 @@ from permitflow.carriers.patience import Limit, patience
 from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import Offer, SameHost
 from permitflow.carriers.security import Security
+from permitflow.channels.interface import require_no_further
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.client.survey import Survey, require_one_place, surveyed
@@ -49,6 +50,7 @@ from permitflow.errors import (
     PeerTimeoutError,
     PermitflowError,
     ProtocolError,
+    SecurityError,
     UnknownChannelError,
 )
 from permitflow.flows.adaptive_window import require_latency
@@ -88,6 +90,7 @@ from permitflow.stream.control import (
 from permitflow.stream.divided_control import about, merged
 from permitflow.stream.frames import EndOutcome, Get, JobTotal, Put, Staging, TaskAttempt
 from permitflow.stream.handshake import PROTOCOL_VERSION, stated
+from permitflow.stream.resuming import ResumeOffer
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.stream.traffic import ChannelTraffic, Statistics
 from permitflow.wire.arrow import BatchCodec
@@ -106,6 +109,7 @@ __all__ = [
     "describe",
     "get",
     "put",
+    "require_single_places",
 ]
 
 R = TypeVar("R", bound=ControlReply[pa.Schema])
@@ -466,20 +470,26 @@ class _ControlOfSeveral(AioControl):
     async def _of_all(
         self, ask: Callable[[AioControl], Awaitable[Sequence[T]]], name_of: Callable[[T], str], *, partial: bool
     ) -> list[T]:
+        async with self._turn:
+            if self._is_closed:
+                raise ChannelClosedError(end="control stream")
+            self._is_closed = True
+            found, self._survey = surveyed(await self._answers(ask), name_of, partial=partial)
+            self._is_closed = False
+            return found
+
+    async def _answers(
+        self, ask: Callable[[AioControl], Awaitable[Sequence[T]]]
+    ) -> dict[str, Sequence[T] | PeerGoneError]:
+        """What each exchange answers, by address."""
+
         async def answer(address: str) -> Sequence[T] | PeerGoneError:
             try:
                 return await ask(await self._line_to(address))
             except PeerGoneError as error:
                 return error
 
-        async with self._turn:
-            if self._is_closed:
-                raise ChannelClosedError(end="control stream")
-            self._is_closed = True
-            answers = dict(zip(self._addresses, await _together(map(answer, self._addresses)), strict=True))
-            found, self._survey = surveyed(answers, name_of, partial=partial)
-            self._is_closed = False
-            return found
+        return dict(zip(self._addresses, await _together(map(answer, self._addresses)), strict=True))
 
     async def _of_each(
         self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None
@@ -505,37 +515,23 @@ class _ControlOfSeveral(AioControl):
         return {address: tuple(some) for address, some in parts.items()}
 
     async def _locate(self, names: Sequence[str]) -> None:
-        """Find out which exchange has each channel.
+        """Find out which exchange has each channel: all are asked at once, so that one that two have is noticed.
 
         Raises:
             UnknownChannelError: none of them has it.
+            InvalidParametersError: two of those that answer have it.
             PeerGoneError: none that answers has it.
         """
-        guesses: dict[str, list[str]] = {}
-        for name in names:
-            guesses.setdefault(ranked(self._addresses, name)[0], []).append(name)
-        unsettled: list[str] = []
-        gone: dict[str, PermitflowError] = {}
-        for address, some in guesses.items():
-            try:
-                await (await self._line_to(address)).statistics(some)
-            except UnknownChannelError:
-                unsettled += some
-            except PeerGoneError as error:
-                unsettled += some
-                gone[address] = error
-            else:
-                self._found |= dict.fromkeys(some, address)
-        if not unsettled:
+        if not names:
             return
-        listed: dict[str, set[str]] = {}
-        for address in (each for each in self._addresses if each not in gone):
-            try:
-                told = await (await self._line_to(address)).statistics()
-                listed[address] = {each.channel for each in told.channels}
-            except PeerGoneError as error:
-                gone[address] = error
-        for name in unsettled:
+        answers = await self._answers(_statistics_of)
+        gone = {address: answer for address, answer in answers.items() if isinstance(answer, PeerGoneError)}
+        listed = {
+            address: {each.channel for each in answer}
+            for address, answer in answers.items()
+            if not isinstance(answer, PeerGoneError)
+        }
+        for name in names:
             holders = [each for each in ranked(self._addresses, name) if name in listed.get(each, ())]
             require_one_place(name, holders)
             if not holders:
@@ -638,12 +634,14 @@ LINGER_SECONDS = 2.0
 # To the door of an exchange and from there to the right process, and one more for a channel that was made anew.
 _MOST_MOVES = 3
 # One of several exchanges may be away: how long each is dialled at first and later, the pause before they are tried
-# again, and for how long if the caller does not wait for a server that is about to start.
+# again at first and later, and for how long if the caller does not wait for a server that is about to start.
 _FIRST_DIAL_SECONDS, _LONGEST_DIAL_SECONDS = 0.5, 3.0
-_PAUSE_SECONDS = 0.1
+_FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.1, 1.0
 _SEARCH_SECONDS = 2.0
-# For questions and orders, which are sent to one after the other.
+# For questions and orders.
 _DIAL_SECONDS = 1.0
+# For the question whether an exchange has the same channel, too.
+_SURVEY_SECONDS = 5.0
 
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
@@ -736,7 +734,7 @@ async def get(
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[RemoteReceiver]:
         who = f"the exchange at {address} (channel {channel!r})"
-        connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        connecting = timing.calling(address, GET_STREAM, who, silence_seconds, seconds, security)
         async with connecting as (call, resume):
             with closing(Offer(same_host, writes=False, who=who)) as offer:
                 first = Get(
@@ -842,7 +840,7 @@ async def put(
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[RemoteSender]:
         who = f"the exchange at {address} (channel {channel!r})"
-        connecting = calling_again(address, PUT_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        connecting = timing.calling(address, PUT_STREAM, who, silence_seconds, seconds, security)
         async with connecting as (call, resume):
             with closing(Offer(same_host, writes=True, who=who)) as offer:
                 able = offered(compression, available_codecs())
@@ -897,8 +895,8 @@ async def _wherever(
             else:
                 if timing.is_over or not any(isinstance(error, PeerGoneError) for error in failures.values()):
                     raise _not_found(channel, failures)
+                await asyncio.sleep(timing.pause_seconds)
                 timing.be_more_patient()
-                await asyncio.sleep(_PAUSE_SECONDS)
                 continue
             break
         yield found
@@ -986,6 +984,7 @@ async def describe(
         PeerTimeoutError: no server answers at this address, or the channel's schema did not become known.
         PeerGoneError: the exchange has gone.
         UnknownChannelError: there is no such channel.
+        InvalidParametersError: two of several exchanges have it.
     """
     _require_name(channel)
     seconds = await _resume_seconds(address, resume_seconds)
@@ -994,7 +993,7 @@ async def describe(
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[ChannelDescription]:
         who = f"the exchange at {address} (channel {channel!r})"
-        connecting = calling_again(address, GET_STREAM, who, timing.connect_seconds, silence_seconds, seconds, security)
+        connecting = timing.calling(address, GET_STREAM, who, silence_seconds, seconds, security)
         async with connecting as (call, resume):
             first = Get(PROTOCOL_VERSION, channel, probe=True, resume=resume)
             session: DownstreamSession[object] = DownstreamSession(first, peer=who)
@@ -1003,8 +1002,47 @@ async def describe(
                     raise ProtocolError(f"{who} sent data though none were asked for")
                 yield ChannelDescription(receiver.schema, receiver.parameters)
 
-    async with timing, _wherever(address, channel, timing, at) as found:
-        return found
+    async with timing:
+        await require_single_places(address, [channel], security=security)
+        async with _wherever(address, channel, timing, at) as found:
+            return found
+
+
+async def require_single_places(
+    address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
+) -> None:
+    """Refuse channels that two of several exchanges have; exchanges that do not answer within seconds do not count.
+
+    ``get`` and ``put`` do not ask: each start would wait for the slowest of all exchanges.  Ask once, before a stream's
+    first channel is opened: the other place may have half of the rows.
+
+    Args:
+        address: as for ``get``; a single exchange is not asked.
+        channels: names.
+        spread_over: as for ``put``: refuse also a stream of which one of the exchanges has a further channel.
+        security: as for ``get``.
+
+    Raises:
+        InvalidParametersError: two of them have the same channel, or the stream has further ones.
+    """
+    if len(several(address)) == 1:
+        return
+    asking = control(
+        address,
+        connect_timeout_seconds=None,
+        reply_timeout_seconds=_SURVEY_SECONDS,
+        resume_seconds=0,
+        security=security,
+    )
+    try:
+        async with asking as orders:
+            told = await orders.statistics(partial=True)
+    except (PeerGoneError, SecurityError):  # a stream will tell
+        return
+    for name in channels:
+        require_one_place(name, orders.survey.twice.get(name, ()))
+    if spread_over:
+        require_no_further(channels[0], (each.channel for each in told.channels), spread_over)
 
 
 @asynccontextmanager
@@ -1032,6 +1070,7 @@ async def control(
         PeerTimeoutError: no server answers at this address.
     """
     seconds, addresses = await _resume_seconds(address, resume_seconds), several(address)
+    retries = connect_timeout_seconds is not None
     connect_seconds = _Timing(addresses[0], connect_timeout_seconds, reply_timeout_seconds).connect_seconds
     if len(addresses) > 1:
         connect_seconds = min(_DIAL_SECONDS, _DIAL_SECONDS if connect_seconds is None else connect_seconds)
@@ -1039,7 +1078,7 @@ async def control(
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[AioControl]:
         who = f"the exchange at {address}"
-        dial = partial(calling, address, CONTROL, who, connect_seconds, silence_seconds, security)
+        dial = partial(calling, address, CONTROL, who, connect_seconds, silence_seconds, security, retries=retries)
         line = _Line(dial, who, seconds)
         orders = AioControl(line, address, who, reply_timeout_seconds)
         try:
@@ -1089,9 +1128,25 @@ class _Timing:
     def __init__(self, address: str, connect_seconds: float | None, answer_seconds: float) -> None:
         self.connect_seconds = None if connect_seconds is None else min(connect_seconds, answer_seconds)
         self.answer_seconds = answer_seconds
-        if len(several(address)) > 1:
+        self._is_search = len(several(address)) > 1
+        self.pause_seconds = _FIRST_PAUSE_SECONDS
+        """Before all of several exchanges are tried again."""
+        if self._is_search:
             self._search_seconds = _SEARCH_SECONDS if self.connect_seconds is None else self.connect_seconds
             self.connect_seconds = _FIRST_DIAL_SECONDS
+
+    def calling(
+        self,
+        address: str,
+        method: str,
+        who: str,
+        silence_seconds: float,
+        resume_seconds: float,
+        security: Security | None,
+    ) -> AbstractAsyncContextManager[tuple[Carrier, ResumeOffer | None]]:
+        """Dial an exchange; one of several that is not there is not waited for: the channel may be at another one."""
+        dial = partial(calling_again, address, method, who, self.connect_seconds, silence_seconds, resume_seconds)
+        return dial(security, retries=not self._is_search)
 
     @property
     def is_over(self) -> bool:
@@ -1107,6 +1162,7 @@ class _Timing:
         """Dial each of them for longer: it may be far away, or busy."""
         assert self.connect_seconds is not None, "there are several"
         self.connect_seconds = min(2 * self.connect_seconds, _LONGEST_DIAL_SECONDS)
+        self.pause_seconds = min(2 * self.pause_seconds, _LONGEST_PAUSE_SECONDS)
 
     async def __aenter__(self) -> None:
         self._began = monotonic()

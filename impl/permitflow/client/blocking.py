@@ -77,6 +77,7 @@ __all__ = [
     "open_sink",
     "open_source",
     "probe",
+    "require_single_places",
 ]
 
 DEFAULT_TIMEOUT_SECONDS = 60.0
@@ -783,6 +784,15 @@ def probe(
         raise
     except TimeoutError:
         raise background().run(partial(timed_out, address, channel, timeout_seconds, NO_SCHEMA, security)) from None
+
+
+def require_single_places(
+    address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
+) -> None:
+    """Refuse channels that two of several exchanges have; see ``aio.require_single_places``."""
+    if len(several(address)) > 1:
+        asking = aio.require_single_places
+        background().run(partial(asking, address, channels, spread_over=spread_over, security=security))
 
 
 def open_sink(

@@ -11,7 +11,7 @@ import pyarrow as pa
 from permitflow.channels.interface import spread_over
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio import names_of
-from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink
+from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
 from permitflow.dispatch.keys import Splitter
@@ -172,6 +172,8 @@ def open_dispatch(
     names, splitter = names_of(channels), Splitter(schema, key, changes=changes)
     require_channels(len(names), VNODES)
     options = {**options, "spread_over": spread_over(names)}
+    security = options.get("security")
+    require_single_places(address, names, spread_over=options["spread_over"], security=security)
     with ExitStack() as stack:
         sinks: list[BlockingSink] = []
         try:

@@ -7,7 +7,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from permitflow.channels.interface import SendEnd, spread_over
-from permitflow.client.aio import names_of, put
+from permitflow.client.aio import names_of, put, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.dispatch.dispatcher import HashDispatcher
@@ -78,6 +78,8 @@ async def dispatch(
     if is_whole:
         options = {**options, "spread_over": spread_over(names)}
     splitter = Splitter(schema, key, changes=changes)
+    whole, security = options.get("spread_over", 0), options.get("security")
+    await require_single_places(address, names, spread_over=whole, security=security)
     async with AsyncExitStack() as stack:
         ends: list[RemoteSender] = []
         try:

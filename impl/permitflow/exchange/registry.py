@@ -11,7 +11,7 @@ from typing import Literal, Protocol, TypedDict, Unpack, overload
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.channels.interface import stream_and_position, stream_channels
+from permitflow.channels.interface import require_no_further, stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.errors import (
     ChannelRemovedError,
@@ -452,19 +452,8 @@ class Exchange:
         Raises:
             InvalidParametersError: it has, or the channel is not one of these.
         """
-        place = stream_and_position(name)
-        if place is None or place[1] >= channels:
-            rule = f"must be one of the {channels} channels over which rows are spread"
-            raise InvalidParametersError(name="channel", value=name, rule=rule)
         known = chain(self._channels, () if self.elsewhere is None else self.elsewhere.known)
-        others = [each for each in map(stream_and_position, known) if each is not None and each[0] == place[0]]
-        stream, last = max(others, default=place)
-        if last >= channels:
-            rule = (
-                f"must be at least {last + 1}, because the exchange has {stream}/{last}: spread over fewer channels, "
-                "rows come to where nobody looks for their key"
-            )
-            raise InvalidParametersError(name="channels", value=channels, rule=rule)
+        require_no_further(name, known, channels)
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
         """A snapshot of these channels, or of all in the order of adding.

@@ -135,15 +135,34 @@ class _Sending:
     """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Check the key.
+        """Check the key, and that no channel is at two exchanges.
 
         Raises:
             InvalidOptionError: a column is not there, or cannot be in a key.
+            InvalidParametersError: two of several exchanges have the same channel, or rows are spread over fewer
+                channels than there are.
         """
         self._options = options
         self._schema = schema
         if options.key:
             self._splitter()
+        self._require_single_places()
+
+    def _require_single_places(self) -> None:
+        exchange = self._options.exchange
+        if len(several(exchange.address)) == 1:
+            return
+        # gRPC must not be loaded before Spark's daemon has forked.
+        from permitflow.client.blocking import require_single_places
+
+        leave_imports_alone()
+        require_single_places(
+            exchange.address, exchange.channels, spread_over=self._spread_over, security=exchange.security
+        )
+
+    @property
+    def _spread_over(self) -> int:
+        return spread_over(self._options.exchange.channels) if self._options.key else 0
 
     def channel_of(self, context: TaskContext) -> str:
         """The channel of a task without a key: number p modulo n.  With one: any of them."""
@@ -219,7 +238,7 @@ class _Sending:
             "resume_seconds": exchange.resume_seconds,
             "byte_window": exchange.byte_window,
             "security": exchange.security,
-            "spread_over": spread_over(exchange.channels) if self._options.key else 0,
+            "spread_over": self._spread_over,
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds

@@ -108,7 +108,7 @@ def put(
     interrupted.
     """
     with requires_extra("grpc"):
-        from permitflow.client.blocking import open_sink
+        from permitflow.client.blocking import open_sink, require_single_places
         from permitflow.client.blocking_dispatch import open_dispatch
         from permitflow_tools.row_files.reading import open_input, open_rows
         from permitflow_tools.row_files.schemas import parsed_schema
@@ -139,6 +139,8 @@ def put(
             )
 
         with told_errors():
+            if not columns:  # who spreads rows asks by itself
+                require_single_places(address, [channel], security=exchange.security)
             sink = patience(opened_sink)
         moving = _Moving(
             sink, channel, patience, most_rows=rows, closes_channel=not keep_open, can_go_on=bool(producer)
@@ -157,12 +159,13 @@ def _words(channel: str, report: dict[str, object]) -> str:
 
 
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
-    """The channels of a stream: as many as were stated, or as can be seen; the exchange refuses if it has more."""
+    """The channels of a stream: as many as were stated, or as can be seen; an exchange refuses if it has more.
+
+    Each of several exchanges must answer.
+    """
     if ":" in stream:
         named = stream_name(stream)
         return stream_channels(named.name, named.channels)
-    if "," in exchange.address:
-        unusable(f"say how many channels {stream} has, as in {stream}:4: no one of several exchanges knows")
     with exchange.orders() as orders:
         # A client that may produce sees these; a list of channels is for those who may administer them.
         seen = {stream_and_position(each.channel) for each in orders.statistics().channels}

@@ -1,6 +1,7 @@
 """A stream over several exchanges: clients with a list of addresses find the one that has a channel."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -9,7 +10,17 @@ import pytest
 
 from permitflow.carriers.addresses import ranked
 from permitflow.channels.interface import stream_channels
-from permitflow.client import Retention, StagedPart, control, describe, get, put
+from permitflow.client import (
+    Retention,
+    StagedPart,
+    control,
+    describe,
+    dispatch,
+    get,
+    put,
+    require_single_places,
+)
+from permitflow.client.blocking_dispatch import open_dispatch
 from permitflow.errors import InvalidParametersError, PeerGoneError, RowsNotThereError, UnknownChannelError
 from permitflow.exchange import Exchange, ExchangeServer
 
@@ -151,6 +162,52 @@ async def test_a_channel_at_two_exchanges_is_named() -> None:
             assert orders.survey.twice == {CHANNELS[1]: places}
             with pytest.raises(InvalidParametersError, match=f"is at {places[0]} and {places[1]}: remove.*orders/1"):
                 await orders.channels()
+
+
+async def test_a_channel_at_two_exchanges_is_refused() -> None:
+    exchanges = divided(Retention.REPLAY)
+    exchanges[0].add_channel(CHANNELS[1])
+    async with serving(*exchanges) as servers:
+        address = listed(servers)
+        first, second = ranked([servers[0].address, servers[1].address], CHANNELS[1])
+        words = f"channel must be at one exchange, but is at {first} and {second}: remove all but one, not 'orders/1'"
+        for refused in (
+            describe(address, CHANNELS[1]),
+            require_single_places(address, CHANNELS),
+            dispatch(address, CHANNELS, BATCH.schema, key=["x"]).__aenter__(),
+            asyncio.to_thread(open_dispatch, address, CHANNELS, BATCH.schema, key=["x"]),
+            asked(address, CHANNELS[1]),
+        ):
+            with pytest.raises(InvalidParametersError, match=re.escape(words)):
+                await refused
+        await require_single_places(address, CHANNELS[2:])
+
+
+async def asked(address: str, channel: str) -> None:
+    async with control(address) as orders:
+        await orders.positions([channel])
+
+
+async def test_a_further_channel_at_any_exchange_is_refused() -> None:
+    async with serving(*divided()) as servers:
+        asking = require_single_places(listed(servers), CHANNELS[:3], spread_over=3)
+        with pytest.raises(InvalidParametersError, match=r"channels must be at least 6, because .* has orders/5"):
+            await asking
+        await servers[2].stop()  # does not count
+        await require_single_places(listed(servers), CHANNELS[:5], spread_over=5)
+
+
+@pytest.mark.parametrize("scheme", ["", "tcp://", "udp://"])
+async def test_an_exchange_that_is_not_there_is_not_waited_for(scheme: str) -> None:
+    async with serving(*divided(), scheme=scheme) as servers:
+        await servers[2].stop()
+        async with control(listed(servers), connect_timeout_seconds=None) as orders:
+            await orders.statistics(partial=True)
+        (why,) = orders.survey.unanswered.values()
+        assert (" is gone: " in why, "no connection within" in why) == (True, False), why
+        with pytest.raises(PeerGoneError) as caught:
+            await put(listed(servers), CHANNELS[2], BATCH.schema, connect_timeout_seconds=0.1).__aenter__()
+        assert "no connection within" not in str(caught.value)
 
 
 async def test_what_is_all_or_none_is_refused_over_several_exchanges() -> None:

@@ -12,7 +12,13 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from permitflow.channels.interface import stream_channels
 from permitflow.client import EndOutcome, Retention, StagedPart, Staging, control, put
-from permitflow.errors import BatchOrderError, CheckpointError, InvalidOptionError, PeerGoneError
+from permitflow.errors import (
+    BatchOrderError,
+    CheckpointError,
+    InvalidOptionError,
+    InvalidParametersError,
+    PeerGoneError,
+)
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import WriteOptions
@@ -112,6 +118,13 @@ async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_pat
         assert divided.published == [1, 2, 1]
         await asyncio.to_thread(following.commit, await divided.staged(0, [[1, 2, 3, 4], [], []]), 0)
         assert divided.published == [1, 2, 1]
+
+
+async def test_a_query_whose_channel_two_exchanges_have_is_refused(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        divided.exchanges[0].add_channel(CHANNELS[1])
+        with pytest.raises(InvalidParametersError, match=r"must be at one exchange.*not 'orders/1'"):
+            await divided.driver()
 
 
 async def test_nothing_is_published_while_an_exchange_is_away(tmp_path: Path) -> None:

@@ -104,10 +104,20 @@ async def test_rows_with_a_key_need_all_channels_or_their_number(command: Comman
         exchange.add_channel("orders/1")
         code, _, error = await shell("put", "orders:2", source, "--key", "n")
         assert (code, "channels must be at least 3" in error) == (2, True), error
-        address_of_two = f"{address},127.0.0.1:1"
-        code, _, error = await Shell(command, exchange, address_of_two)("put", "orders", source, "--key", "n")
-        assert (code, "say how many channels orders has, as in orders:4" in error) == (2, True), error
+        with_one_away = Shell(command, exchange, f"{address},127.0.0.1:1")
+        code, _, error = await with_one_away("put", "orders", source, "--key", "n")
+        assert (code, "127.0.0.1:1 is gone" in error) == (1, True), error
         assert (await shell("put", "orders:3", source, "--key", "n"))[0] == 0
+
+
+async def test_a_channel_at_two_exchanges_is_neither_put_nor_got(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with served("orders/0", parameters=PARAMETERS) as (exchange, one), served("orders/0") as (_, other):
+        shell = Shell(command, exchange, f"{one},{other}")
+        for arguments in (("put", NAME, source), ("put", "orders", source, "--key", "n"), ("get", NAME)):
+            code, _, error = await shell(*arguments)
+            assert (code, "must be at one exchange, but is at" in error) == (2, True), error
+        assert shell.state is BridgeState.WAITING
 
 
 async def test_rows_are_spread_by_who_may_only_produce(

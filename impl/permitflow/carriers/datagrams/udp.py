@@ -39,9 +39,9 @@ from permitflow.carriers.datagrams.packets import (
 )
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, Name
-from permitflow.carriers.patience import patience
+from permitflow.carriers.reaching import reached
 from permitflow.carriers.security import Security
-from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError
+from permitflow.errors import InvalidParametersError
 from permitflow.wire.buffers import Buffer
 
 _log = logging.getLogger(__name__)
@@ -298,6 +298,8 @@ async def calling(
     timeout_seconds: float | None,
     silence_seconds: float = SILENCE_SECONDS,
     security: Security | None = None,
+    *,
+    retries: bool = True,
 ) -> AsyncIterator[UdpStream]:
     """As ``tcp.calling``, for an address as in ``udp://host:port``; there is no TLS over UDP.
 
@@ -313,20 +315,7 @@ async def calling(
         raise InvalidParametersError(name="address", value=address, rule=rule)
     token = None if security is None else security.token_for(where)
     attempts = Dialling(host, port, _connected, answer_seconds=_ANSWER_SECONDS)
-    advice = "is an exchange running there (permitflow serve)?"
-    if timeout_seconds is None:
-        try:
-            dialled = await attempts.connected_at_once()
-        except OSError:
-            raise PeerGoneError(who=who, reason=f"{attempts.why_not}; {advice}") from None
-    else:
-        try:
-            async with patience(timeout_seconds):
-                dialled = await attempts.connected()
-        except TimeoutError:
-            why = f" ({attempts.why_not})" if attempts.why_not else ""
-            reason = f"no connection within {timeout_seconds:g} s{why}; {advice}"
-            raise PeerTimeoutError(who=who, reason=reason) from None
+    dialled = await reached(attempts, who, timeout_seconds, retries=retries)
     stream = UdpStream(dialled.pipe, who=who, is_acceptor=False, silence_seconds=silence_seconds)
     try:
         stream.call(KIND_OF_METHOD[method], token)
