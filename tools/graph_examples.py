@@ -16,7 +16,7 @@ DOCUMENT = Path(__file__).resolve().parent.parent / "docs/guides/graphs.md"
 EXAMPLES = (
     *("loop", "loop-bare", "loop-drop", "loop-unbounded", "loop-merge-preferred", "loop-completion"),
     *("zip-loop", "zip-loop-first", "diamond", "diamond-buffer", "diamond-filter", "merge"),
-    *("echo", "echo-room", "framing"),
+    *("dispatch", "dispatch-barriers", "dispatch-order", "dispatch-room", "echo", "echo-room", "framing"),
 )
 FOLDER = DOCUMENT.parent.parent / "examples/graphs"
 REPORTS = FOLDER / "reports"

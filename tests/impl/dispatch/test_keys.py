@@ -38,6 +38,7 @@ COLUMNS = {
     "decimal64": pa.array([Decimal("1.10"), None, Decimal("-3.00"), Decimal("0.00")], pa.decimal64(10, 2)),
 }  # fmt: skip
 BATCH = pa.record_batch(COLUMNS)
+NUMBERS = pa.schema([("n", pa.int64())])
 
 
 @pytest.mark.parametrize("key", [*([name] for name in COLUMNS), ["int64", "text", "decimal"]])
@@ -55,6 +56,17 @@ def test_the_keys_on_the_page_have_these_bytes_and_nodes() -> None:
     assert [vnode_of(json.loads(key)) for key, _, _ in rows] == [int(node) for _, _, node in rows]
     assert [crc32(bytes.fromhex(key)) % 256 for _, key, _ in rows] == [int(node) for _, _, node in rows]
     assert len(rows) == 3
+
+
+def test_a_key_of_64_bits_has_the_virtual_node_of_risingwave() -> None:
+    # From its e2e_test/batch/functions/vnode.slt.part: a key of two numbers of 32 bits has the bytes of one of 64.
+    key = 114 + (514 << 32)
+    for vnodes, node in ((256, 97), (4_096, 1_377), (32_768, 21_857)):
+        assert vnode_of([key], vnodes) == node
+        assert Splitter(NUMBERS, ["n"], vnodes=vnodes).vnodes_of(pa.record_batch([[key]], NUMBERS)).to_pylist() == [
+            node
+        ]
+    assert vnode_of([114, 514]) != 97, "we give each column 8 bytes"
 
 
 def test_a_time_finer_than_a_microsecond_is_rounded_down() -> None:
