@@ -108,6 +108,8 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
     numbers = bridge.numbers
     gets = [stream for stream in bridge.streams if stream.direction is Direction.GET]
     reading = [stream.numbers for stream in gets if stream.state not in _OVER]
+    # All rows of a spent channel were consumed: nobody returns its last permits, and nothing takes their room.
+    is_spent = bridge.state is BridgeState.SPENT
     return ChannelTraffic(
         channel=bridge.name,
         state=bridge.state.value,
@@ -117,11 +119,11 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         consumers=len(reading),
         rows_in=numbers.sent_rows,
         rows_out=numbers.consumed_rows,
-        rows_held=numbers.rows_held,
+        rows_held=0 if is_spent else numbers.rows_held,
         peak_rows_held=numbers.peak_rows_held,
         rows_with_consumers=sum(each.rows_held for each in reading),
         byte_window=numbers.byte_window,
-        bytes_held=numbers.bytes_held,
+        bytes_held=0 if is_spent else numbers.bytes_held,
         peak_bytes_held=numbers.peak_bytes_held,
         bytes_with_consumers=sum(each.bytes_held for each in reading),
         waiting_seconds=numbers.waiting_seconds,

@@ -14,9 +14,18 @@ from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import DEFAULT_ROW_PERMITS, Oversize, kept_parameters
 from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
-from permitflow_tools.cli.options import MOST, given_options, one_of, option, rows, size_in_bytes, whole_number
+from permitflow_tools.cli.options import (
+    MOST,
+    duration,
+    given_options,
+    one_of,
+    option,
+    rows,
+    size_in_bytes,
+    whole_number,
+)
 from permitflow_tools.cli.outcomes import unusable
-from permitflow_tools.parameters.quantities import duration, size_text
+from permitflow_tools.parameters.quantities import size_text
 
 _ROWS = whole_number(least=1, most=MOST)
 # Parameters of flows that have an option of their own.

@@ -4,6 +4,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -25,7 +26,7 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.exchange import Exchange, SqliteStore, Store
-from permitflow.exchange.statistics import BridgeState
+from permitflow.exchange.statistics import BridgeState, traffic_of
 from permitflow.flows.demand.core import Demand
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
@@ -111,6 +112,16 @@ async def test_a_list_tells_settings_counts_and_who_is_connected() -> None:
     assert (kept.retention, kept.limit_rows) == (Retention.REPLAY, 16)
     assert [*kept.traffic.kept.acknowledged] == ["audit", "etl"]
     assert not kept.is_durable
+
+
+async def test_a_spent_channel_holds_nothing() -> None:
+    """Nobody returns its last permits, nor those that an adaptive window withholds."""
+    async with administered() as (exchange, _):
+        await fill(batch(1, 2, 3))
+        (ended,) = exchange.statistics()
+    spent = replace(ended, state=BridgeState.SPENT)
+    assert [traffic_of(each).rows_held for each in (ended, spent)] == [3, 0]
+    assert [traffic_of(each).bytes_held for each in (ended, spent)] == [ended.numbers.bytes_held, 0]
 
 
 # Adding.

@@ -170,6 +170,7 @@ REFUSED = {
     f"{KEEPING} --store postgresql:///db?host=/nowhere": "--store: postgresql:///db?schema=permitflow cannot be used",
     f"{KEEPING} --store orders.store --standby": "--standby: needs --store postgresql://",
     f"{KEEPING} --standby": "--standby: needs --store postgresql://",
+    "serve --stream a --target-latency 0.5": "'--target-latency': must be a duration with its unit, as in \"40ms\"",
     "simulate": "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows",
     "simulate --row-permits 8 --chunk-rows 1": "another rate must be finite where there is no round-trip time",
     "simulate --row-permits 8 --permit-batch 8 --chunk-rows 1": "--permit-batch must be below row_permits = 8",
