@@ -18,7 +18,7 @@ import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from permitflow.client.aio import control
+from permitflow.client import control
 from permitflow.errors import DemoError, PeerGoneError, PeerTimeoutError
 from permitflow.spark.local_session import EXECUTOR_CLASS
 from permitflow.stream.control import ChannelPosition

@@ -139,7 +139,8 @@ class Doors(NamedTuple):
 
 def doors_of(client: Client, resume_seconds: float) -> Doors:
     # gRPC is loaded in this process, and not in the one that it was forked off.
-    from permitflow.client import aio, blocking
+    from permitflow import client as asyncio_client
+    from permitflow.client import blocking
 
     dialling: dict[str, Any]
     resuming = {"resume_seconds": resume_seconds} if resume_seconds else {}
@@ -147,8 +148,8 @@ def doors_of(client: Client, resume_seconds: float) -> Doors:
         agreement_seconds = RESUMING_SECONDS if resume_seconds else AGREEMENT_SECONDS
         dialling = {"same_host": SameHost.NEVER, "agreement_timeout_seconds": agreement_seconds, **resuming}
         dialling["connect_timeout_seconds"] = AGREEMENT_SECONDS
-        put, get = partial(aio.put, **dialling), partial(aio.get, schema=SCHEMA, **dialling)
-        return Doors(put, get, partial(aio.control, reply_timeout_seconds=WAIT_SECONDS))
+        put, get = partial(asyncio_client.put, **dialling), partial(asyncio_client.get, schema=SCHEMA, **dialling)
+        return Doors(put, get, partial(asyncio_client.control, reply_timeout_seconds=WAIT_SECONDS))
     wait_seconds = RESUMING_SECONDS if resume_seconds else WAIT_SECONDS
     dialling = {"same_host": SameHost.NEVER, "timeout_seconds": wait_seconds, **resuming}
     open_sink, open_source = (partial(dial, **dialling) for dial in (blocking.open_sink, blocking.open_source))

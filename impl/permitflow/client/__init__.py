@@ -6,15 +6,8 @@ Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp:/
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
-from permitflow.client.aio import (
-    AioControl,
-    ChannelDescription,
-    control,
-    describe,
-    get,
-    put,
-    require_single_places,
-)
+from permitflow.client.aio import ChannelDescription, describe, get, put
+from permitflow.client.aio_control import AioControl, control, require_single_places
 from permitflow.client.dispatching import RemoteDispatcher, dispatch
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender

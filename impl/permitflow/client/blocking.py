@@ -36,8 +36,9 @@ from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_count
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices
-from permitflow.client import aio
-from permitflow.client.aio import AioControl, ChannelDescription, Listed, Where
+from permitflow.client import aio, aio_control
+from permitflow.client.aio import ChannelDescription
+from permitflow.client.aio_control import AioControl, Listed, Where
 from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
@@ -613,7 +614,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         several(address)  # the first request dials
         require_seconds(resume_seconds=resume_seconds)
         self._who = f"the exchange at {address}"
-        opening = aio.control(
+        opening = aio_control.control(
             address,
             connect_timeout_seconds=None,
             reply_timeout_seconds=_NEVER_SECONDS,
@@ -789,9 +790,9 @@ def probe(
 def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
 ) -> None:
-    """Refuse channels that two of several exchanges have; see ``aio.require_single_places``."""
+    """Refuse channels that two of several exchanges have; see ``aio_control.require_single_places``."""
     if len(several(address)) > 1:
-        asking = aio.require_single_places
+        asking = aio_control.require_single_places
         background().run(partial(asking, address, channels, spread_over=spread_over, security=security))
 
 
@@ -837,8 +838,8 @@ def control(
 
     Args:
         timeout_seconds: the longest wait for each reply.
-        resume_seconds: how long an order is repeated whose connection was lost; as for ``aio.control``.
-        security: as for ``aio.control``.
+        resume_seconds: how long an order is repeated whose connection was lost; as for ``aio_control.control``.
+        security: as for ``aio_control.control``.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or ``address`` is malformed.

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from permitflow.channels.interface import spread_over
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.client.aio import names_of
+from permitflow.client.aio_control import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch

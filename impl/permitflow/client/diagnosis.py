@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 from permitflow.carriers.security import Security
-from permitflow.client.aio import control
+from permitflow.client.aio_control import control
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 

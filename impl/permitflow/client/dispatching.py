@@ -7,7 +7,8 @@ from typing import Any, Unpack
 import pyarrow as pa
 
 from permitflow.channels.interface import SendEnd, spread_over
-from permitflow.client.aio import names_of, put, require_single_places
+from permitflow.client.aio import put
+from permitflow.client.aio_control import names_of, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.dispatch.dispatcher import HashDispatcher

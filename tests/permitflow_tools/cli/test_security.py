@@ -9,8 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from permitflow.client import Security
-from permitflow.client.aio import control
+from permitflow.client import Security, control
 from permitflow.exchange import AccessControl
 from tests.permitflow_tools.cli.conftest import Command, serving
 from tests.support.certificates import Certificates
