@@ -21,7 +21,7 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.same_host import Offer, SameHost
 from permitflow.carriers.security import Security
 from permitflow.client.aio_control import require_single_places
-from permitflow.client.reaching import Timing, resume_seconds_of, wherever
+from permitflow.client.finding import Timing, resume_seconds_of, wherever
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import InvalidParametersError, PeerGoneError, PeerTimeoutError, PermitflowError, ProtocolError

@@ -28,7 +28,7 @@ from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.patience import patience
 from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_no_further
-from permitflow.client.reaching import Timing, not_found, resume_seconds_of
+from permitflow.client.finding import Timing, not_found, resume_seconds_of
 from permitflow.client.survey import Survey, require_one_place, surveyed
 from permitflow.errors import (
     ChannelClosedError,

@@ -1,4 +1,4 @@
-"""How the exchange that has a channel is reached: one of several addresses, and one of its processes; for how long."""
+"""How the exchange that has a channel is found: at one of several addresses, in one of its processes; for how long."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
