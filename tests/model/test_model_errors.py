@@ -131,12 +131,33 @@ def test_arguments_that_are_no_function_are_refused() -> None:
         Action("up", up_by, [(1,)])  # type: ignore[arg-type]
 
 
-def test_an_asynchronous_action_is_refused() -> None:
-    async def later(state: State, _: None) -> State:
-        return state
+async def asynchronous(*_: object) -> State:
+    return State()
 
+
+def test_an_asynchronous_action_is_refused() -> None:
     with pytest.raises(ModelError, match="action 'up': what it performs must be a plain function, not an async one"):
-        Action("up", later)
+        Action("up", asynchronous)
+
+
+@pytest.mark.parametrize(
+    ("options", "which"),
+    [
+        ({"initial": asynchronous}, "initial"),
+        ({"at_rest": asynchronous}, "at_rest"),
+        ({"invariants": {"Small": asynchronous}}, "invariant 'Small'"),
+        ({"probes": {"NeverFull": asynchronous}}, "probe 'NeverFull'"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_an_asynchronous_part_of_a_system_is_refused(options: dict[str, Any], which: str) -> None:
+    with pytest.raises(ModelError, match=f"{which} must be a plain function, not an async one"):
+        system(Action("up", up), **options)
+
+
+def test_invariants_without_names_are_refused() -> None:
+    with pytest.raises(ModelError, match=r"invariants must be functions by name, as in \{.*\}, not \[<function"):
+        system(Action("up", up), invariants=[up])
 
 
 def test_two_actions_of_one_name_are_refused() -> None:
@@ -157,7 +178,9 @@ def test_an_initial_value_that_cannot_be_hashed_is_named() -> None:
 @pytest.mark.parametrize(
     ("condition", "said"),
     [
-        (lambda state, _: None, "it returned None; return whether it holds"),
+        (lambda state, _: None, "it returned None; return whether it holds, as True or False"),
+        (lambda state, _: (state.n < 3, "small"), "it returned (True, 'small'); return whether it holds"),
+        (lambda state, _: state.n, "it returned 0; return whether it holds"),
         (lambda state, _: require(state.n > 3), "`require` refuses, which is for actions; return whether it holds"),
         (lambda state, _: state.m < 3, "AttributeError: 'State' object has no attribute 'm'"),
         (lambda state, _: 1 // (state.n - state.n) == 0, "ZeroDivisionError: "),

@@ -99,7 +99,7 @@ def test_the_textbook_example_is_named_by_its_own_files_only() -> None:
         for path in files
         if path.suffix in (".py", ".tla", ".toml") and re.search("StopAndWait|stop_and_wait", path.read_text())
     ]
-    assert set(naming) == {"StopAndWait.tla", "models.toml", "stop_and_wait.py"}
+    assert set(naming) == {"StopAndWait.tla", "StopAndWaitRefinement.tla", "models.toml", "stop_and_wait.py"}
 
 
 def test_the_textbook_page_names_actions_and_who_performs_them() -> None:

@@ -245,7 +245,7 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
     """Does a condition hold in this state?  ``kind`` and ``name`` say for complaints which condition it is.
 
     Raises:
-        ModelError: it fails, or forgets to say so.
+        ModelError: it fails, or says something else than True or False.
     """
     try:
         holds = condition(state, parameters)
@@ -254,9 +254,9 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
     except Exception as error:
         said, cause = _said(error), error
     else:
-        if holds is not None:
-            return bool(holds)
-        said, cause = "it returned None; return whether it holds", None
+        if isinstance(holds, bool):
+            return holds
+        said, cause = f"it returned {holds!r}; return whether it holds, as True or False", None
     place = f"{kind} {name!r}" if name else kind
     raise ModelError(f"{place} in state {state!r}: {said}") from cause
 

@@ -71,13 +71,11 @@ class Action(Generic[S, P]):
             ModelError: a function is missing, or is asynchronous.
         """
         for what, part in (("what it performs", self.perform), ("its arguments", self.arguments)):
-            if not callable(part):
-                raise ModelError(
-                    f"action {self.name!r}: {what} must be a function, as in Action('send', send, "
-                    f"arguments=lambda parameters: [(1,), (2,)]), not {part!r}"
-                )
-            if iscoroutinefunction(part):
-                raise ModelError(f"action {self.name!r}: {what} must be a plain function, not an async one")
+            _require_function(
+                f"action {self.name!r}: {what}",
+                part,
+                ", as in Action('send', send, arguments=lambda parameters: [(1,), (2,)])",
+            )
 
     def require_state(self, after: S, state: S, arguments: tuple[int, ...]) -> S:
         """What the action returned in this state, which must be a state, too.
@@ -96,6 +94,13 @@ class Action(Generic[S, P]):
     def performers(self, state: S) -> Iterable[tuple[int, ...]]:
         """How the arguments may begin: with the name of a member, or, where there are no members, with nothing."""
         return [()] if self.members is None else [(name,) for name in self.members(state).names()]
+
+
+def _require_function(what: str, part: object, example: str = "") -> None:
+    if not callable(part):
+        raise ModelError(f"{what} must be a function{example}, not {part!r}")
+    if iscoroutinefunction(part):
+        raise ModelError(f"{what} must be a plain function, not an async one")
 
 
 def is_state(value: object, *, like: object) -> bool:
@@ -169,8 +174,19 @@ class System(Generic[S, P]):
         """Check the parts.
 
         Raises:
-            ModelError: two actions have one name.
+            ModelError: two actions have one name; a condition is no function, or is asynchronous.
         """
+        for what, named in (("invariants", self.invariants), ("probes", self.probes)):
+            if not isinstance(named, Mapping):
+                raise ModelError(f"{what} must be functions by name, as in {{'Bounded': bounded}}, not {named!r}")
+        conditions = (
+            ("initial", self.initial),
+            *((f"invariant {name!r}", condition) for name, condition in self.invariants.items()),
+            *((f"probe {name!r}", condition) for name, condition in self.probes.items()),
+            *([] if self.at_rest is None else [("at_rest", self.at_rest)]),
+        )
+        for what, condition in conditions:
+            _require_function(what, condition)
         names = Counter(action.name for action in self.actions)
         if twice := [name for name, count in names.items() if count > 1]:
             raise ModelError(
