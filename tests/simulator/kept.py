@@ -28,6 +28,7 @@ from permitflow.client import AioControl, StagedPart, Staging, control, get, put
 from permitflow.errors import (
     LogReplacedError,
     PermitflowError,
+    ProducerReplacedError,
     RowsForgottenError,
     RowsNotThereError,
     StoreError,
@@ -145,6 +146,11 @@ class Plan:
         )
 
 
+def twin_at(seed: int) -> int:
+    """For some of the seeds the turn at which a producer's program is started a second time; 0: it is not."""
+    return Random(f"twin {seed}").choice((20, 60, 200, *17 * (0,)))
+
+
 @dataclass
 class _Client:
     """A party that goes on until it has done what it wants, over all its lives."""
@@ -223,6 +229,8 @@ class KeptRun:
         self._add("closer", self._close)
         for turn, what, whose, seconds in plan.troubles:
             world.at_turn(turn, self._bring, what, whose, seconds)
+        if (turn := twin_at(self.seed)) and plan.producers:
+            world.at_turn(turn, self._begin_twin, self.clients["producer0"])
         try:
             world.run(until=PATIENCE_SECONDS)
             self._is_stopping = True
@@ -360,6 +368,12 @@ class KeptRun:
         client.host = self.world.new_host(client.name)
         _begin(client.host, self._go_on(client, client.act))
 
+    def _begin_twin(self, client: _Client) -> None:
+        """Start the same program a second time, though the first one may live: one of them is to hear of the other."""
+        if client.act is not None and not client.is_over:
+            self.world.tell(client.name, "is started again beside itself")
+            _begin(self.world.new_host(client.name), self._go_on(client, client.act))
+
     async def _go_on(self, client: _Client, act: Callable[[_Client], Awaitable[None]]) -> None:
         """Try until it is done."""
         while True:
@@ -369,6 +383,10 @@ class KeptRun:
             except _TAKEN_BACK as error:
                 self.broken.append(f"{client.name} hears: {error}")
                 break
+            except ProducerReplacedError as error:
+                self.seen["producer ProducerReplacedError"] += 1
+                self.world.tell(client.name, f"leaves: {error}")
+                return
             except PermitflowError as error:
                 client.errors[type(error).__name__] += 1
                 self.seen[f"{client.name.rstrip('0123456789')} {type(error).__name__}"] += 1
