@@ -21,6 +21,7 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
+    StoreTakenOverError,
     UnknownChannelError,
 )
 from permitflow.stream.resuming import ResumeOffer
@@ -52,12 +53,12 @@ async def wherever(
                 try:
                     found = await _followed(each, at, stack)
                     break
-                except (UnknownChannelError, PeerGoneError) as error:
+                except (UnknownChannelError, PeerGoneError, StoreTakenOverError) as error:
                     if isinstance(error, PeerTimeoutError) and timing.has_no_answer:
                         raise  # it has the channel
                     failures[each] = error
             else:
-                if timing.is_over or not any(isinstance(error, PeerGoneError) for error in failures.values()):
+                if timing.is_over or all(isinstance(error, UnknownChannelError) for error in failures.values()):
                     raise not_found(channel, failures)
                 await asyncio.sleep(timing.pause_seconds)
                 timing.be_more_patient()

@@ -3,7 +3,10 @@
 from collections.abc import Callable, Sequence
 from time import monotonic, sleep
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
+from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, StoreTakenOverError
+
+AWAY = (PeerGoneError, StoreTakenOverError)
+"""Errors of an exchange that has gone, or whose store another one has, which the next attempt finds."""
 
 # A restarted exchange is back within a second or two; more frequent attempts do not help.
 _FIRST_PAUSE_SECONDS = 0.05
@@ -12,7 +15,7 @@ _LONGEST_PAUSE_SECONDS = 2.0
 
 def is_away(error: PermitflowError) -> bool:
     """May a retry succeed?  Not after a silence: that peer has had all the time there is."""
-    return isinstance(error, PeerGoneError) and not isinstance(error, PeerTimeoutError)
+    return isinstance(error, AWAY) and not isinstance(error, PeerTimeoutError)
 
 
 def in_words(channels: Sequence[str]) -> str:

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, ReplayError, RowsForgottenError, UnexpectedFrameError
+from permitflow.errors import PeerTimeoutError, ReplayError, RowsForgottenError, UnexpectedFrameError
 from permitflow.flows.seam import Parameters
 from permitflow.spark.options import ReadOptions
-from permitflow.spark.patience import Patience
+from permitflow.spark.patience import AWAY, Patience
 from permitflow.spark.recording import StreamRecording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
@@ -167,7 +167,7 @@ def read_range(
             raise lost(error, channel=rows.channel, consumer=options.consumer or "default", wanted_row=at) from error
         except PeerTimeoutError as error:
             raise _overloaded(options, rows, at) from error
-        except PeerGoneError as error:
+        except AWAY as error:
             patience.wait(error)
 
 

@@ -62,7 +62,7 @@ from permitflow.errors import (
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions
-from permitflow.spark.patience import Patience, in_words
+from permitflow.spark.patience import AWAY, Patience, in_words
 from permitflow.spark.recording import StreamRecording, recording
 from permitflow.spark.reused_worker import leave_imports_alone
 from permitflow.stream.control import ChannelState, Published, StagedPart
@@ -217,7 +217,7 @@ class _Sending:
         while True:
             try:
                 return self.open(channel, **stated)
-            except PeerGoneError as error:
+            except AWAY as error:
                 if stated.get("staging") is None:
                     raise
                 patience.wait(error)

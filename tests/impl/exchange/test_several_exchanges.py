@@ -4,6 +4,7 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import NoReturn
 
 import pyarrow as pa
 import pytest
@@ -21,7 +22,13 @@ from permitflow.client import (
     require_single_places,
 )
 from permitflow.client.blocking_dispatch import open_dispatch
-from permitflow.errors import InvalidParametersError, PeerGoneError, RowsNotThereError, UnknownChannelError
+from permitflow.errors import (
+    InvalidParametersError,
+    PeerGoneError,
+    RowsNotThereError,
+    StoreTakenOverError,
+    UnknownChannelError,
+)
 from permitflow.exchange import Exchange, ExchangeServer
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
@@ -112,6 +119,24 @@ async def test_a_channel_that_another_exchange_has_taken_over_is_found() -> None
         async with control(address) as orders:
             told = await orders.statistics([CHANNELS[2], CHANNELS[1]])
         assert [each.channel for each in told.channels] == [CHANNELS[2], CHANNELS[1]]
+
+
+async def test_an_exchange_whose_store_was_taken_over_is_passed_by(monkeypatch: pytest.MonkeyPatch) -> None:
+    exchanges, names = [Exchange(), Exchange()], stream_channels("many", 50)
+    for exchange in exchanges:
+        exchange.add_channels(names)
+    async with serving(*exchanges) as servers:
+        places = [server.address for server in servers]
+        channel = next(name for name in names if ranked(places, name)[0] == places[0])
+
+        def refuse(_: str) -> NoReturn:
+            raise StoreTakenOverError(path="postgresql://db", by="the other exchange")
+
+        monkeypatch.setattr(exchanges[0], "served", refuse)
+        async with put(listed(servers), channel, BATCH.schema):
+            pass
+        with pytest.raises(StoreTakenOverError):
+            await put(places[0], channel, BATCH.schema).__aenter__()
 
 
 async def test_questions_and_orders_go_to_the_exchanges_concerned() -> None:

@@ -2,7 +2,14 @@
 
 import pytest
 
-from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError, ResumeTimeoutError, UnknownChannelError
+from permitflow.errors import (
+    PeerGoneError,
+    PeerTimeoutError,
+    PermitflowError,
+    ResumeTimeoutError,
+    StoreTakenOverError,
+    UnknownChannelError,
+)
 from permitflow.spark.patience import Patience
 
 
@@ -56,6 +63,12 @@ def test_progress_begins_the_time_anew() -> None:
         trying.renew()
     assert len(clock.pauses) == 20
     assert trying.remaining_seconds == 1
+
+
+def test_an_exchange_whose_store_another_one_has_is_asked_again() -> None:
+    clock = Clock()
+    patience(clock, 10).wait(StoreTakenOverError(path="postgresql://db", by="the exchange b"))
+    assert clock.pauses
 
 
 @pytest.mark.parametrize(
