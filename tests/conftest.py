@@ -144,7 +144,6 @@ def pytest_collection() -> None:
 def pytest_collection_finish() -> None:
     """Modules and tests stay until the end, so the garbage collector need not look at them again."""
     gc.enable()
-    gc.collect()
     gc.freeze()
 
 

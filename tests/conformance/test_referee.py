@@ -79,6 +79,7 @@ def test_both_stop_at_the_same_step_of_a_bad_run(sabotage: str) -> None:
     assert "and nothing that was recorded can follow" in referee.describe()
 
 
+@pytest.mark.long
 def test_a_specification_that_disagrees_is_asked_no_more(repository: Path, tmp_path: Path) -> None:
     """In it the receiver returns each chunk at once; segments behind that are not walked."""
     text = (repository / "spec/permit_channel/PermitChannel.tla").read_text()

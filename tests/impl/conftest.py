@@ -35,7 +35,8 @@ def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
         yield served
 
 
-@pytest.fixture(params=PATHS)
+# Each test starts a process, and most wait for seconds; that an end is lost is heard alike over TCP.
+@pytest.fixture(params=["shared memory", "gRPC", pytest.param("TCP", marks=pytest.mark.long)])
 def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     with served_over(request.param) as served:
         yield served

@@ -71,6 +71,7 @@ def test_a_mistake_that_is_noticed_and_one_that_is_not_are_told_apart(
     assert lines[4] == f"a comment changes ({FILE}) survived {KILLER}"
 
 
+@pytest.mark.long
 def test_a_mistake_that_hangs_is_noticed_by_the_clock(
     run_list: RunList, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -87,8 +88,8 @@ def test_a_mistake_that_hangs_is_noticed_by_the_clock(
         (entry("a", "no such text", ""), "'a': its old text occurs 0 times"),
         (entry("a", OLD, "length") * 2, "two mutants are called 'a'"),
         ("[[mutant]]\nname = 'a'\n", "is not a list of mutants"),
-        (entry("a", OLD, "max("), "pytest ended with"),
-        (entry("a", OLD, "length", killer="tests/none.py"), "without any mistake"),
+        pytest.param(entry("a", OLD, "max("), "pytest ended with", marks=pytest.mark.long),
+        pytest.param(entry("a", OLD, "length", killer="tests/none.py"), "without any mistake", marks=pytest.mark.long),
     ],
 )
 def test_a_list_that_cannot_be_used_is_refused(

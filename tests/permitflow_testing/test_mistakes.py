@@ -280,9 +280,9 @@ sys.exit(report.broken != (sys.argv[2],))
     ("sabotage", "rule"),
     [
         ("lost", "none-lost"),
-        ("twice", "none-created"),
+        pytest.param("twice", "none-created", marks=pytest.mark.long),
         ("on-receipt", "returned-when-consumed"),
-        ("on-receipt", "recorded-run"),
+        pytest.param("on-receipt", "recorded-run", marks=pytest.mark.long),
     ],
 )
 def test_a_sabotaged_stream_breaks_the_right_rule(sabotage: str, rule: str) -> None:

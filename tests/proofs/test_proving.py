@@ -34,6 +34,7 @@ def test_two_processes_find_what_one_finds() -> None:
     assert workers() <= before
 
 
+@pytest.mark.long
 def test_a_caller_that_stops_reading_stops_the_processes() -> None:
     before = workers()
     with closing(prove_catalogue(processes=2)) as verdicts:

@@ -81,6 +81,7 @@ def run_some(seeds: Sequence[int], subject: str = "streams") -> Report:
     report, run = Report(subject), run_of(subject)
     for seed in seeds[:1]:
         report.add(run(seed, False))  # what it imports and makes once is there then
+    are_frozen_before = gc.get_freeze_count() > 0
     gc.disable()
     collect()
     gc.freeze()  # and need not be looked at again and again
@@ -91,7 +92,8 @@ def run_some(seeds: Sequence[int], subject: str = "streams") -> Report:
                 collect()
     finally:
         collect()
-        gc.unfreeze()
+        if not are_frozen_before:
+            gc.unfreeze()
         gc.enable()
     return report
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from types import TracebackType
-from typing import Self, Unpack
+from typing import TYPE_CHECKING, Self, Unpack
 
 import pyarrow as pa
 
@@ -14,10 +14,12 @@ from permitflow.client.aio_control import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
-from permitflow.dispatch.keys import Splitter
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import DispatchError, PeerTimeoutError, PermitflowError
 from permitflow.stream.frames import EndOutcome
+
+if TYPE_CHECKING:
+    from permitflow.dispatch.keys import Splitter
 
 __all__ = ["BlockingDispatch", "open_dispatch"]
 
@@ -29,7 +31,7 @@ class BlockingDispatch:
     are aborted.  Leaving the context with an exception aborts all channels.
     """
 
-    def __init__(self, sinks: Sequence[BlockingSink], splitter: Splitter) -> None:
+    def __init__(self, sinks: Sequence[BlockingSink], splitter: "Splitter") -> None:
         """Use ``open_dispatch``."""
         self.sinks = tuple(sinks)
         """The channels' ends, in their order."""
@@ -169,6 +171,8 @@ def open_dispatch(
             stream has more than these.
         PermitflowError: as for ``open_sink``.
     """
+    from permitflow.dispatch.keys import Splitter  # it loads what computes on columns
+
     names, splitter = names_of(channels), Splitter(schema, key, changes=changes)
     require_channels(len(names), VNODES)
     options = {**options, "spread_over": spread_over(names)}

@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
@@ -12,10 +12,12 @@ from permitflow.client.aio_control import names_of, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.dispatch.dispatcher import HashDispatcher
-from permitflow.dispatch.keys import Splitter
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import PermitflowError
 from permitflow.stream.frames import EndOutcome
+
+if TYPE_CHECKING:
+    from permitflow.dispatch.keys import Splitter
 
 __all__ = ["RemoteDispatcher", "dispatch"]
 
@@ -23,7 +25,7 @@ __all__ = ["RemoteDispatcher", "dispatch"]
 class RemoteDispatcher(HashDispatcher[pa.RecordBatch]):
     """The upstream of several channels of an exchange."""
 
-    def __init__(self, ends: Sequence[RemoteSender], splitter: Splitter) -> None:
+    def __init__(self, ends: Sequence[RemoteSender], splitter: "Splitter") -> None:
         """Use ``dispatch``."""
         super().__init__(ends, splitter.split)
         self._closes_channels = True
@@ -74,6 +76,8 @@ async def dispatch(
             stream has more than these.
         PermitflowError: as for ``put``.
     """
+    from permitflow.dispatch.keys import Splitter  # it loads what computes on columns
+
     names = names_of(channels)
     require_channels(len(names), VNODES)
     if is_whole:

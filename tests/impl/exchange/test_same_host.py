@@ -139,7 +139,7 @@ def test_a_stream_gives_its_memory_back_without_garbage_collection(complete: Com
 WINDOW = ("--chunk-rows", 8192, "--row-permits", 262_144, "--same-host", "require")
 
 
-@pytest.mark.parametrize("victim", ["produce", "consume"])
+@pytest.mark.parametrize("victim", ["produce", pytest.param("consume", marks=pytest.mark.long)])
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long)])
 async def test_a_client_killed_in_the_middle_leaves_nothing_behind(
     start: Start, rings: Rings, victim: str, seed: int

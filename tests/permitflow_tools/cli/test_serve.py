@@ -99,7 +99,7 @@ async def test_it_bridges_producers_and_consumers_and_says_what_flowed() -> None
 COMMANDS = "\x1b[2J\x9b1A\rlate\nlistening at 10.6.6.6:1\u202e"
 
 
-@pytest.mark.parametrize("as_json", [False, True], ids=["log", "json"])
+@pytest.mark.parametrize("as_json", [False, pytest.param(True, marks=pytest.mark.long)], ids=["log", "json"])
 async def test_texts_of_a_producer_command_no_terminal_and_forge_no_line(as_json: bool) -> None:
     with serving("--stream", "orders", *(["--json"] if as_json else [])) as process:
         address = next(events_of(process))["address"] if as_json else address_of(process)
@@ -174,7 +174,7 @@ def test_an_earlier_recording_is_not_written_over(command: Command, tmp_path: Pa
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize("name", ["run.jsonl", "run.parquet"])
+@pytest.mark.parametrize("name", ["run.jsonl", pytest.param("run.parquet", marks=pytest.mark.long)])
 def test_an_exchange_that_cannot_listen_leaves_no_recording(process: Command, tmp_path: Path, name: str) -> None:
     link = tmp_path / f"link-{name}"
     link.symlink_to(tmp_path / name)

@@ -67,7 +67,7 @@ def read(address: str, consumer: str, to_row: int) -> int:
 
 @pytest.mark.parametrize(
     ("flow", "ending"),
-    [("permits", signal.SIGTERM), ("demand", signal.SIGKILL)],
+    [pytest.param("permits", signal.SIGTERM, marks=pytest.mark.long), ("demand", signal.SIGKILL)],
 )
 def test_a_restart_on_the_same_store_goes_on_where_it_was(tmp_path: Path, flow: str, ending: signal.Signals) -> None:
     consumers = ("--consumer", "etl", "--consumer", "audit")

@@ -40,7 +40,11 @@ def test_a_minute_of_trouble_leaves_counts_exact(process: Command) -> None:
     assert trouble["strangers"] > 100
 
 
-@pytest.mark.parametrize(("times", "code"), [(1, 0), (2, 130)], ids=["early, with exact counts", "at once"])
+@pytest.mark.parametrize(
+    ("times", "code"),
+    [(1, 0), pytest.param(2, 130, marks=pytest.mark.long)],
+    ids=["early, with exact counts", "at once"],
+)
 def test_ctrl_c_ends_the_demo_and_all_its_processes(tmp_path: Path, times: int, code: int) -> None:
     command = [sys.executable, "-m", "permitflow_tools.cli", "demo", "wordcount", "--keep", str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as demo:

@@ -108,7 +108,7 @@ def small_disk(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("batches", [0, 20], ids=["filled by rows", "filled by another program"])
-@pytest.mark.parametrize("rows", [100, 2000])
+@pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.long), 2000])
 def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: Path, rows: int, batches: int) -> None:
     child = [
         sys.executable,
