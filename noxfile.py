@@ -54,6 +54,10 @@ COMMANDS = {
             "-m tests.faults --kills --schedules 880 --subject stages --subject calls --subject mute",
         ],
     ),
+    "cluster": (
+        "two workers of Spark, four executors, three exchanges on PostgreSQL, fifty kills: five million rows (an hour)",
+        ["-m tests.cluster"],
+    ),
     "reruns": (
         "Spark jobs whose stages are run again, fifty times: each row once, or a failed job (20 minutes)",
         ["-m tests.reruns"],

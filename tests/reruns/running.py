@@ -2,19 +2,15 @@
 
 import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
-from time import monotonic, sleep
+from time import monotonic
 
-import pyspark
-
-from permitflow.spark.local_session import FAST_START
-from tests.impl.spark.conftest import CHECKOUT, KEEPING, Driver, options_of, running_driver
+from tests.impl.spark.conftest import KEEPING, Driver, options_of, running_driver
 from tests.reruns.trials import (
     Found,
     Harm,
@@ -30,12 +26,7 @@ from tests.reruns.trials import (
     writing,
 )
 from tests.support.served_exchange import ServedExchange, served_exchange
-
-SPARK = Path(pyspark.__file__).parent
-MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
-# A second attempt runs on another host only; loopback has many addresses.
-HOSTS = ("127.0.0.1", "127.0.0.2")
-START_SECONDS = 60.0
+from tests.support.spark_cluster import standalone_cluster
 
 _SETTINGS: dict[Harm, tuple[str, ...]] = {
     Harm.FILES: (),
@@ -94,7 +85,7 @@ def place(harm: Harm, folder: Path) -> Iterator[Callable[[Trial], Result]]:
         once = stack.enter_context(served_exchange())
         kept = stack.enter_context(served_exchange(more=(*KEEPING, "--staging-rows", "1000000")))
         is_local = harm is Harm.FILES
-        master = "local[4, 2]" if is_local else stack.enter_context(standalone_cluster(work_dir))
+        master = "local[4, 2]" if is_local else stack.enter_context(standalone_cluster(work_dir)).address
         stack.enter_context(submit_arguments(_SETTINGS[harm]))
         driver = stack.enter_context(running_driver(work_dir, master))
         yield lambda trial: run(trial, driver, once, kept, work_dir)
@@ -148,46 +139,3 @@ def submit_arguments(settings: Sequence[str]) -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
-
-
-@contextmanager
-def standalone_cluster(folder: Path) -> Iterator[str]:
-    """A master and two workers with two slots each, on two of this machine's addresses; the master's address."""
-    paths = os.pathsep.join(filter(None, (str(CHECKOUT), os.environ.get("PYTHONPATH"))))
-    environment = {
-        **os.environ,
-        "SPARK_HOME": str(SPARK),
-        "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": FAST_START,
-        "PYTHONPATH": paths,
-    }
-    with ExitStack() as stack:
-
-        def start(name: str, *words: str, **more: str) -> Path:
-            log = folder / f"{name}.log"
-            output = stack.enter_context(log.open("wb"))
-            command = [str(SPARK / "bin/spark-class"), *words, "--port", "0", "--webui-port", "0"]
-            process = stack.enter_context(
-                subprocess.Popen(
-                    command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, env={**environment, **more}
-                )
-            )
-            stack.callback(process.kill)
-            return log
-
-        address = _said(start("master", MASTER, "--host", HOSTS[0]), r"Starting Spark master at (spark://\S+)")
-        for host in HOSTS:
-            work = ("--work-dir", str(folder / f"work-{host}"), "--cores", "2", "--memory", "1g")
-            log = start(f"worker-{host}", WORKER, address, "--host", host, *work, SPARK_LOCAL_IP=host)
-            _said(log, r"Successfully registered with master (\S+)")
-        yield address
-
-
-def _said(log: Path, pattern: str) -> str:
-    """Wait until a log has a line, and return what the pattern's group has found."""
-    until = monotonic() + START_SECONDS
-    while (found := re.search(pattern, log.read_text(errors="replace"))) is None:
-        if monotonic() > until:
-            raise RuntimeError(f"{log.name} does not say {pattern!r}: {log.read_text()[-2000:]}")
-        sleep(0.05)
-    return found[1]
