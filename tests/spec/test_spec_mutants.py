@@ -133,6 +133,7 @@ def run_tool(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
 
 
+@pytest.mark.long
 def test_the_command_names_the_witness_and_fails_for_a_survivor(tmp_path: Path) -> None:
     text = (LISTS / "PermitChannel.toml").read_text()
     name = "a chunk leaves only if a permit remains, one below the tight bound"

@@ -115,8 +115,8 @@ def source(command: str) -> str:
 WAIT = ("kafka_topics",)
 SLOW = [pytest.mark.long, pytest.mark.timeout(4 * LONGEST_SECONDS)]
 CASES = [
-    pytest.param(example, 2, marks=SLOW if is_slow(example) else [], id=f"{example.name}, twice")
-    for example in EXAMPLES
+    *(pytest.param(each, 1, id=each.name) for each in EXAMPLES if not is_slow(each)),
+    *(pytest.param(each, 2, marks=SLOW, id=f"{each.name}, twice") for each in EXAMPLES),
 ]
 
 

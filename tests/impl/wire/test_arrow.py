@@ -229,7 +229,7 @@ def nulls(values: int) -> pa.RecordBatch:
 
 
 def test_batches_that_one_could_not_hold_stay_as_they_came() -> None:
-    many = [nulls(1_500_000_000), nulls(1_500_000_000)]
+    many = [nulls(1_500_000_000)] * 2
     assert joined(many) == many
     assert [each.num_rows for each in joined([nulls(1), nulls(2)])] == [2]
     assert [len(each.column(0)[0]) for each in owned(many)] == [1_500_000_000] * 2

@@ -1,5 +1,7 @@
 """Compressed record batches: they survive the wire, and no peer can make more of them than was agreed and paid for."""
 
+from functools import cache
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -116,6 +118,7 @@ def test_rows_of_a_fixed_width_take_no_more_than_they_can(codec: Codec) -> None:
     assert receiving.decode(message, [ROWS], size)
 
 
+@cache
 def monotonous(kind: str) -> pa.RecordBatch:
     """Of which a codec leaves next to nothing."""
     columns = {
