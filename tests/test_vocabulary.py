@@ -8,6 +8,7 @@ import pkgutil
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -33,7 +34,7 @@ from permitflow.metrics import ExchangeCollector
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
-from permitflow_model.manifest import module_paths
+from permitflow_model.manifest import module_paths, read_manifest
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import Registered, systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -378,15 +379,21 @@ def modules_by_action() -> dict[str, list[str]]:
     return found
 
 
+@cache
+def known_actions() -> frozenset[str]:
+    """Those of the models, and the mistaken ones that the manifest puts in their places."""
+    right = {action.name for registered in systems().values() for action in registered.system.actions}
+    return frozenset(right | {wrong for model in read_manifest().values() for wrong in model.actions.values()})
+
+
 def misspelt(source: str) -> set[str]:
     """Texts that look like the name of an action and are none, nor one of a recorded event."""
     constants = [node.value for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Constant)]
     texts = {value for value in constants if isinstance(value, str)}
     of_channels = {text for text in texts if LOOKS_LIKE_AN_ACTION.fullmatch(text)}
     of_queries = {text for text in texts if LOOKS_LIKE_AN_ACTION_OF_A_QUERY.fullmatch(text)}
-    known = {action.name for registered in systems().values() for action in registered.system.actions}
     recorded = {event for registered in systems().values() for event in recorded_events(registered)}
-    return (of_channels | of_queries) - known - recorded - OTHER_NAMES
+    return (of_channels | of_queries) - known_actions() - recorded - OTHER_NAMES
 
 
 @pytest.mark.parametrize("room", ["model", "proofs"])

@@ -90,11 +90,6 @@ def target_bounds(state: State, parameters: Parameters) -> bool:
     return lent(state, parameters) > state.target or here <= state.target
 
 
-def never_stuck(state: State, parameters: Parameters) -> bool:
-    """As of the gate; without exclusive buffers, ``floor`` must be at least 1."""
-    return not needs_to_move(gate_in(state)) or SYSTEM.can_move(state, parameters)
-
-
 def _of_gate(action: Action[input_gate.State, input_gate.Parameters]) -> Action[State, Parameters]:
     """The same action, which keeps the target."""
 
@@ -153,8 +148,9 @@ SYSTEM: System[State, Parameters] = System(
         **{name: _holds_of_gate(name) for name in ("TypeOK", "Conservation", "Bounded")},
         "TargetOK": target_ok,
         "TargetBounds": target_bounds,
-        "NeverStuck": never_stuck,
     },
+    # Without exclusive buffers, ``floor`` must be at least 1.
+    must_move=lambda state, _: needs_to_move(gate_in(state)),
     probes={
         "WithinTargetProbe": lambda state, parameters: lent(state, parameters) <= state.target,
         "NothingWithheldProbe": _nothing_withheld,

@@ -1,7 +1,7 @@
 """``InputGate.tla``, action for action: a consumer of several inputs aligns barriers, and stores nothing behind them.
 
 Each channel has exclusive buffers and borrows floating ones; a credit is a buffer at the gate.
-docs/protocols/gate.md says what holds, and what each switch is for.
+docs/protocols/gate.md says what holds, and what goes wrong without one of the rules.
 """
 
 from collections.abc import Callable, Mapping
@@ -39,17 +39,8 @@ class Parameters:
     epochs: int = 1
     """Epochs are counted modulo this; 1: they are not told apart; 0: they are counted without end."""
 
-    stop: bool = True
-    """Does a sender stop after its barrier until consumption is resumed?"""
-
     revoke: bool = False
-    """Does a barrier take back all credit that was granted?"""
-
-    release: bool = True
-    """Does a barrier take back the floating buffers of a channel without exclusive ones?"""
-
-    announce: bool = True
-    """Does a sender without credit announce its backlog, if there are no exclusive buffers?"""
+    """Does a barrier take back all credit that was granted, exclusive or not?"""
 
     skip: int = 0
     """So many barriers may an input leave out at once; if any, numbers are not modulo, but below ``epochs``."""
@@ -253,8 +244,8 @@ def _is_epoch(epoch: int, parameters: Parameters) -> bool:
 
 
 def takes_back(parameters: Parameters) -> bool:
-    """Does a barrier take back what its channel has?"""
-    return parameters.revoke or (parameters.release and parameters.exclusive == 0)
+    """Does a barrier take back what its channel has: without exclusive buffers the floating ones?"""
+    return parameters.revoke or parameters.exclusive == 0
 
 
 def _starts(queue: Queue[Item], kind: str) -> bool:
@@ -360,10 +351,9 @@ def send_barrier(state: State, parameters: Parameters, name: int) -> State:
         state,
         name,
         waiting=channel.waiting.without_head(),
-        stopped=parameters.stop,
+        stopped=True,
         announced=0,
         sent=_epoch_after(channel.waiting.head().epoch, parameters),
-        credit=0 if parameters.revoke and not parameters.stop else channel.credit,
         wire=channel.wire.push(Item("barrier", channel.waiting.head().epoch, 0)),
     )
 
@@ -371,7 +361,7 @@ def send_barrier(state: State, parameters: Parameters, name: int) -> State:
 def announce_backlog(state: State, parameters: Parameters, name: int) -> State:
     """A sender without any credit says that it has data; with exclusive buffers the next data says so."""
     channel = state.channels.get(name)
-    require(parameters.announce and parameters.exclusive == 0)
+    require(parameters.exclusive == 0)
     require(not channel.stopped)
     require(channel.credit == 0)
     backlog = content_in(channel.waiting).data
@@ -446,7 +436,7 @@ def consume_newer_barrier(state: State, parameters: Parameters, name: int) -> St
     require(is_pending(state))
     number = _barrier_here(state, name)
     require(number > state.epoch)
-    others_freed = state._replace(channels=state.channels.map(freed, parameters), epoch=number)
+    others_freed = state._replace(channels=state.channels.map(freed), epoch=number)
     return _with(others_freed, name, **_behind(state, name))
 
 
@@ -455,7 +445,7 @@ def consume_older_barrier(state: State, parameters: Parameters, name: int) -> St
     require(parameters.skip > 0)
     require(_barrier_here(state, name) < state.epoch)
     passed = state.channels.get(name)._replace(**_behind(state, name))
-    return state._replace(channels=state.channels.put(name, resumed(passed, parameters)))
+    return state._replace(channels=state.channels.put(name, resumed(passed)))
 
 
 def _barrier_here(state: State, name: int) -> int:
@@ -489,7 +479,7 @@ def lose_input(state: State, parameters: Parameters, name: int) -> State:
     require(not channel.over)
     epoch = _epoch_after(state.epoch, parameters) if is_pending(state) else state.epoch
     lost = opened(0)._replace(closed=True, over=True)
-    channels = state.channels.map(freed, parameters).put(name, lost)
+    channels = state.channels.map(freed).put(name, lost)
     return State(channels=channels, pool=state.pool + channel.borrowed, epoch=epoch, failed=True)
 
 
@@ -537,22 +527,21 @@ def is_pending(state: State) -> bool:
     return not state.channels.every(is_open)
 
 
-def resumed(channel: Channel, parameters: Parameters) -> Channel:
-    """The channel when it goes on: its sender is told, if it waits to be."""
+def resumed(channel: Channel) -> Channel:
+    """The channel when it goes on: its sender is told."""
     # A product does not fork a proof, and RESUME is 0.
-    grants = channel.grants.push(REVOKE * channel.released) if parameters.stop else channel.grants
-    return channel._replace(blocked=False, released=False, grants=grants)
+    return channel._replace(blocked=False, released=False, grants=channel.grants.push(REVOKE * channel.released))
 
 
-def freed(channel: Channel, parameters: Parameters) -> Channel:
+def freed(channel: Channel) -> Channel:
     """The channel when what has blocked it is no longer pending."""
-    return resumed(channel, parameters) if channel.blocked else channel
+    return resumed(channel) if channel.blocked else channel
 
 
 def align(state: State, parameters: Parameters) -> State:
     """All barriers have arrived, but for inputs that have ended: the next epoch begins, and each sender is told."""
     require(is_joined(state))
-    return state._replace(channels=state.channels.map(freed, parameters), epoch=_epoch_after(state.epoch, parameters))
+    return state._replace(channels=state.channels.map(freed), epoch=_epoch_after(state.epoch, parameters))
 
 
 def is_over(channel: Channel) -> bool:
@@ -634,11 +623,9 @@ def _channel_conserves(channel: Channel, parameters: Parameters, _epoch: int, _f
     return valid_credit(channel) + held == own + channel.borrowed
 
 
-def _channel_stopped_by_barrier(channel: Channel, parameters: Parameters, _epoch: int, _failed: bool) -> bool:
+def _channel_stopped_by_barrier(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
     """One barrier stops its sender, from the time it is sent until the sender is told to resume."""
     words, barriers = effect_in(channel.grants).words, barriers_here(channel)
-    if not parameters.stop:
-        return not channel.stopped and words == 0
     return _one(channel.stopped) == barriers + _one(channel.blocked) + words
 
 
@@ -799,13 +786,8 @@ def is_waiting(channel: Channel) -> bool:
     return not channel.waiting.is_empty() or (channel.closed and not channel.over)
 
 
-def never_stuck(state: State, parameters: Parameters) -> bool:
-    """Where something waits and is not blocked, or nothing is waited for, the protocol can move."""
-    return not needs_to_move(state) or SYSTEM.can_move(state, parameters)
-
-
 def needs_to_move(state: State) -> bool:
-    """Is there something to do, in a gate that has not failed?"""
+    """Does something wait and is not blocked, or is nothing waited for, in a gate that has not failed?"""
     joined = is_joined(state)
     if state.failed:
         return False
@@ -868,8 +850,8 @@ SYSTEM: System[State, Parameters] = System(
         **{name: _everywhere(name) for name in ("TypeOK", "Conservation")},
         "Bounded": bounded,
         **{name: _everywhere(name) for name in CHANNEL_CLAUSES if name not in GATE_CLAUSES},
-        "NeverStuck": never_stuck,
     },
+    must_move=lambda state, _: needs_to_move(state),
     probes={
         "NeverBlockedProbe": lambda state, _: state.channels.every(is_open),
         "PoolNeverEmptyProbe": lambda state, _: state.pool > 0,

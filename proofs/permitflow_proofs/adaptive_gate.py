@@ -34,8 +34,7 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {"TargetOK": SYSTEM.invaria
 """What every reachable state satisfies beside the gate's clauses; proved by induction."""
 
 
-def _any_parameters(**fixed: object) -> Parameters:
-    return any_parameters_of(Parameters, stop=True, **fixed)
+_any_parameters = partial(any_parameters_of, Parameters)
 
 
 def _with_target(gate: input_gate.State, parameters: Parameters) -> State:
@@ -55,15 +54,15 @@ def _any_target(_parameters: Parameters) -> tuple[int, ...]:
 _ARGUMENTS = {**gate_proofs.SUBJECT.any_arguments, "Resize": _any_target}
 
 SUBJECT = Subject(SYSTEM, _any_parameters, _any_state, _ARGUMENTS)
-"""The gate whose senders stop, with any other parameters, and any target."""
+"""The gate with any target."""
 
 ANY = Subject(
     SYSTEM,
-    partial(any_parameters_of, Parameters),
+    _any_parameters,
     lambda parameters: State(*gate_proofs.ANY.any_state(parameters), target=natural("target")),
     _ARGUMENTS,
 )
-"""The gate with any parameters, in any state at all."""
+"""The gate in any state at all."""
 
 _CHAPTER = Chapter(
     SUBJECT,
@@ -200,8 +199,8 @@ def _live_with_exclusive(less: int) -> bool:
     return _never_stuck(state, parameters)
 
 
-def _live_with_floating(switches: Mapping[str, object], less: int) -> bool:
-    parameters = _any_parameters(exclusive=0, announce=True, **switches)
+def _live_with_floating(less: int) -> bool:
+    parameters = _any_parameters(exclusive=0)
     assume(parameters.floor >= 1 - less)
     state = _any_state(parameters)
     # In focus are the channel that waits, and one that has borrowed.
@@ -261,14 +260,7 @@ def theorems() -> tuple[Theorem, ...]:
         theorem(
             "live-floating",
             "NeverStuck",
-            "Without exclusive buffers the same holds of targets of at least one buffer, if senders announce and a "
-            "barrier takes buffers back.",
-            *(
-                claim(f"where they {name}", partial(_live_with_floating, switches), "a target of nothing")
-                for name, switches in (
-                    ("release", {"release": True, "revoke": False}),
-                    ("revoke", {"release": False, "revoke": True}),
-                )
-            ),
+            "Without exclusive buffers the same holds of targets of at least one buffer.",
+            claim("in every state", _live_with_floating, "a target of nothing"),
         ),
     )

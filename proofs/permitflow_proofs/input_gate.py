@@ -6,7 +6,7 @@ satisfy all of them.  Runs into a deadlock name two channels, and are runs for a
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from typing import cast
+from typing import Any, NamedTuple, cast
 
 from permitflow_model.input_gate import (
     CHANNEL_CLAUSES,
@@ -16,6 +16,7 @@ from permitflow_model.input_gate import (
     REVOKE,
     SYSTEM,
     Channel,
+    ChannelClause,
     Item,
     Parameters,
     State,
@@ -34,6 +35,7 @@ from permitflow_model.input_gate import (
 )
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.runs import Move
+from permitflow_model.mistakes import Mistake, mistaken, mistakes_in
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
@@ -47,7 +49,7 @@ from permitflow_proofs.kernel.symbols import all_of, any_of, assume, assuming, i
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name != "InEpoch"}
-"""What every reachable state satisfies where senders stop; proved by induction."""
+"""What every reachable state satisfies; proved by induction."""
 
 EPOCHS_INVARIANT = {
     name: SYSTEM.invariants[name]
@@ -55,23 +57,23 @@ EPOCHS_INVARIANT = {
 }
 """The part of the invariant that the order of epochs needs."""
 
-STORING_INVARIANT = {
-    name: SYSTEM.invariants[name]
-    for name in ("TypeOK", "Conservation", "StoppedByBarrier", "ReleasedByBarrier", "NothingAfterEnd")
-}
+any_parameters = partial(any_parameters_of, Parameters)
+
+_MISTAKES = mistakes_in("InputGate")
+_GOES_ON = (_MISTAKES["SendBarrierAndGoOn"], _MISTAKES["AlignSilently"])
+_KEEPS = (_MISTAKES["DeliverAndKeep"],)
+_ANNOUNCES_NOTHING = (_MISTAKES["AnnounceNothing"],)
+
+
+def _goes_on_and_keeps(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
+    """Its sender never stops, and nothing is taken back."""
+    keeps = effect_in(channel.grants).keeps
+    return not channel.stopped and not channel.released and keeps == 1
+
+
+_CLAUSES: Mapping[str, ChannelClause] = {**CHANNEL_CLAUSES, "GoesOnAndKeeps": _goes_on_and_keeps}
+_STORING_CLAUSES = ("TypeOK", "Conservation", "GoesOnAndKeeps", "NothingAfterEnd")
 """The invariant where senders do not stop and nothing is taken back: the gate stores data behind a barrier."""
-
-
-def any_parameters(**fixed: object) -> Parameters:
-    """Any parameters with which senders stop."""
-    return any_parameters_of(Parameters, stop=True, **fixed)
-
-
-def any_storing_parameters() -> Parameters:
-    """Any parameters with which senders do not stop, and nothing is taken back."""
-    parameters = any_parameters_of(Parameters, stop=False, revoke=False)
-    assume(implies(parameters.release, parameters.exclusive >= 1))
-    return parameters
 
 
 # Laws of queues: each number is never negative.
@@ -131,7 +133,7 @@ def _any_channel(name: str) -> Channel:
 
 def _lawful(channel: Channel, parameters: Parameters, epoch: int, failed: bool, names: tuple[str, ...]) -> bool:
     """All clauses together: one question about all channels instead of one for each clause."""
-    return all_of([merged(partial(CHANNEL_CLAUSES[name], channel, parameters, epoch, failed)) for name in names])
+    return all_of([merged(partial(_CLAUSES[name], channel, parameters, epoch, failed)) for name in names])
 
 
 def _any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
@@ -157,16 +159,21 @@ def _any_skip(parameters: Parameters) -> tuple[int, ...]:
 _SKIPPED = {"OfferNewerBarrier": _any_skip}
 
 SUBJECT = Subject(SYSTEM, any_parameters, any_state, _SKIPPED)
-"""The gate whose senders stop, with any other parameters."""
+"""The gate."""
 
 EPOCHS = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, EPOCHS_INVARIANT), _SKIPPED)
 """The same, with the order of epochs: any number of them, or without end."""
 
-STORING = Subject(SYSTEM, any_storing_parameters, partial(_any_lawful_state, STORING_INVARIANT), _SKIPPED)
-"""The gate whose senders do not stop, with any other parameters, where nothing is taken back."""
+STORING = Subject(
+    mistaken(SYSTEM, *_GOES_ON, *_KEEPS),
+    partial(any_parameters, revoke=False),
+    partial(_any_lawful_state, _STORING_CLAUSES),
+    _SKIPPED,
+)
+"""The gate whose senders do not stop, and where nothing is taken back."""
 
-LOSSES = Subject(SYSTEM, partial(any_parameters_of, Parameters), partial(_any_lawful_state, ("LossFrees",)), _SKIPPED)
-"""Any gate, and what it is after an input was lost."""
+LOSSES = Subject(SYSTEM, any_parameters, partial(_any_lawful_state, ("LossFrees",)), _SKIPPED)
+"""The gate, and what it is after an input was lost."""
 
 _RESTING = Subject(
     SYSTEM, any_parameters, partial(_any_lawful_state, ("TypeOK", "NothingAfterEnd", "BacklogKnown")), _SKIPPED
@@ -212,15 +219,15 @@ def _has_borrowed(channel: Channel) -> bool:
     return channel.borrowed > 0
 
 
-def _never_stuck(state: State, parameters: Parameters) -> bool:
+def _never_stuck(subject: Subject[State, Parameters], state: State, parameters: Parameters) -> bool:
     """The invariant, each guard as one truth value: forks at each of them would multiply."""
     # What is said of all channels is asked for first, so that it is known in all cases.
     state.channels.every(is_awaited_no_more)
     state.channels.every(is_open)
     moves = [
-        merged(partial(SYSTEM.is_enabled, action, state, parameters, *name))
-        for action in SUBJECT.protocol_actions()
-        for name in SYSTEM.action(action).performers(state)
+        merged(partial(subject.system.is_enabled, action, state, parameters, *name))
+        for action in subject.protocol_actions()
+        for name in subject.system.action(action).performers(state)
     ]
     return implies(merged(partial(needs_to_move, state)), any_of(moves))
 
@@ -229,26 +236,25 @@ def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> boo
     """In any state that satisfies the invariant: the channel that waits has a buffer of its own."""
     state, parameters = subject.any_case()
     assume(parameters.exclusive >= least)
-    return _never_stuck(state, parameters)
+    return _never_stuck(subject, state, parameters)
 
 
-def _live_with_floating(switches: Mapping[str, object], least: int) -> bool:
+def _live_with_floating(least: int) -> bool:
     """... and without such a buffer: in focus are the channel that waits, and one that has borrowed."""
-    parameters = any_parameters(exclusive=0, announce=True, **switches)
+    parameters = any_parameters(exclusive=0)
     assume(parameters.floating >= least)
     state = any_state(parameters)
     channels = cast("SymbolicFamily[Channel]", state.channels).with_some(_has_borrowed)
-    return _never_stuck(state._replace(channels=channels), parameters)
+    return _never_stuck(SUBJECT, state._replace(channels=channels), parameters)
 
 
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:
-    """The clauses without Stop, with so many buffers more."""
+    """The clauses without stop, with so many buffers more."""
     state = state._replace(pool=state.pool + more)
-    names = tuple(STORING_INVARIANT)
     # The gate first: a fact about all channels must not depend on one of them.
-    if not all(GATE_CLAUSES[name](state, parameters) for name in names if name in GATE_CLAUSES):
+    if not all(GATE_CLAUSES[name](state, parameters) for name in _STORING_CLAUSES if name in GATE_CLAUSES):
         return False
-    return state.channels.every(_lawful, parameters, state.epoch, state.failed, names)
+    return state.channels.every(_lawful, parameters, state.epoch, state.failed, _STORING_CLAUSES)
 
 
 def _barriers_left(channel: Channel) -> int:
@@ -275,7 +281,7 @@ def _data_rank(state: State, _parameters: Parameters) -> int:
     return state.channels.sum_of(_data_left) + 4 * state.pool
 
 
-# Runs into a failure without one of the switches, for any number of inputs.
+# Runs into a failure without one of the rules, for any number of inputs.
 
 _TOLD: tuple[Move, ...] = (
     *(("OfferData", (name,)) for name in (0, 1)),
@@ -311,23 +317,28 @@ _CROSSING_CREDIT: tuple[Move, ...] = (
 )
 
 
-def _reached(moves: tuple[Move, ...], invariant: str, least_inputs: int, **switches: object) -> bool:
-    """These steps lead to a state that breaks the invariant, for any backlog and any larger number of inputs."""
-    parameters = any_parameters_of(Parameters, **switches)
-    assume(parameters.inputs >= least_inputs)
-    assume(parameters.backlog >= 2)
-    end = take(SYSTEM, parameters, SYSTEM.initial(parameters), moves)
-    return end is not None and not SYSTEM.invariants[invariant](end, parameters)
+class _Run(NamedTuple):
+    """Steps of a gate with mistakes, and the invariant that they break."""
 
+    moves: tuple[Move, ...]
+    invariant: str
+    mistakes: tuple[Mistake, ...]
+    exclusive: int = 0
+    floating: int = 1
+    revoke: bool = False
 
-def _run(
-    name: str, moves: tuple[Move, ...], invariant: str, instead: dict[str, object], in_words: str, **switches: object
-) -> SymbolicObligation:
-    claim = partial(_reached, moves, invariant, 2, **switches)
-    return SymbolicObligation(name, claim, partial(_reached, moves, invariant, 2, **{**switches, **instead}), in_words)
+    def breaks(self) -> bool:
+        """For any backlog of 2 and more, and any number of inputs from 2 on."""
+        system = mistaken(SYSTEM, *self.mistakes)
+        parameters = any_parameters(exclusive=self.exclusive, floating=self.floating, revoke=self.revoke)
+        assume(parameters.inputs >= 2)
+        assume(parameters.backlog >= 2)
+        end = take(system, parameters, system.initial(parameters), self.moves)
+        return end is not None and not system.invariants[self.invariant](end, parameters)
 
-
-_FLOATING_ONLY: dict[str, object] = {"exclusive": 0, "floating": 1, "revoke": False}
+    def unless(self, name: str, in_words: str, **changes: Any) -> SymbolicObligation:
+        """The claim; its twin is changed so."""
+        return SymbolicObligation(name, self.breaks, self._replace(**changes).breaks, in_words)
 
 
 def _lawful_item() -> Item:
@@ -371,17 +382,9 @@ def _tells_its_backlog(before: State, after: State, _parameters: Parameters) -> 
     return message.kind == "data" and message.backlog == waits and _at(after).announced == waits
 
 
-def _sends_a_barrier(before: State, after: State, parameters: Parameters) -> bool:
+def _sends_a_barrier(before: State, after: State, _parameters: Parameters) -> bool:
     message, head = _at(after).wire.last(), _at(before).waiting.head()
-    return all(
-        (
-            message.kind == "barrier",
-            message.epoch == head.epoch,
-            _at(after).announced == 0,
-            _at(after).stopped == parameters.stop,
-            _at(after).credit == (0 if parameters.revoke and not parameters.stop else _at(before).credit),
-        )
-    )
+    return message.kind == "barrier" and message.epoch == head.epoch and _at(after).announced == 0
 
 
 def _announces(_before: State, after: State, _parameters: Parameters) -> bool:
@@ -418,22 +421,20 @@ def _blocks(before: State, after: State, parameters: Parameters) -> bool:
     return after.epoch == (before.epoch if parameters.skip == 0 else number)
 
 
-def _goes_on(one: Channel, other: Channel, parameters: Parameters) -> bool:
+def _goes_on(one: Channel, other: Channel) -> bool:
     """An input that was blocked is open, and its sender is told once."""
     if not one.blocked:
         return other.grants.size() == one.grants.size() and other.released == one.released
-    told = 1 if parameters.stop else 0
-    return other.grants.size() == one.grants.size() + told and not other.released
+    return other.grants.size() == one.grants.size() + 1 and not other.released
 
 
-def _subsumes(before: State, after: State, parameters: Parameters) -> bool:
+def _subsumes(before: State, after: State, _parameters: Parameters) -> bool:
     number = _at(before).inbox.head().epoch
-    return after.epoch == number and _goes_on(_at(before, 1), _at(after, 1), parameters)
+    return after.epoch == number and _goes_on(_at(before, 1), _at(after, 1))
 
 
-def _passes(before: State, after: State, parameters: Parameters) -> bool:
-    told = 1 if parameters.stop else 0
-    grants = _at(after).grants.size() == _at(before).grants.size() + told
+def _passes(before: State, after: State, _parameters: Parameters) -> bool:
+    grants = _at(after).grants.size() == _at(before).grants.size() + 1
     return grants and not _at(after).released
 
 
@@ -448,7 +449,7 @@ def _is_lost(before: State, after: State, parameters: Parameters) -> bool:
     has_nothing = has_nothing and lost.credit == 0 and lost.free == 0 and lost.borrowed == 0
     is_over = lost.over and lost.closed and after.pool == before.pool + _at(before).borrowed
     is_given_up = after.epoch == (_next_epoch(before, parameters) if _is_pending(before) else before.epoch)
-    return has_nothing and is_over and is_given_up and _goes_on(_at(before, 1), _at(after, 1), parameters)
+    return has_nothing and is_over and is_given_up and _goes_on(_at(before, 1), _at(after, 1))
 
 
 def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
@@ -457,7 +458,7 @@ def _grants_all(before: State, after: State, _parameters: Parameters) -> bool:
 
 def _aligns_all(before: State, after: State, parameters: Parameters) -> bool:
     """All that are blocked go on, in the next epoch."""
-    resumed = [_goes_on(_at(before, name), _at(after, name), parameters) for name in (0, 1)]
+    resumed = [_goes_on(_at(before, name), _at(after, name)) for name in (0, 1)]
     return all(resumed) and after.epoch == _next_epoch(before, parameters)
 
 
@@ -501,7 +502,7 @@ def _may_send_barrier(state: State, _parameters: Parameters, _name: int) -> bool
 
 
 def _may_announce(state: State, parameters: Parameters, _name: int) -> bool:
-    needs_some = parameters.announce and parameters.exclusive == 0 and _at(state).credit == 0
+    needs_some = parameters.exclusive == 0 and _at(state).credit == 0
     return needs_some and not _at(state).stopped and _at(state).announced < content_in(_at(state).waiting).data
 
 
@@ -616,9 +617,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     ),
     Frame(
         "SendBarrier",
-        {"channels.0.waiting": -1, "channels.0.wire": +1, **_parts("stopped", "announced", "sent", "credit")},
+        {"channels.0.waiting": -1, "channels.0.wire": +1, "channels.0.stopped": True, **_parts("announced", "sent")},
         _sends_a_barrier,
-        "the sender stops where Stop; credit is void where Revoke and not Stop",
+        "it tells that no data waits for credit",
         when=_may_send_barrier,
         possible="where a barrier is first, not stopped",
     ),
@@ -628,7 +629,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _announces,
         "it tells how much data waits",
         when=_may_announce,
-        possible="with Announce and no exclusive buffers; no credit, not stopped, more data waits than was told",
+        possible="with no exclusive buffers; no credit, not stopped, more data waits than was told",
     ),
     Frame(
         "AddCredit",
@@ -751,13 +752,13 @@ def _any_gate(_parameters: Parameters) -> State:
     return arbitrary(State, special={"channels": channels})
 
 
-ANY = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_gate, _SKIPPED)
-"""The gate with any parameters, senders that do not stop included, in any state at all."""
+ANY = Subject(SYSTEM, any_parameters, _any_gate, _SKIPPED)
+"""The gate in any state at all."""
 
 
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
-    return (*_of_queues(), *_clauses(), *_consequences(), *_without_a_switch())
+    return (*_of_queues(), *_clauses(), *_consequences(), *_without_a_rule())
 
 
 def _of_queues() -> tuple[Theorem, ...]:
@@ -908,31 +909,23 @@ def _consequences() -> tuple[Theorem, ...]:
                 lambda state, _: state,
                 "a buffer more",
                 partial(_conserves, 1),
-                # A sender that never stops is never told to go on.
-                never=("ResumeConsumption",),
             ),
         ),
         theorem(
             "live-exclusive",
             "NeverStuck",
             "With an exclusive buffer for each channel: while an input waits for something else than an alignment, or "
-            "all inputs have joined one, some step of the protocol is possible, whatever is released and announced; "
-            "without Stop, too, if nothing is taken back.",
+            "all inputs have joined one, some step of the protocol is possible; also where senders go on behind their "
+            "barriers, if nothing is taken back.",
             _at_least_one("where senders stop", partial(_live_with_exclusive, SUBJECT), "no exclusive buffer"),
-            _at_least_one("where they do not", partial(_live_with_exclusive, STORING), "no exclusive buffer"),
+            _at_least_one("where they go on", partial(_live_with_exclusive, STORING), "no exclusive buffer"),
         ),
         theorem(
             "live-floating",
             "NeverStuck",
-            "Without exclusive buffers the same holds if there is a floating buffer, senders stop and announce, and a "
+            "Without exclusive buffers the same holds if there is a floating buffer: senders stop and announce, and a "
             "barrier takes buffers back.",
-            *(
-                _at_least_one(f"where they {name}", partial(_live_with_floating, switches), "no buffer at all")
-                for name, switches in (
-                    ("release", {"release": True, "revoke": False}),
-                    ("revoke", {"release": False, "revoke": True}),
-                )
-            ),
+            _at_least_one("in every state", _live_with_floating, "no buffer at all"),
         ),
         theorem(
             "comes-to-rest",
@@ -952,7 +945,7 @@ def _consequences() -> tuple[Theorem, ...]:
     )
 
 
-def _without_a_switch() -> tuple[Theorem, ...]:
+def _without_a_rule() -> tuple[Theorem, ...]:
     return (
         _CHAPTER.theorem(
             "stuck",
@@ -960,38 +953,14 @@ def _without_a_switch() -> tuple[Theorem, ...]:
             "Without exclusive buffers, and with one floating buffer, two of any number of inputs are stuck if "
             "barriers release nothing, if senders announce nothing, or if senders neither stop nor release "
             "(FLINK-16404).",
-            _run(
-                "a blocked channel keeps credit",
-                _KEPT_AS_CREDIT,
-                "NeverStuck",
-                {"release": True},
-                "the buffer is released",
-                **_FLOATING_ONLY,
-                stop=True,
-                release=False,
-                announce=True,
+            _Run(_KEPT_AS_CREDIT, "NeverStuck", _KEEPS).unless(
+                "a blocked channel keeps credit", "the buffer is released", mistakes=()
             ),
-            _run(
-                "a sender cannot say that it has data",
-                (("OfferData", (0,)),),
-                "NeverStuck",
-                {"announce": True},
-                "it can",
-                **_FLOATING_ONLY,
-                stop=True,
-                release=True,
-                announce=False,
+            _Run((("OfferData", (0,)),), "NeverStuck", _ANNOUNCES_NOTHING).unless(
+                "a sender cannot say that it has data", "it can", mistakes=()
             ),
-            _run(
-                "data is stored behind a barrier",
-                _KEPT_AS_DATA,
-                "NeverStuck",
-                {"stop": True},
-                "the sender stops",
-                **_FLOATING_ONLY,
-                stop=False,
-                release=False,
-                announce=True,
+            _Run(_KEPT_AS_DATA, "NeverStuck", (*_GOES_ON, *_KEEPS)).unless(
+                "data is stored behind a barrier", "the sender stops", mistakes=_KEEPS
             ),
         ),
         _CHAPTER.theorem(
@@ -999,27 +968,11 @@ def _without_a_switch() -> tuple[Theorem, ...]:
             "Conservation",
             "Where credit is taken back and senders do not stop, buffers are made out of nothing: void credit is used, "
             "and by the ticket's rule credit crosses the barrier.",
-            _run(
-                "void credit is used",
-                _VOID_CREDIT,
-                "Conservation",
-                {"release": False},
-                "nothing is released",
-                **_FLOATING_ONLY,
-                stop=False,
-                release=True,
-                announce=True,
+            _Run(_VOID_CREDIT, "Conservation", _GOES_ON).unless(
+                "void credit is used", "nothing is released", mistakes=(*_GOES_ON, *_KEEPS)
             ),
-            _run(
-                "credit crosses the barrier",
-                _CROSSING_CREDIT,
-                "Conservation",
-                {"revoke": False},
-                "nothing is revoked",
-                exclusive=1,
-                floating=0,
-                stop=False,
-                revoke=True,
+            _Run(_CROSSING_CREDIT, "Conservation", _GOES_ON, exclusive=1, floating=0, revoke=True).unless(
+                "credit crosses the barrier", "nothing is revoked", revoke=False
             ),
         ),
     )

@@ -25,10 +25,7 @@ CONSTANTS
     Floating,     \* buffers of the pool: the largest target
     Backlog,      \* data and barriers of a channel that may be offered and not yet consumed
     Epochs,       \* as in InputGate, like the others up to Losses
-    Stop,         \* does a sender stop after its barrier until consumption is resumed?
     Revoke,       \* does a barrier take back all credit?
-    Release,      \* does a barrier take back floating buffers, if there are no others?
-    Announce,     \* does a sender without credit announce its backlog?
     Skip,         \* so many barriers may an input leave out at once
     Ends,         \* inputs may end
     Losses,       \* inputs may be lost

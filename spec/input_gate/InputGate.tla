@@ -32,10 +32,7 @@ CONSTANTS
     Floating,     \* buffers of the pool
     Backlog,      \* data and barriers of a channel that may be offered and not yet consumed
     Epochs,       \* epochs are counted modulo this; 1: they are not told apart; 0: they are counted without end
-    Stop,         \* a sender stops after its barrier until consumption is resumed (the flag that shipped)
-    Revoke,       \* a barrier takes back all credit that was granted (the rule of FLINK-16404)
-    Release,      \* without exclusive buffers, a barrier takes back the floating ones
-    Announce,     \* without exclusive buffers, a sender without credit announces its backlog
+    Revoke,       \* a barrier takes back all credit that was granted, exclusive or not (the rule of FLINK-16404)
     Skip,         \* so many barriers may an input leave out at once; if any, numbers are not modulo, but below Epochs
     Ends,         \* inputs may end
     Losses,       \* inputs may be lost
@@ -45,7 +42,7 @@ ASSUME Assumption ==
     /\ Inputs \in Nat \ {0} /\ {Exclusive, Floating} \subseteq Nat /\ Backlog \in Nat \ {0}
     \* A channel is ahead of the gate by its barriers: those offered, and the one that blocks it.
     /\ Epochs \in {0, 1} \/ (Epochs \in Nat /\ Epochs > Backlog + 1)
-    /\ {Stop, Revoke, Release, Announce, Ends, Losses} \subseteq BOOLEAN
+    /\ {Revoke, Ends, Losses} \subseteq BOOLEAN
     /\ Skip \in Nat /\ (Skip > 0 => Epochs # 1)
     /\ Fair \subseteq {"SendData", "SendBarrier", "AnnounceBacklog", "AddCredit", "ResumeConsumption", "Deliver",
                        "ConsumeData", "ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier", "ConsumeEnd",
@@ -103,7 +100,8 @@ Starts(queue, kind) == queue # <<>> /\ Head(queue).kind = kind
 \* Offered and not yet consumed.
 Pipe(channel) == channel.inbox \o channel.wire \o channel.waiting
 
-TakesBack == Revoke \/ (Release /\ Exclusive = 0)
+\* A barrier takes back what its channel has: without exclusive buffers the floating ones, which others need.
+TakesBack == Revoke \/ Exclusive = 0
 
 Least(m, n) == IF m < n THEN m ELSE n
 
@@ -153,21 +151,19 @@ SendData(c) ==
                                     ![c].wire = Append(@, Item("data", Head(channel.waiting).epoch, left))]
     /\ UNCHANGED <<pool, epoch, failed>>
 
-\* A barrier costs no credit; behind it the sender stops, and asks for nothing.  By the ticket's rule alone it does not
-\* stop, but has no credit left: none but what crosses the barrier.
+\* A barrier costs no credit; behind it the sender stops, and asks for nothing.
 SendBarrier(c) ==
     LET channel == channels[c] IN
     /\ Starts(channel.waiting, "barrier") /\ ~channel.stopped
-    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].stopped = Stop, ![c].announced = 0,
+    /\ channels' = [channels EXCEPT ![c].waiting = Tail(@), ![c].stopped = TRUE, ![c].announced = 0,
                                     ![c].sent = Counted(Head(channel.waiting).epoch + 1),
-                                    ![c].credit = IF Revoke /\ ~Stop THEN 0 ELSE @,
                                     ![c].wire = Append(@, Item("barrier", Head(channel.waiting).epoch, 0))]
     /\ UNCHANGED <<pool, epoch, failed>>
 
 \* A sender without any credit says that it has data; with exclusive buffers the next data says so.
 AnnounceBacklog(c) ==
     LET channel == channels[c]  backlog == DataIn(channel.waiting) IN
-    /\ Announce /\ Exclusive = 0 /\ ~channel.stopped /\ channel.credit = 0 /\ channel.announced < backlog
+    /\ Exclusive = 0 /\ ~channel.stopped /\ channel.credit = 0 /\ channel.announced < backlog
     /\ channels' = [channels EXCEPT ![c].announced = backlog,
                                     ![c].wire = Append(@, Item("backlog", channel.sent, backlog))]
     /\ UNCHANGED <<pool, epoch, failed>>
@@ -215,7 +211,7 @@ ConsumeData(c) ==
 
 Resumed(channel) ==
     [channel EXCEPT !.blocked = FALSE, !.released = FALSE,
-                    !.grants = IF Stop THEN Append(@, IF channel.released THEN REVOKE ELSE RESUME) ELSE @]
+                    !.grants = Append(@, IF channel.released THEN REVOKE ELSE RESUME)]
 
 \* What blocked it is no longer pending.
 Freed(channel) == IF channel.blocked THEN Resumed(channel) ELSE channel
@@ -398,8 +394,7 @@ Bounded ==
 \* A sender is stopped by one barrier, from sending it to being told.
 StoppedByBarrier ==
     \A c \in Names : LET channel == channels[c]  words == Len(SelectSeq(channel.grants, LAMBDA n : n <= RESUME)) IN
-        IF Stop THEN One(channel.stopped) = BarriersHere(channel) + One(channel.blocked) + words
-        ELSE ~channel.stopped /\ words = 0
+        One(channel.stopped) = BarriersHere(channel) + One(channel.blocked) + words
 
 \* Nothing is sent or stored behind a barrier before it is aligned.
 NothingBehind ==

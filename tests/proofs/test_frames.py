@@ -47,7 +47,7 @@ from tests.support.mistaken import with_mistake
 
 def aligns_with_one_barrier(state: input_gate.State, parameters: input_gate.Parameters) -> input_gate.State:
     require(input_gate.is_pending(state) if parameters.skip > 0 else input_gate.is_joined(state))
-    channels = state.channels.map(input_gate.freed, parameters)
+    channels = state.channels.map(input_gate.freed)
     return state._replace(channels=channels, epoch=state.epoch + 1)
 
 

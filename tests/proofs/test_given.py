@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import z3
 
-from permitflow_model import demand, input_gate, shared_window, squelch
+from permitflow_model import demand, shared_window, squelch
 from permitflow_model.exploration import parameters_for
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import System
@@ -212,15 +212,7 @@ def test_no_theorem_is_about_a_model_that_breaks_it(*, is_large: bool) -> None:
             assert _CONDITION_IN_WORDS.get(theorem.id, "?") in theorem.statement, (model.name, theorem.id)
 
 
-_GATE: dict[str, Any] = {"inputs": 2, "exclusive": 0, "floating": 1, "backlog": 2, "stop": False}
-
-FALSE = (
-    ("gate-conservation", "Conservation", input_gate.Parameters(**_GATE)),
-    ("gate-bounded", "Bounded", input_gate.Parameters(**_GATE)),
-    ("gate-nothing-behind", "NothingBehind", input_gate.Parameters(**{**_GATE, "exclusive": 1})),
-    ("gate-in-epoch", "InEpoch", input_gate.Parameters(**{**_GATE, "exclusive": 1, "floating": 0, "epochs": 4})),
-    ("shared-window-live", "NeverStuck", shared_window.Parameters(inputs=2, connection=3, stream=3)),
-)
+FALSE = (("shared-window-live", "NeverStuck", shared_window.Parameters(inputs=2, connection=3, stream=3)),)
 """Theorems, the invariants that they state, and constants with which a run of the model breaks these."""
 
 

@@ -5,11 +5,12 @@ The rules and the theorems: docs/protocols/gate.md.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from permitflow_model.input_gate import SYSTEM, Parameters, State
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Step
+from permitflow_model.kernel.system import Step, System
+from permitflow_model.mistakes import mistaken, mistakes_in
 
 Move = tuple[str, int]
 """An action, and the input that performs it."""
@@ -18,12 +19,32 @@ _BACKLOG_OF_ONE_INPUT = 3
 """The most data that wait while a gate with a single input is explored."""
 
 
+class Rules(NamedTuple):
+    """Which of the three rules a gate keeps."""
+
+    stop: bool
+    release: bool
+    announce: bool
+
+    @property
+    def system(self) -> System[State, Parameters]:
+        """The model, with a mistake for each rule that is not kept."""
+        instead = {
+            "SendBarrierAndGoOn": self.stop,
+            "AlignSilently": self.stop,
+            "DeliverAndKeep": self.release,
+            "AnnounceNothing": self.announce,
+        }
+        return mistaken(SYSTEM, *(mistakes_in("InputGate")[name] for name, is_kept in instead.items() if not is_kept))
+
+
 @dataclass(frozen=True, kw_only=True)
 class GateFinding:
     """The verdict about a gate."""
 
     parameters: Parameters
     """The parameters that were explored, or those of the run."""
+    rules: Rules
     verdict: Literal["live", "deadlock", "buffers out of nothing"]
     reason: str
     how: Literal["proved", "explored", "run"]
@@ -58,13 +79,12 @@ def check_gate(
         floating=floating,
         # A channel may wait for the whole pool, behind a barrier.
         backlog=floating + 1,
-        stop=stop,
-        release=release,
-        announce=announce,
     )
+    rules = Rules(stop, release, announce)
     if exclusive > 0:
         return GateFinding(
             parameters=parameters,
+            rules=rules,
             verdict="live",
             how="proved",
             theorem="gate-live-exclusive",
@@ -72,11 +92,12 @@ def check_gate(
         )
     if floating == 0 or not announce:
         reason = "there is no buffer at all" if floating == 0 else "a sender without credit cannot say that it has data"
-        moves = [("OfferData", 0), *_without_buffers(parameters)]
-        return _run(parameters, moves, "NeverStuck", "deadlock", reason)
+        moves = [("OfferData", 0), *_without_buffers(rules)]
+        return _run(parameters, rules, moves, "NeverStuck", "deadlock", reason)
     if stop and release:
         return GateFinding(
             parameters=parameters,
+            rules=rules,
             verdict="live",
             how="proved",
             theorem="gate-live-floating",
@@ -84,27 +105,26 @@ def check_gate(
         )
     if release:
         reason = "a sender that does not stop uses credit that its barrier has taken back"
-        return _run(parameters, _void_credit(), "Conservation", "buffers out of nothing", reason)
+        return _run(parameters, rules, _void_credit(), "Conservation", "buffers out of nothing", reason)
     if inputs == 1:
-        return _explored(parameters)
+        return _explored(parameters, rules)
     kept = "as credit that it may not use" if stop else "for data that is stored behind its barrier"
     reason = f"a blocked input keeps the whole pool, {kept}, and another one waits for it"
-    finding = _run(parameters, _kept(floating, as_data=not stop), "NeverStuck", "deadlock", reason)
+    finding = _run(parameters, rules, _kept(floating, as_data=not stop), "NeverStuck", "deadlock", reason)
     # Blocked inputs may also share the pool, and other moves may need fewer steps.
     return replace(finding, is_shortest=floating == 1)
 
 
-def _ways_to_live(parameters: Parameters) -> str:
+def _ways_to_live(parameters: Parameters, rules: Rules) -> str:
     """What to change, in the words of the command; each way is sufficient alone."""
-    switches = {"--no-stop": parameters.stop, "--no-release": parameters.release, "--no-announce": parameters.announce}
-    off = " and ".join(name for name, is_on in switches.items() if not is_on)
+    off = " and ".join(f"--no-{name}" for name, is_kept in rules._asdict().items() if not is_kept)
     ways = ["choose --floating 1"] if parameters.floating == 0 else []
     ways += [f"leave {off} away"] if off else []
     return f"choose --exclusive 1, or {' and '.join(ways)}"
 
 
-def _without_buffers(parameters: Parameters) -> list[Move]:
-    return [("AnnounceBacklog", 0), ("Deliver", 0)] if parameters.announce else []
+def _without_buffers(rules: Rules) -> list[Move]:
+    return [("AnnounceBacklog", 0), ("Deliver", 0)] if rules.announce else []
 
 
 def _void_credit() -> list[Move]:
@@ -128,41 +148,51 @@ def _kept(floating: int, *, as_data: bool) -> list[Move]:
 
 def _run(
     parameters: Parameters,
+    rules: Rules,
     moves: Iterable[Move],
     broken: str,
     verdict: Literal["deadlock", "buffers out of nothing"],
     reason: str,
 ) -> GateFinding:
-    state = SYSTEM.initial(parameters)
+    system = rules.system
+    state = system.initial(parameters)
     steps = []
     for action, name in moves:
-        state = SYSTEM.perform(action, state, parameters, name)
+        state = system.perform(action, state, parameters, name)
         steps.append(Step(action, (name,), state))
-    if SYSTEM.invariants[broken](state, parameters):
+    if system.invariants[broken](state, parameters):
         raise AssertionError(f"the run into {verdict} ends in a state where {broken} holds: {parameters}")
-    advice = _ways_to_live(parameters)
     return GateFinding(
-        parameters=parameters, verdict=verdict, how="run", reason=reason, advice=advice, steps=tuple(steps)
+        parameters=parameters,
+        rules=rules,
+        verdict=verdict,
+        how="run",
+        reason=reason,
+        advice=_ways_to_live(parameters, rules),
+        steps=tuple(steps),
     )
 
 
-def _explored(parameters: Parameters) -> GateFinding:
+def _explored(parameters: Parameters, rules: Rules) -> GateFinding:
     """A single input is aligned with itself; more buffers than waiting data change nothing."""
     small = Parameters(
         **{**vars(parameters), "backlog": _BACKLOG_OF_ONE_INPUT, "floating": min(parameters.floating, 3)}
     )
-    graph = explore(SYSTEM, small, invariants={"NeverStuck": SYSTEM.invariants["NeverStuck"]}, stop_at_violation=True)
+    system = rules.system
+    graph = explore(system, small, invariants={"NeverStuck": system.invariants["NeverStuck"]}, stop_at_violation=True)
     for violation in graph.violations:
         return GateFinding(
             parameters=small,
+            rules=rules,
             verdict="deadlock",
             how="explored",
             reason="the input waits for itself",
-            advice=_ways_to_live(parameters),
+            advice=_ways_to_live(parameters, rules),
             steps=violation.steps,
         )
     return GateFinding(
         parameters=small,
+        rules=rules,
         verdict="live",
         how="explored",
         reason=f"a single input waits for no other one: all {graph.state_count:,} states with at most "

@@ -115,9 +115,9 @@ class Look:
         own = (each for each in self.system.actions if not each.is_environment and each.name not in absent)
         return [guard for guard in (self.refusal(action, state, parameters) for action in own) if guard]
 
-    def is_stuck(self, state: Any, parameters: Any) -> bool:
-        """Does something wait for ever?"""
-        never_stuck = self.system.invariants.get("NeverStuck")
+    def is_stuck(self, state: Any, parameters: Any, system: System[Any, Any] | None = None) -> bool:
+        """Does something wait for ever, in this system or in one with mistaken actions?"""
+        never_stuck = (system or self.system).invariants.get("NeverStuck")
         return never_stuck is not None and not never_stuck(state, parameters)
 
     def actor(self, action: str) -> str:

@@ -87,7 +87,7 @@ class OwnLook(Look):
         told = ", ".join(f"{fact.name} {fact.value}" for fact in self.facts(parameters))
         return f"{self.system.module} with {told}" if told else self.system.module
 
-    def is_stuck(self, state: Any, parameters: Any) -> bool:
+    def is_stuck(self, state: Any, parameters: Any, system: System[Any, Any] | None = None) -> bool:
         """As ``explore`` has it."""
         steps = list(self.system.successors(state, parameters))
         if self.system.at_rest is None:

@@ -87,7 +87,7 @@ def _gated(exclusive: int, floating: int, stop: bool, release: bool, announce: b
     found = check_gate(inputs=2, exclusive=exclusive, floating=floating, stop=stop, release=release, announce=announce)
     proof = f" Proved for any number of inputs ({found.theorem})." if found.theorem else ""
     sentence = f"{found.reason[0].upper()}{found.reason[1:]}.{proof}"
-    return Setting(found.parameters, found.verdict == "live", sentence, found.steps)
+    return Setting(found.parameters, found.verdict == "live", sentence, found.steps, system=found.rules.system)
 
 
 _GATE = Playground(

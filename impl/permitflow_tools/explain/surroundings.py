@@ -96,7 +96,7 @@ class Surroundings:
             "states": [self._view(state) for state in states],
             "steps": ways,
             "reasons": rows,
-            "stuck": [number for number, state in enumerate(states) if self._look.is_stuck(state, parameters)],
+            "stuck": [n for n, state in enumerate(states) if self._look.is_stuck(state, parameters, system)],
             "run": run,
         }
 

@@ -170,6 +170,9 @@ class System(Generic[S, P]):
     at_rest: Callable[[S, P], bool] | None = None
     """May all wait for the application in this state?  See ``explore``."""
 
+    must_move: Callable[[S, P], bool] | None = None
+    """Where this holds, the protocol can go on by itself: the invariant ``NeverStuck``, of these very actions."""
+
     def __post_init__(self) -> None:
         """Check the parts.
 
@@ -193,6 +196,11 @@ class System(Generic[S, P]):
                 f"two actions are named {twice[0]!r}: give each its own name; one action with several "
                 "arguments names them by `arguments`"
             )
+        if self.must_move is not None:
+            object.__setattr__(self, "invariants", {**self.invariants, "NeverStuck": self._never_stuck})
+
+    def _never_stuck(self, state: S, parameters: P) -> bool:
+        return self.must_move is None or not self.must_move(state, parameters) or self.can_move(state, parameters)
 
     @property
     def statements(self) -> Mapping[str, Callable[[S, P], bool]]:

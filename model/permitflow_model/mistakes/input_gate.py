@@ -1,6 +1,6 @@
 """Mistakes on purpose in ``input_gate``."""
 
-from typing import Any
+from typing import Any, NoReturn
 
 from permitflow_model.input_gate import (
     SYSTEM,
@@ -8,12 +8,13 @@ from permitflow_model.input_gate import (
     Parameters,
     State,
     content_in,
+    freed,
     is_awaited_no_more,
     is_blocked,
     is_pending,
     resumed,
 )
-from permitflow_model.kernel.system import require
+from permitflow_model.kernel.system import Disabled, require
 from permitflow_model.mistakes import Mistake
 
 ABORTS = Parameters(inputs=2, exclusive=0, floating=1, backlog=1, epochs=3, skip=1, ends=True, losses=True)
@@ -22,6 +23,40 @@ REVOCATION = Parameters(inputs=2, exclusive=1, floating=0, backlog=1, revoke=Tru
 
 def changed(state: State, name: int, **fields: Any) -> State:
     return state._replace(channels=state.channels.put(name, state.channels.get(name)._replace(**fields)))
+
+
+# Without one of the three rules, as in InputGateMistakes.tla.
+
+
+def send_barrier_and_go_on(state: State, parameters: Parameters, name: int) -> State:
+    """A sender goes on behind its barrier; where that takes back all credit, none is left but what crosses it."""
+    after = SYSTEM.perform("SendBarrier", state, parameters, name)
+    credit = 0 if parameters.revoke else state.channels.get(name).credit
+    return changed(after, name, stopped=False, credit=credit)
+
+
+def align_silently(state: State, parameters: Parameters) -> State:
+    """No sender is told, because none has stopped."""
+    return SYSTEM.perform("Align", state, parameters)._replace(channels=state.channels.map(freed_silently))
+
+
+def freed_silently(channel: Channel) -> Channel:
+    return freed(channel)._replace(grants=channel.grants)
+
+
+def deliver_and_keep(state: State, parameters: Parameters, name: int) -> State:
+    """A barrier takes back nothing."""
+    channel = state.channels.get(name)
+    after = SYSTEM.perform("Deliver", state, parameters, name)._replace(pool=state.pool)
+    return changed(after, name, released=channel.released, free=channel.free, borrowed=channel.borrowed)
+
+
+def announce_nothing(_state: State, _parameters: Parameters, _name: int) -> NoReturn:
+    """A sender without credit cannot say that it has data."""
+    raise Disabled
+
+
+# Others.
 
 
 def returns_a_buffer_twice(state: State, parameters: Parameters, name: int) -> State:
@@ -37,15 +72,11 @@ def keeps_credit_that_was_taken_back(state: State, parameters: Parameters, name:
 
 def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State:
     require(is_blocked(state.channels.get(0)))
-    return state._replace(channels=state.channels.map(resumed, parameters), epoch=state.epoch + 1)
+    return state._replace(channels=state.channels.map(resumed), epoch=state.epoch + 1)
 
 
 def resumes_with_any_credit(state: State, parameters: Parameters, name: int) -> State:
     return changed(SYSTEM.perform("AddCredit", state, parameters, name), name, stopped=False)
-
-
-def does_not_stop(state: State, parameters: Parameters, name: int) -> State:
-    return changed(SYSTEM.perform("SendBarrier", state, parameters, name), name, stopped=False)
 
 
 def releases_and_keeps(state: State, parameters: Parameters, name: int) -> State:
@@ -79,20 +110,20 @@ def sends_without_credit(state: State, parameters: Parameters, name: int) -> Sta
     return changed(SYSTEM.perform("SendData", changed(state, name, credit=1), parameters, name), name, credit=credit)
 
 
-def without_loan(channel: Channel, parameters: Parameters) -> Channel:
-    return resumed(channel, parameters)._replace(borrowed=0)
+def without_loan(channel: Channel) -> Channel:
+    return resumed(channel)._replace(borrowed=0)
 
 
 def aligns_and_forgets_loans(state: State, parameters: Parameters) -> State:
     require(state.channels.every(is_blocked))
     require(is_pending(state))
-    return state._replace(channels=state.channels.map(without_loan, parameters))
+    return state._replace(channels=state.channels.map(without_loan))
 
 
 def resumes_all(state: State, parameters: Parameters) -> State:
     require(state.channels.every(is_awaited_no_more))
     require(is_pending(state))
-    return state._replace(channels=state.channels.map(resumed, parameters), epoch=state.epoch + 1)
+    return state._replace(channels=state.channels.map(resumed), epoch=state.epoch + 1)
 
 
 def opened_only(channel: Channel) -> Channel:
@@ -138,7 +169,10 @@ MISTAKES = (
     Mistake("SendData", sends_without_credit, "Conservation", ABORTS),
     Mistake("Align", aligns_and_forgets_loans, "Conservation", ABORTS),
     Mistake("AddCredit", resumes_with_any_credit, "StoppedByBarrier", REVOCATION),
-    Mistake("SendBarrier", does_not_stop, "StoppedByBarrier", ABORTS),
+    Mistake("SendBarrier", send_barrier_and_go_on, "StoppedByBarrier", ABORTS),
+    Mistake("Align", align_silently, "StoppedByBarrier", ABORTS),
+    Mistake("Deliver", deliver_and_keep, "ReleasedByBarrier", ABORTS),
+    Mistake("AnnounceBacklog", announce_nothing, "NeverStuck", ABORTS),
     Mistake("Align", aligns_with_the_first_barrier, "StoppedByBarrier", ABORTS),
     Mistake("Borrow", borrows_while_released, "ReleasedByBarrier"),
     Mistake("Borrow", borrows_more_than_the_backlog, "NothingHoarded", ABORTS),

@@ -4,9 +4,9 @@ from itertools import product
 
 import pytest
 
-from permitflow_model.input_gate import SYSTEM, Parameters
+from permitflow_model.input_gate import Parameters
 from permitflow_model.kernel.explore import explore
-from permitflow_tools.checking.gate import check_gate
+from permitflow_tools.checking.gate import Rules, check_gate
 from tests.permitflow_tools.cli.conftest import Command, Report
 
 GATE = ("check", "gate", "--inputs", "2", "--exclusive", "0", "--floating", "1")
@@ -59,12 +59,13 @@ def test_of_a_larger_pool_a_shorter_run_may_exist(command: Command, report: Repo
     ],
 )
 def test_the_explorer_says_the_same(stop: bool, release: bool, announce: bool) -> None:
-    switches = {"stop": stop, "release": release, "announce": announce}
+    rules = Rules(stop, release, announce)
     names = ("Conservation", "NeverStuck")
     for inputs, exclusive in ((1, 0), (2, 0), (2, 1)):
-        gate = {"inputs": inputs, "exclusive": exclusive, "floating": 1, **switches}
-        parameters = Parameters(**gate, backlog=1 if exclusive else 2)  # type: ignore[arg-type]  # names and numbers
+        parameters = Parameters(inputs=inputs, exclusive=exclusive, floating=1, backlog=1 if exclusive else 2)
+        system = rules.system
         graph = explore(
-            SYSTEM, parameters, invariants={name: SYSTEM.invariants[name] for name in names}, stop_at_violation=True
+            system, parameters, invariants={name: system.invariants[name] for name in names}, stop_at_violation=True
         )
-        assert (check_gate(**gate).verdict == "live") == (not graph.violations), gate  # type: ignore[arg-type]
+        finding = check_gate(inputs=inputs, exclusive=exclusive, floating=1, **rules._asdict())
+        assert (finding.verdict == "live") == (not graph.violations), parameters

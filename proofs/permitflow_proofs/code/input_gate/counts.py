@@ -121,7 +121,7 @@ def counted(queue: Any) -> tuple[int, int, int]:
 
 def any_numbers(**fixed: object) -> tuple[Parameters, int]:
     """Any parameters, as of real gates, and the most rows of a chunk."""
-    ours = {"revoke": False, "release": True, "announce": True, "epochs": 0, "ends": True, "losses": True}
+    ours = {"revoke": False, "epochs": 0, "ends": True, "losses": True}
     made = any_parameters(**ours, **fixed)
     assume(made.skip >= 1)
     return made, natural("max_chunk_cost", 1)
