@@ -859,6 +859,20 @@ class RowsForgottenError(ReplayError):
     )
 
 
+class RowsExpiredError(ReplayError):
+    """These rows have expired by time or bytes, though the consumer has not acknowledged them."""
+
+    status = "DATA_LOSS"
+    channel: str
+    wanted_row: int
+    first_kept_row: int  # the first one that is still there
+    text = (
+        "row {wanted_row} of channel {channel!r} has expired: the exchange keeps rows for a limited time, or up to so "
+        "many bytes (permitflow serve --expire-seconds, --expire-bytes); the first row that is still there is "
+        "{first_kept_row}: acknowledge up to it to go on without the rows before"
+    )
+
+
 class RowsNotThereError(ReplayError):
     """The channel never had these rows, or lost its log with them."""
 

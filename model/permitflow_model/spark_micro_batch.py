@@ -48,6 +48,9 @@ class Parameters:
     durable: bool = True
     """Does the exchange keep its rows when it crashes?"""
 
+    expires: bool = False
+    """May rows expire before they are acknowledged?"""
+
     faults: int = 0
     """How many faults of any kind may happen."""
 
@@ -64,6 +67,8 @@ class Parameters:
             raise ValueError(f"a chunk has at least one row, but sizes are {self.sizes}")
         if not any(self.acknowledge_in == call for call in ("latestOffset", "commit")):
             raise ValueError(f"acknowledge_in must be latestOffset or commit, not {self.acknowledge_in!r}")
+        if self.expires and not self.durable:
+            raise ValueError("where expires is True, durable must be, too")
 
 
 class Rows(NamedTuple):
@@ -92,7 +97,7 @@ class State(NamedTuple):
     acknowledged: int
     """Rows whose permits have returned; the exchange has forgotten them."""
     lost: int
-    """Rows below this and not acknowledged were lost in a crash of the exchange."""
+    """Rows below this and not acknowledged were lost in a crash of the exchange, or have expired."""
     phase: Phase
     """The driver's current step."""
     plan: int
@@ -157,6 +162,16 @@ def committed_end(state: State) -> int:
     return state.end if state.committed else state.start
 
 
+def gone(state: State, parameters: Parameters) -> int:
+    """Rows below this take no permits."""
+    return max(state.acknowledged, state.lost) if parameters.expires else state.acknowledged
+
+
+def has_no_hole(state: State, parameters: Parameters) -> bool:
+    """Do new rows follow those that are there?  After a crash in which rows were lost, they would not."""
+    return parameters.durable or state.lost <= state.acknowledged
+
+
 def keeps(state: State, row: int) -> bool:
     """Has the exchange kept all of its rows from this one on?"""
     return state.acknowledged <= row and state.lost <= row
@@ -175,8 +190,8 @@ def offer(state: State, parameters: Parameters, rows: int) -> State:
 def produce(state: State, parameters: Parameters) -> State:
     """The exchange takes the chunk over; its kept rows stay within the permits."""
     require(state.waiting > 0)
-    require(state.produced + state.waiting - state.acknowledged <= parameters.row_permits)
-    require(state.lost <= state.acknowledged)
+    require(state.produced + state.waiting - gone(state, parameters) <= parameters.row_permits)
+    require(has_no_hole(state, parameters))
     return state._replace(produced=state.produced + state.waiting, waiting=0)
 
 
@@ -186,9 +201,9 @@ def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
     The permits need not be there; rows beyond them take the room of the next staged batch.
     """
     require(state.produced + state.waiting + rows <= parameters.horizon)
-    beyond = max(0, state.produced - state.acknowledged - parameters.row_permits)
+    beyond = max(0, state.produced - gone(state, parameters) - parameters.row_permits)
     require(rows + beyond <= parameters.staging_rows)
-    require(state.lost <= state.acknowledged)
+    require(has_no_hole(state, parameters))
     return state._replace(produced=state.produced + rows)
 
 
@@ -350,6 +365,17 @@ def crash_exchange(state: State, parameters: Parameters) -> State:
     return _with_a_fault(state)._replace(lost=state.produced)
 
 
+def expire(state: State, parameters: Parameters, row: int) -> State:
+    """Rows have been there for too long, or take too many bytes: they are gone, and their permits return.
+
+    What the query has acknowledged does not change: else it would never hear of its loss.
+    """
+    require(parameters.expires)
+    require(gone(state, parameters) < row)
+    require(row <= state.produced)
+    return state._replace(lost=row)
+
+
 def done(state: State, parameters: Parameters) -> State:
     """All rows were read, or the query has failed: the end of the run."""
     if state.phase != "failed":
@@ -370,6 +396,12 @@ ACTIONS: tuple[Action[State, Parameters], ...] = (
     Action("AcknowledgeForDriver", acknowledge_for_driver, is_environment=True),
     Action("CrashDriver", crash_driver, is_environment=True),
     Action("CrashExchange", crash_exchange, is_environment=True),
+    Action(
+        "Expire",
+        expire,
+        lambda parameters: [(row,) for row in range(1, parameters.horizon + 1)] if parameters.expires else [],
+        is_environment=True,
+    ),
     Action("Done", done, is_environment=True),
     Action("Produce", produce),
     Action("PlanBatch", plan_batch),
@@ -407,7 +439,7 @@ def type_ok(state: State, _parameters: Parameters) -> bool:
 
 def bounded(state: State, parameters: Parameters) -> bool:
     """The exchange keeps no more rows than there are permits, and room for staged rows."""
-    return state.produced - state.acknowledged <= parameters.row_permits + parameters.staging_rows
+    return state.produced - gone(state, parameters) <= parameters.row_permits + parameters.staging_rows
 
 
 def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:
@@ -436,8 +468,8 @@ def batch_capped(state: State, parameters: Parameters) -> bool:
 
 
 def never_fails(state: State, parameters: Parameters) -> bool:
-    """An exchange that keeps its rows never lets the query fail."""
-    return not parameters.durable or state.phase != "failed"
+    """An exchange that keeps its rows never lets the query fail, unless they expire."""
+    return not parameters.durable or parameters.expires or state.phase != "failed"
 
 
 def is_stuck(state: State, parameters: Parameters) -> bool:

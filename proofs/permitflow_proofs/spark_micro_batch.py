@@ -18,6 +18,7 @@ from permitflow_model.spark_micro_batch import (
     Staged,
     State,
     committed_end,
+    gone,
     is_stuck,
     never_stuck,
 )
@@ -51,6 +52,11 @@ def any_rows(parameters: Parameters) -> tuple[int]:
     rows = natural("rows", 1)
     assume(rows <= largest_chunk(parameters))
     return (rows,)
+
+
+def any_row(_parameters: Parameters) -> tuple[int]:
+    """Any row up to which rows may expire."""
+    return (natural("row", 1),)
 
 
 # More clauses for the induction, besides the specification's own.
@@ -94,8 +100,8 @@ def waiting_is_offered(state: State, parameters: Parameters) -> bool:
 
 
 def nothing_lost_if_durable(state: State, parameters: Parameters) -> bool:
-    """An exchange that keeps its rows has lost none."""
-    return not parameters.durable or state.lost == 0
+    """An exchange that keeps its rows has lost none, unless they expire."""
+    return not parameters.durable or parameters.expires or state.lost == 0
 
 
 INVARIANT: Mapping[str, Clause[State, Parameters]] = {
@@ -132,17 +138,17 @@ def query(**fixed: object) -> Subject[State, Parameters]:
         system=SYSTEM,
         any_parameters=lambda: any_parameters(**fixed),
         any_state=any_state,
-        any_arguments={"Offer": any_rows, "ProduceBatch": any_rows},
+        any_arguments={"Offer": any_rows, "ProduceBatch": any_rows, "Expire": any_row},
     )
 
 
 QUERY = query()
 
 _IN_LATEST_OFFSET = query(acknowledge_in="latestOffset")
-_WITHOUT_STAGING = query(acknowledge_in="latestOffset", staging_rows=0)
-"""No job publishes batches into the channel: their rows would come in addition to the permits."""
-_IN_COMMIT = query(acknowledge_in="commit", driver_crashes=False, durable=True)
-"""Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows."""
+_WITHOUT_STAGING = query(acknowledge_in="latestOffset", staging_rows=0, expires=False)
+"""No job publishes batches into the channel: their rows would come in addition to the permits; and no row expires."""
+_IN_COMMIT = query(acknowledge_in="commit", driver_crashes=False, durable=True, expires=False)
+"""Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows, which do not expire."""
 _IN_COMMIT_WITH_CRASHES = query(acknowledge_in="commit", driver_crashes=True)
 
 _CHAPTER = Chapter(
@@ -171,7 +177,7 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
             "Bounded",
             "The replay buffer of an exchange never has more than row_permits rows of a channel, and those that may be "
             "staged for it, whatever crashes.",
-            lambda s, p: s._replace(produced=s.acknowledged + p.row_permits + p.staging_rows + 1),
+            lambda s, p: s._replace(produced=gone(s, p) + p.row_permits + p.staging_rows + 1),
             "after the step the exchange keeps one row too many",
         ),
         _CHAPTER.kept(
@@ -222,7 +228,7 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "never-fails",
             "NeverFails",
-            "A query never misses a row of an exchange that keeps its rows.",
+            "A query never misses a row of an exchange that keeps its rows, unless they expire.",
             lambda s, _: s._replace(phase="failed"),
             "the query fails",
             breaks=lambda s, _: s.phase != "failed",
@@ -262,11 +268,11 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "nothing-lost",
             "NothingLostIfDurable",
-            "An exchange that keeps its rows loses none.",
+            "An exchange that keeps its rows loses none, unless they expire.",
             lambda s, _: s._replace(lost=1),
             "a row is lost",
             about="CrashExchange",
-            # The clause does not apply to an exchange in memory.
+            # The clause does not apply to an exchange in memory, or to one whose rows expire.
             breaks=lambda s, _: s.lost == 0,
         ),
     )
@@ -426,9 +432,9 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "commit-threshold",
             "Acknowledge",
-            "Acknowledging in commit, if the driver does not crash, the exchange keeps its rows, and chunks of one "
-            "row may be offered as well: live if and only if the batch cap is at most row_permits - the largest "
-            "chunk.",
+            "Acknowledging in commit, if the driver does not crash, the exchange keeps its rows, none of which "
+            "expires, and chunks of one row may be offered as well: live if and only if the batch cap is at most "
+            "row_permits - the largest chunk.",
             claim("if", _is_live_in_commit, "by one more"),
             *filling(_IN_COMMIT.any_parameters),
             claim(
@@ -452,7 +458,8 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "double-buffer",
             "PlanBatch",
-            "Acknowledging in latestOffset, if no job publishes batches into the channel: a full batch can wait "
+            "Acknowledging in latestOffset, if no job publishes batches into the channel, and no row expires: a full "
+            "batch can wait "
             "while a full batch runs if and only if the batch cap is at most half of row_permits.",
             claim("only if", _two_batches_fit, "half of row_permits - 1"),
             *filling(_WITHOUT_STAGING.any_parameters),
@@ -535,9 +542,14 @@ def _progress_theorems() -> tuple[Theorem, ...]:
 # Frames.
 
 
-def _has_no_hole(before: State, after: State, _parameters: Parameters) -> bool:
-    """Rows are taken over only where none before them is lost."""
-    return before.lost <= before.acknowledged and after.produced > before.produced
+def _is_whole(state: State, parameters: Parameters) -> bool:
+    """No row was lost in a crash."""
+    return parameters.durable or state.lost <= state.acknowledged
+
+
+def _has_no_hole(before: State, after: State, parameters: Parameters) -> bool:
+    """Rows are taken over only where none before them was lost in a crash."""
+    return _is_whole(before, parameters) and after.produced > before.produced
 
 
 def _takes_it_over(before: State, after: State, parameters: Parameters) -> bool:
@@ -572,6 +584,11 @@ def _forgets_what_is_in_no_log(before: State, after: State, _parameters: Paramet
 
 def _loses_what_is_kept(before: State, after: State, _parameters: Parameters) -> bool:
     return after.lost == before.produced
+
+
+def _expires(before: State, after: State, _parameters: Parameters) -> bool:
+    """Rows that were there and are not acknowledged."""
+    return after.lost > before.lost and after.lost > before.acknowledged and after.lost <= before.produced
 
 
 def _begins_a_batch(before: State, after: State, _parameters: Parameters) -> bool:
@@ -621,15 +638,18 @@ def _in_commit_log(state: State) -> int:
 
 
 def _has_room_for_a_batch(state: State, parameters: Parameters, rows: int) -> bool:
-    kept = state.produced - state.acknowledged
+    has_expired = parameters.expires and state.lost > state.acknowledged
+    kept = state.produced - (state.lost if has_expired else state.acknowledged)
     room = rows if kept <= parameters.row_permits else rows + kept - parameters.row_permits
     may_come = state.produced + state.waiting + rows <= parameters.horizon
-    return may_come and room <= parameters.staging_rows and state.lost <= state.acknowledged
+    return may_come and room <= parameters.staging_rows and _is_whole(state, parameters)
 
 
 def _has_room_for_the_chunk(state: State, parameters: Parameters) -> bool:
-    has_permits = state.produced + state.waiting <= parameters.row_permits + state.acknowledged
-    return state.waiting > 0 and has_permits and state.lost <= state.acknowledged
+    all_rows = state.produced + state.waiting
+    has_permits = all_rows <= parameters.row_permits + state.acknowledged
+    has_expired = parameters.expires and all_rows <= parameters.row_permits + state.lost
+    return state.waiting > 0 and (has_permits or has_expired) and _is_whole(state, parameters)
 
 
 def _may_plan(state: State, parameters: Parameters) -> bool:
@@ -672,7 +692,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _has_no_hole,
         "it grows, and only where no row before is lost",
         when=_has_room_for_a_batch,
-        possible="within StagingRows, less the rows kept beyond RowPermits; none kept is lost; up to Horizon",
+        possible="within StagingRows, less the rows kept beyond RowPermits; none was lost in a crash; up to Horizon",
     ),
     Frame(
         "FailTask",
@@ -732,6 +752,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         ),
         possible="where rows are kept, in memory only, up to Faults",
     ),
+    Frame(
+        "Expire",
+        {"lost": None},
+        _expires,
+        "up to the row",
+        when=lambda state, parameters, row: parameters.expires and _kept_from(state, row - 1) and row <= state.produced,
+        possible="where rows may expire, up to a row that is there, if some before it is kept",
+    ),
     Frame("Done", when=_is_over, possible="after all rows up to Horizon, and after a failure"),
     Frame(
         "Produce",
@@ -739,7 +767,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _takes_it_over,
         "the whole chunk, and only where no row before it is lost",
         when=_has_room_for_the_chunk,
-        possible="where one waits, within RowPermits; none kept is lost",
+        possible="where one waits, within RowPermits; none was lost in a crash",
     ),
     Frame(
         "PlanBatch",
@@ -812,7 +840,12 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 )
 """What each action changes."""
 
-ANY = Subject(SYSTEM, any_parameters, lambda _: arbitrary(State), dict.fromkeys(("Offer", "ProduceBatch"), any_rows))
+ANY = Subject(
+    SYSTEM,
+    any_parameters,
+    lambda _: arbitrary(State),
+    {"Offer": any_rows, "ProduceBatch": any_rows, "Expire": any_row},
+)
 """A query with any parameters, in any state at all."""
 
 

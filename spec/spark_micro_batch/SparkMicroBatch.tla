@@ -13,7 +13,8 @@
 (* what its tasks have staged, and writes it to the commit log.  An        *)
 (* attempt at a task has a name of its own: publishing names it, and so    *)
 (* does an abort.                                                          *)
-(* Acknowledged rows are forgotten, and their permits return.              *)
+(* Acknowledged rows are forgotten, and their permits return.  So are rows *)
+(* that expire, though nobody has acknowledged them: the query is told.    *)
 (*                                                                         *)
 (* Rows are numbered from 0 since the channel was opened.  How permits     *)
 (* travel is PermitChannel's business; here they are there at once.  The   *)
@@ -35,6 +36,7 @@ CONSTANTS
     AcknowledgeIn,     \* "latestOffset" or "commit": the call in which rows are acknowledged
     DriverCrashes,     \* may the driver crash?
     Durable,           \* does the exchange keep its rows when it crashes?
+    Expires,           \* may rows expire before they are acknowledged?
     Faults,            \* how many faults of any kind may happen
     Fair               \* names of the actions that are weakly fair
 
@@ -43,7 +45,8 @@ ASSUME Assumption ==
     /\ StagingRows \in Nat
     /\ Sizes \subseteq Nat \ {0}
     /\ AcknowledgeIn \in {"latestOffset", "commit"}
-    /\ {DriverCrashes, Durable} \subseteq BOOLEAN
+    /\ {DriverCrashes, Durable, Expires} \subseteq BOOLEAN
+    /\ Expires => Durable
     /\ Fair \subseteq {"Offer", "Produce", "PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish",
                       "WriteCommitLog", "Restart", "ReportLoss"}
 
@@ -51,7 +54,7 @@ VARIABLES
     waiting,           \* rows of the chunk that waits for permits; 0: none waits
     produced,          \* rows that the exchange has taken over from the producer
     acknowledged,      \* rows whose permits have returned; the exchange has forgotten them
-    lost,              \* rows below this and not acknowledged were lost in a crash of the exchange
+    lost,              \* rows below this and not acknowledged were lost in a crash of the exchange, or have expired
     phase,             \* what the driver is at
     plan,              \* where a batch ends that is not in the offset log yet; 0: there is none
     start,             \* the last batch in the offset log: its first row ...
@@ -94,6 +97,12 @@ Max(a, b) == IF a < b THEN b ELSE a
 \* What would be lost for ever if it were lost now: the rows from here on.
 CommittedEnd == IF committed THEN end ELSE start
 
+\* Rows below this take no permits.
+Gone == IF Expires THEN Max(acknowledged, lost) ELSE acknowledged
+
+\* What comes now follows what is there.  After a crash in which rows were lost, it would not.
+HasNoHole == Durable \/ lost <= acknowledged
+
 \* The exchange still has all rows from this one on that it ever had.
 Keeps(row) == acknowledged <= row /\ lost <= row
 
@@ -116,8 +125,8 @@ Offer(rows) ==
 
 \* The exchange takes the chunk over; what it keeps stays within the permits.
 Produce ==
-    /\ waiting > 0 /\ produced + waiting - acknowledged <= RowPermits
-    /\ lost <= acknowledged
+    /\ waiting > 0 /\ produced + waiting - Gone <= RowPermits
+    /\ HasNoHole
     /\ produced' = produced + waiting
     /\ waiting' = 0
     /\ UNCHANGED <<acknowledged, lost, driver, tasks, sink, faults>>
@@ -126,8 +135,8 @@ Produce ==
 \* The permits need not be there; rows kept beyond them take the room of the next batch to be staged.
 ProduceBatch(rows) ==
     /\ produced + waiting + rows <= Horizon
-    /\ rows + Max(0, produced - acknowledged - RowPermits) <= StagingRows
-    /\ lost <= acknowledged
+    /\ rows + Max(0, produced - Gone - RowPermits) <= StagingRows
+    /\ HasNoHole
     /\ produced' = produced + rows
     /\ UNCHANGED <<waiting, acknowledged, lost, driver, tasks, sink, faults>>
 
@@ -263,6 +272,15 @@ CrashExchange ==
     /\ lost' = produced
     /\ UNCHANGED <<waiting, produced, acknowledged, driver, tasks, sink>>
 
+UpToHorizon == 1..Horizon
+
+\* Rows have been there for too long, or take too many bytes: they are gone, and their permits return.  What the query
+\* has acknowledged does not change: else it would never hear of its loss.
+Expire(row) ==
+    /\ Expires /\ Gone < row /\ row <= produced
+    /\ lost' = row
+    /\ UNCHANGED <<waiting, produced, acknowledged, driver, tasks, sink, faults>>
+
 \* All rows were read, or the query has failed: the end of the run.
 Done == (phase = "failed" \/ (phase = "idle" /\ end = Horizon)) /\ UNCHANGED vars
 
@@ -270,6 +288,7 @@ Environment ==
     \/ \E rows \in Sizes : Offer(rows)
     \/ \E rows \in Sizes : ProduceBatch(rows)
     \/ FailTask \/ AbandonTask \/ StageLate \/ AbortLate \/ AcknowledgeForDriver \/ CrashDriver \/ CrashExchange
+    \/ \E row \in UpToHorizon : Expire(row)
     \/ Done
 
 Protocol ==
@@ -314,7 +333,7 @@ TypeOK ==
     /\ DOMAIN staged = {"attempt", "start", "end"} /\ staged.attempt \in 0..attempts
 
 \* The exchange keeps no more rows than there are permits, and room for staged rows.
-Bounded == produced - acknowledged <= RowPermits + StagingRows
+Bounded == produced - Gone <= RowPermits + StagingRows
 
 \* Nothing is forgotten before the commit log has its batch.
 AcknowledgedIsCommitted == acknowledged <= CommittedEnd
@@ -330,8 +349,8 @@ CommittedIsPublished == committed => published
 
 BatchCapped == end - start <= BatchCap /\ plan - end <= BatchCap
 
-\* An exchange that keeps its rows never lets the query fail.
-NeverFails == Durable => phase # "failed"
+\* An exchange that keeps its rows never lets the query fail, unless they expire.
+NeverFails == Durable /\ ~Expires => phase # "failed"
 
 \* The producer waits, and nothing that exchange, driver and sink can do will ever change that.
 Stuck == waiting > 0 /\ phase # "failed" /\ ~ ENABLED Protocol

@@ -23,7 +23,7 @@ NoAbortWhileStagedProbe == phase = "staged" => aborting = 0
 \* An exchange in memory may crash without harm: what it lost was published already, though not acknowledged.
 CrashAlwaysHarmsProbe == (lost > acknowledged /\ phase = "idle") => lost > end
 
-\* The query of an exchange in memory may have to fail.
+\* The query of an exchange in memory, or of one whose rows expire, may have to fail.
 NeverFailsProbe == phase # "failed"
 
 \* A full batch runs, and the next full one is there already.

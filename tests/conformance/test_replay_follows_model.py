@@ -16,12 +16,14 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.client import AioControl, RemoteReceiver, RemoteSender, control, get, put
-from permitflow.errors import RowsForgottenError, RowsNotThereError
+from permitflow.errors import RowsExpiredError, RowsForgottenError, RowsNotThereError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
 
-PARAMETERS = Parameters(row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driver_crashes=True, faults=3)
+PARAMETERS = Parameters(
+    row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, expires=True, driver_crashes=True, faults=3
+)
 WINDOW = ChannelParameters(row_permits=PARAMETERS.row_permits, permit_batch=1, max_chunk_cost=PARAMETERS.row_permits)
 # Of the profile's runs, for each path.
 RUNS_OF_A_HUNDRED = 12
@@ -67,10 +69,14 @@ class Query:
             next_row += state.waiting
         await self._taken_over(next_row)
         (position,) = await self.orders.positions(["c"])
-        assert (position.next_row, position.acknowledged_row) == (next_row, state.acknowledged)
-        assert position.next_row - position.acknowledged_row <= PARAMETERS.row_permits
+        told = position.next_row, position.acknowledged_row, position.expired_row
+        assert told == (next_row, state.acknowledged, state.lost)
+        assert position.next_row - position.first_row <= PARAMETERS.row_permits
         with pytest.raises(RowsNotThereError):
-            await self._open(state.acknowledged, next_row + 1)
+            await self._open(position.first_row, next_row + 1)
+        if state.acknowledged < state.lost:
+            with pytest.raises(RowsExpiredError):
+                await self._open(state.lost - 1, state.lost)
         if state.acknowledged:
             with pytest.raises(RowsForgottenError):
                 await self._open(state.acknowledged - 1, state.acknowledged)
@@ -112,6 +118,9 @@ class Query:
     # Whoever gives the order, it is the same one.
     acknowledge_for_driver = acknowledge
 
+    async def expire(self, state: State, _: State) -> None:
+        await self.channel.expire(state.lost)
+
     async def run_task(self, state: State, _: State) -> None:
         self.tasks["running"] = (*await self._open(state.start, state.end), state)
 
@@ -125,12 +134,12 @@ class Query:
         self.missed += not await self._read("late")
 
     async def _read(self, name: str) -> bool:
-        """Read a task's rows to the end: all of them, and in order; or hear that they are forgotten."""
+        """Read a task's rows to the end: all of them, and in order; or hear that they are gone."""
         receiver, stack, state = self.tasks.pop(name)
         async with stack:
             try:
                 found = [n async for message in receiver for n in message.payload.column(0).to_pylist()]
-            except RowsForgottenError:
+            except (RowsExpiredError, RowsForgottenError):
                 return False
             assert found == list(range(state.start, state.end))
             return True

@@ -3,7 +3,8 @@
 Named producers, writers of staged batches, and consumers go on after whatever happens, as their users do.  Another
 producer is within the exchange's own process, and loses its patience in the middle of a write.  The laws:
 
-1. A row number has one value, for all consumers and for ever; there are no gaps.
+1. A row number has one value, for all consumers and for ever; there are no gaps.  In some schedules rows expire: then
+   each consumer sees a row, or is told that it has expired.
 2. The exchange never takes back what it has told: a producer's count of rows, a position, a published batch.
 3. Each producer's rows, and each published batch, are there once, in order.
 4. The store always opens.
@@ -29,6 +30,7 @@ from permitflow.errors import (
     LogReplacedError,
     PermitflowError,
     ProducerReplacedError,
+    RowsExpiredError,
     RowsForgottenError,
     RowsNotThereError,
     StoreError,
@@ -63,6 +65,11 @@ _TAKEN_BACK: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError)
 """What no client may ever hear: it has only asked for what it was told."""
 
 _roots = count()
+
+
+def expire_seconds_of(seed: int) -> float | None:
+    """For a quarter of the seeds rows expire, sooner or later."""
+    return Random(f"expiry {seed}").choice((0.01, 1.0, *6 * (None,)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,6 +193,8 @@ class KeptRun:
         self.values: dict[int, int] = {}
         """By row number, as any consumer has ever seen it."""
         self.read: dict[str, set[int]] = {name: set() for name in plan.consumers}
+        self.expired: dict[str, set[int]] = {name: set() for name in plan.consumers}
+        """The rows of which each consumer was told that they have expired."""
         self.next_row = 0
         """The highest that the exchange has ever told."""
         self.broken: list[str] = []
@@ -277,6 +286,7 @@ class KeptRun:
                     consumers=plan.consumers,
                     kept_rows=plan.kept_rows,
                     staging_rows=64,
+                    expire_seconds=expire_seconds_of(self.seed),
                 )
                 if channel.books.next_row < self.next_row:
                     self.broken.append(f"the store has {channel.books.next_row} rows, and {self.next_row} were told")
@@ -479,6 +489,29 @@ class KeptRun:
             client.told = batch + 1
 
     async def _consume(self, client: _Client) -> None:
+        """Read to the end; rows that have expired are acknowledged, too."""
+        try:
+            await self._read_on(client)
+        except RowsExpiredError as error:
+            self._note_expired(client, error)
+            async with self._control() as orders:
+                await self._acknowledge(orders, client, error.first_kept_row)
+            raise
+
+    def _note_expired(self, client: _Client, error: RowsExpiredError) -> None:
+        seconds = expire_seconds_of(self.seed)
+        if seconds is None or self.world.now < seconds or error.first_kept_row > self._all_rows:
+            self.broken.append(f"{client.name} hears: {error}")
+        if not client.told <= error.wanted_row < error.first_kept_row:
+            self.broken.append(f"{client.name} has acknowledged {client.told} rows, and hears: {error}")
+        self.expired[client.name].update(range(error.wanted_row, error.first_kept_row))
+
+    @property
+    def _all_rows(self) -> int:
+        plan = self.plan
+        return sum(map(sum, (*plan.producers, plan.inside, *plan.batches)))
+
+    async def _read_on(self, client: _Client) -> None:
         """Read from the last acknowledged row on; a second of its rows, and the end, are acknowledged."""
         row = client.told
         async with get(
@@ -542,11 +575,14 @@ class KeptRun:
         if self.broken:
             return
         values = [self.values[row] for row in sorted(self.values)]
-        if [*sorted(self.values)] != [*range(len(values))]:
-            self.broken.append(f"rows are missing: {sorted(self.values)}")
         for name, rows in self.read.items():
-            if missing := self.values.keys() - rows:
+            if missing := {*range(self._all_rows)} - rows - self.expired[name]:
                 self.broken.append(f"{name} has not seen rows {sorted(missing)}")
+        if self.values.keys() - {*range(self._all_rows)}:
+            self.broken.append(f"there are rows too many: {sorted(self.values)}")
+        if any(self.expired.values()):
+            self._judge_order(values)
+            return
         for number, chunks in (*enumerate(self.plan.producers), (_INSIDE_NUMBER, self.plan.inside)):
             first = _PRODUCER_SHIFT * number
             found = [value for value in values if first <= value < first + _PRODUCER_SHIFT]
@@ -555,6 +591,14 @@ class KeptRun:
         published = [value for value in values if value >= _BATCH_SHIFT]
         if published != [*self._staged()]:
             self.broken.append(f"of the batches, these rows are there: {published}, and not {[*self._staged()]}")
+
+    def _judge_order(self, values: list[int]) -> None:
+        """Some rows were seen by nobody: the others are in the order of their producers, each once."""
+        kinds = [value % _BATCH_SHIFT // _PRODUCER_SHIFT if value < _BATCH_SHIFT else -1 for value in values]
+        for kind in {*kinds}:
+            found = [value for value, own in zip(values, kinds, strict=True) if own == kind]
+            if found != sorted({*found}):
+                self.broken.append(f"of one producer, or of the batches, rows are there in this order: {found}")
 
     def _staged(self) -> Iterator[int]:
         for batch, partitions in enumerate(self.plan.batches):
@@ -569,8 +613,8 @@ class KeptRun:
         with SqliteStore(self.system.folder, self.system) as store:
             (place,) = store.open_channels([CHANNEL], parameters=self.plan.parameters, consumers=self.plan.consumers)
             kept = place.load()
-        if kept.next_row != len(self.values) or kept.state.value != "ended":
-            self.broken.append(f"the file has {kept.next_row} rows, {kept.state.value}; {len(self.values)} were read")
+        if kept.next_row != self._all_rows or kept.state.value != "ended":
+            self.broken.append(f"the file has {kept.next_row} rows, {kept.state.value}; {self._all_rows} were sent")
         if wrong := {name: row for name, row in (kept.acknowledged or {}).items() if row != kept.next_row}:
             self.broken.append(f"all rows were acknowledged, and the file says {wrong}")
         if kept.staged:

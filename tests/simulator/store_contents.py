@@ -19,6 +19,7 @@ class Kept:
     values: list[int] = field(default_factory=list)
     """By their row's numbers, of all that were ever appended."""
     acknowledged: dict[str, int] = field(default_factory=lambda: dict.fromkeys(CONSUMERS, 0))
+    expired_row: int = 0
     producers: dict[str, int] = field(default_factory=dict)
     is_declared: bool = False
     state: tuple[ChannelState, str] = (ChannelState.OPEN, "")
@@ -30,6 +31,7 @@ class Kept:
         return Kept(
             [*self.values],
             dict(self.acknowledged),
+            self.expired_row,
             dict(self.producers),
             self.is_declared,
             self.state,
@@ -39,8 +41,8 @@ class Kept:
 
     @property
     def first_row(self) -> int:
-        """That somebody still needs."""
-        return min(self.acknowledged.values())
+        """That somebody still needs, and that has not expired."""
+        return max(self.expired_row, min(self.acknowledged.values()))
 
 
 @dataclass(slots=True)
@@ -62,6 +64,7 @@ class Contents:
                 "next row": len(kept.values),
                 "values": kept.values[kept.first_row :],
                 "acknowledged": kept.acknowledged,
+                "expired row": kept.expired_row,
                 "producers": kept.producers,
                 "is declared": kept.is_declared,
                 "state": kept.state,
@@ -103,6 +106,13 @@ def acknowledge(contents: Contents, name: str, consumer: str, row: int, next_bar
     """By a consumer."""
     kept = contents.channels[name]
     kept.acknowledged[consumer] = row
+    kept.barriers = [barrier for barrier in kept.barriers if barrier.number >= next_barrier]
+
+
+def expire(contents: Contents, name: str, row: int, next_barrier: int) -> None:
+    """Rows, and barriers with them."""
+    kept = contents.channels[name]
+    kept.expired_row = row
     kept.barriers = [barrier for barrier in kept.barriers if barrier.number >= next_barrier]
 
 

@@ -290,12 +290,14 @@ class StoreRun:
             if begins((name, "writing")):
                 return Job(f"declare {name}", partial(store_contents.declare, name=name)), place.declare(SCHEMA)
             return None
-        kinds = ("append", "acknowledge", "barrier", "stage", "forget", "publish", "finish")
-        match random.choices(kinds, (6, 4, 1, 3, 1, 2, 0.2))[0]:
+        kinds = ("append", "acknowledge", "expire", "barrier", "stage", "forget", "publish", "finish")
+        match random.choices(kinds, (6, 4, 0.5, 1, 3, 1, 2, 0.2))[0]:
             case "append" if is_open and begins((name, "writing")):
                 return self._append(name, kept, place)
             case "acknowledge" if begins((name, "reading")):
                 return self._acknowledge(name, kept, place)
+            case "expire" if kept.first_row < len(kept.values) and begins((name, "reading")):
+                return self._expire(name, kept, place)
             case "barrier" if is_open and begins((name, "writing")):
                 barrier = KeptBarrier(kept.barriers[-1].number + 1 if kept.barriers else 1, len(kept.values))
                 change = partial(store_contents.keep_barrier, name=name, barrier=barrier)
@@ -352,10 +354,17 @@ class StoreRun:
         consumer = self.random.choice(CONSUMERS)
         row = self.random.randint(kept.acknowledged[consumer], len(kept.values))
         next_barrier = self.random.choice((0, kept.barriers[0].number + 1)) if kept.barriers else 0
-        first = min(row, *(at for other, at in kept.acknowledged.items() if other != consumer))
+        first = max(kept.expired_row, min(row, *(at for other, at in kept.acknowledged.items() if other != consumer)))
         change = partial(store_contents.acknowledge, name=name, consumer=consumer, row=row, next_barrier=next_barrier)
         what = f"{consumer} acknowledges row {row} of {name} and barriers below {next_barrier}"
         return Job(what, change), place.acknowledge(consumer, row, first, next_barrier)
+
+    def _expire(self, name: str, kept: Kept, place: ChannelStore) -> tuple[Job, Coroutine[Any, Any, object]]:
+        row = self.random.randint(kept.first_row + 1, len(kept.values))
+        next_barrier = self.random.choice((0, kept.barriers[0].number + 1)) if kept.barriers else 0
+        change = partial(store_contents.expire, name=name, row=row, next_barrier=next_barrier)
+        what = f"rows before row {row} of {name} expire, and barriers below {next_barrier}"
+        return Job(what, change), place.expire(row, next_barrier)
 
     def _stage(self, name: str, staging: Staging, place: ChannelStore) -> tuple[Job, Coroutine[Any, Any, object]]:
         values, batches = self._chunks()
@@ -449,8 +458,9 @@ class StoreRun:
             acknowledged = dict(kept.acknowledged or dict.fromkeys(CONSUMERS, 0))
             found[name] = {
                 "next row": kept.next_row,
-                "values": _read(place, min(acknowledged.values()), kept.next_row),
+                "values": _read(place, max(kept.expired_row, min(acknowledged.values())), kept.next_row),
                 "acknowledged": acknowledged,
+                "expired row": kept.expired_row,
                 "producers": dict(kept.producers),
                 "is declared": kept.schema is not None,
                 "state": (kept.state, kept.reason),

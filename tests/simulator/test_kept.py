@@ -4,6 +4,8 @@ from tests.simulator.kept import run_seed
 from tests.simulator.running import collect, run_some
 from tests.simulator.world import quiet
 
+WITH_EXPIRY = (33, 86, 121)
+
 
 def test_kept_channels_lose_nothing() -> None:
     report = run_some(range(15), "kept")
@@ -11,6 +13,12 @@ def test_kept_channels_lose_nothing() -> None:
     assert not report.broken, "\n".join(report.in_words())
     for what in ("crash", "power", "published", "full", "gave up in the exchange"):
         assert report.seen[what] > 0, f"no schedule had {what}"
+
+
+def test_a_consumer_of_rows_that_expire_sees_them_or_is_told() -> None:
+    report = run_some(WITH_EXPIRY, "kept")
+    assert not report.broken, "\n".join(report.in_words())
+    assert report.seen["default RowsExpiredError"] >= len(WITH_EXPIRY)
 
 
 def test_a_seed_of_a_kept_channel_tells_the_same_story_twice() -> None:

@@ -232,6 +232,8 @@ class AioControl:
         consumers: Sequence[str] = (),
         kept_rows: int | None = None,
         staging_rows: int | None = None,
+        expire_seconds: float | None = None,
+        expire_bytes: int | None = None,
         byte_window: int | None = None,
         target_latency_seconds: float | None = None,
     ) -> Listed:
@@ -246,6 +248,8 @@ class AioControl:
             consumers: for whom rows are kept; none: for one, ``default``.
             kept_rows: the most rows of a channel that are kept before producers wait; None: its window.
             staging_rows: the most rows of a channel that may be staged; None: four times ``kept_rows``.
+            expire_seconds: kept rows are dropped after so long, whoever needs them; None: never.
+            expire_bytes: the oldest kept rows are dropped above so many bytes; None: never.
             byte_window: the most bytes in a channel at once; None: that of the exchange.
             target_latency_seconds: how long rows may wait at the exchange, where the windows of a channel and of its
                 producers' streams adapt to it; None: that of the exchange.
@@ -263,6 +267,8 @@ class AioControl:
             names_of(consumers),
             kept_rows=kept_rows,
             staging_rows=staging_rows,
+            expire_seconds=expire_seconds,
+            expire_bytes=expire_bytes,
             byte_window=byte_window,
             target_latency_seconds=target_latency_seconds,
             schema=schema,

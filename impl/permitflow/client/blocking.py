@@ -670,6 +670,8 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         consumers: Sequence[str] = (),
         kept_rows: int | None = None,
         staging_rows: int | None = None,
+        expire_seconds: float | None = None,
+        expire_bytes: int | None = None,
         byte_window: int | None = None,
         target_latency_seconds: float | None = None,
     ) -> Listed:
@@ -684,6 +686,8 @@ class BlockingControl(_Blocking[Held[AioControl]]):
                 consumers=consumers,
                 kept_rows=kept_rows,
                 staging_rows=staging_rows,
+                expire_seconds=expire_seconds,
+                expire_bytes=expire_bytes,
                 byte_window=byte_window,
                 target_latency_seconds=target_latency_seconds,
             )

@@ -100,7 +100,12 @@ async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Chann
         raise InvalidParametersError(name="channels", value=request.channels, rule=rule)
     if not request.stream:
         raise InvalidParametersError(name="stream", value=request.stream, rule="must not be empty")
-    keeping: Keeping = {"kept_rows": request.kept_rows, "staging_rows": request.staging_rows}
+    keeping: Keeping = {
+        "kept_rows": request.kept_rows,
+        "staging_rows": request.staging_rows,
+        "expire_seconds": request.expire_seconds,
+        "expire_bytes": request.expire_bytes,
+    }
     if request.consumers:
         keeping["consumers"] = request.consumers
     if request.retention is Retention.ONCE:

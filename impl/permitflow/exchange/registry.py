@@ -33,7 +33,7 @@ from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.health import Readiness
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.statistics import BridgeStatistics
-from permitflow.exchange.stores.store import Store
+from permitflow.exchange.stores.store import Store, require_expiry
 from permitflow.exchange.turns import Turns
 from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, ByteWindow, require_byte_window
@@ -75,7 +75,7 @@ class Elsewhere(Protocol):
 
 
 class Keeping(TypedDict, total=False):
-    """Further arguments for channels that keep rows: ``consumers``, ``kept_rows``, ``staging_rows``."""
+    """Further arguments for channels that keep rows."""
 
     consumers: Sequence[str]
     """The consumers to keep rows for; by default one, ``default``.  A channel that is read once has an unnamed one."""
@@ -83,6 +83,10 @@ class Keeping(TypedDict, total=False):
     """The most rows to keep before producers wait; by default the window of the flow, or 1,048,576."""
     staging_rows: int | None
     """The most rows to stage, or to publish beyond ``kept_rows``; by default four times ``kept_rows``."""
+    expire_seconds: float | None
+    """Rows are dropped after so long, acknowledged or not; by default they never are."""
+    expire_bytes: int | None
+    """The oldest rows are dropped above so many bytes in memory, acknowledged or not; by default they never are."""
 
 
 class Exchange:
@@ -318,10 +322,20 @@ class Exchange:
         for consumer in consumers:
             require_text("consumers", consumer)
         require_room(kept_rows=limit_rows, staging_rows=staging_rows)
+        expiry = require_expiry(keeping.get("expire_seconds"), keeping.get("expire_bytes"))
         places = self._store.open_channels(names, parameters=chosen, consumers=consumers, schema=schema)
         keepers = [
             ReplayChannel(
-                name, chosen, schema, place, consumers, limit_rows, self.attempts, self._told_name(name), window
+                name,
+                chosen,
+                schema,
+                place,
+                consumers,
+                limit_rows,
+                self.attempts,
+                self._told_name(name),
+                window,
+                expiry,
             )
             for name, place in zip(names, places, strict=True)
         ]

@@ -94,6 +94,8 @@ class BridgeStatistics:
     """Streams that have lost their connection, and wait for another one."""
     purged_rows: int = 0
     """Rows that an administrator has dropped; they are among the consumed ones."""
+    expired_rows: int = 0
+    """Rows that have expired before all consumers had acknowledged them; they are among the consumed ones."""
     replay: KeptRows | None = None
     """For a channel that keeps its rows; else None."""
     staging: StagingStatistics | None = None
@@ -132,6 +134,7 @@ def traffic_of(bridge: BridgeStatistics) -> ChannelTraffic:
         resumes=bridge.resumes,
         suspended_streams=bridge.suspended_streams,
         purged_rows=bridge.purged_rows,
+        expired_rows=bridge.expired_rows,
         compressed_streams=_compressed(bridge),
         kept=bridge.replay,
         gauges=numbers.gauges,

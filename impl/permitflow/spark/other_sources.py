@@ -15,6 +15,10 @@ _TIME = (
     "rows are found by their number, because a channel keeps no times: .option('startingOffsets', ...) takes earliest, "
     'latest, or numbers as {"orders/0": 1200}; to find rows by time, write a column with it'
 )
+_RETENTION = (
+    "is an option of a topic; here the exchange has it: permitflow serve --expire-seconds SECONDS --expire-bytes SIZE, "
+    "or channel add with these; without them, rows stay until every consumer has acknowledged them"
+)
 _TLS = "TLS is options 'tlsCa', 'tlsCert', 'tlsKey' and 'tlsServerName', and a token is a file: 'tokenFile'"
 _WAITS = "waits are options 'timeoutSeconds' and 'resumeSeconds'"
 _COLUMNS = "rows have columns with types, and need no serializers"
@@ -65,6 +69,10 @@ _INSTEAD: Mapping[str, str] = {
             "kafka.value.serializer",
         ),
         _KAFKA + _COLUMNS,
+    ),
+    **dict.fromkeys(
+        ("retention.ms", "retention.bytes", "kafka.retention.ms", "kafka.retention.bytes", "log.retention.ms"),
+        _RETENTION,
     ),
     **dict.fromkeys(("maxfilespertrigger", "latestfirst", "maxfileage"), _FILES),
     **dict.fromkeys(("inferschema", "header", "multiline"), _NO_SCHEMA_OPTION),

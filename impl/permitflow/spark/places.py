@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from permitflow.errors import RowsForgottenError, RowsNotThereError
+from permitflow.errors import RowsExpiredError, RowsForgottenError, RowsNotThereError
 from permitflow.stream.control import ChannelPosition
 
 EARLIEST, LATEST = -2, -1
@@ -51,6 +51,7 @@ class Places:
 
         Raises:
             RowsForgottenError: the consumer has acknowledged it.
+            RowsExpiredError: it has expired.
             RowsNotThereError: it has not come yet.
         """
         row, channel = dict(self.named).get(position.channel, self.elsewhere), position.channel
@@ -58,6 +59,8 @@ class Places:
             return position.acknowledged_row if row == EARLIEST else position.next_row
         if row < position.acknowledged_row:
             raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
+        if row < position.expired_row:
+            raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
         if row > position.next_row:
             raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
         return row

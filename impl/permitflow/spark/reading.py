@@ -17,7 +17,13 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql.types import StructType
 
-from permitflow.errors import PeerTimeoutError, ReplayError, RowsForgottenError, UnexpectedFrameError
+from permitflow.errors import (
+    PeerTimeoutError,
+    ReplayError,
+    RowsExpiredError,
+    RowsForgottenError,
+    UnexpectedFrameError,
+)
 from permitflow.flows.seam import Parameters
 from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import AWAY, Patience
@@ -173,7 +179,9 @@ def read_range(
 
 def _past_loss(error: ReplayError, rows: RowRange, at: int) -> int:
     """Where reading goes on behind lost rows of a range, which the log tells."""
-    following = min(error.first_kept_row, rows.to_row) if isinstance(error, RowsForgottenError) else rows.to_row
+    following = rows.to_row
+    if isinstance(error, RowsForgottenError | RowsExpiredError):
+        following = min(error.first_kept_row, rows.to_row)
     _log.warning("the rows [%d, %d) of channel %r are lost, and left out: %s", at, following, rows.channel, error)
     return following
 

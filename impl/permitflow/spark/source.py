@@ -259,7 +259,7 @@ class ExchangeReader(DataSourceReader):
 
         Raises:
             InvalidOptionError: an option needs channels that keep their rows.
-            RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
+            RowsExpiredError, RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
             PermitflowError: the exchange does not answer, or has no such channel.
         """
         # gRPC must not be loaded before Spark's daemon has forked.

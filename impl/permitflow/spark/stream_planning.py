@@ -15,6 +15,7 @@ from permitflow.errors import (
     CheckpointError,
     LogReplacedError,
     ReplayError,
+    RowsExpiredError,
     RowsForgottenError,
     RowsLostError,
     RowsNotThereError,
@@ -152,7 +153,7 @@ Position: TypeAlias = ChannelPosition[object]
 Positions: TypeAlias = Mapping[str, Position]
 """By channel."""
 
-LOSSES = (LogReplacedError, RowsForgottenError, RowsNotThereError)
+LOSSES = (LogReplacedError, RowsExpiredError, RowsForgottenError, RowsNotThereError)
 """The errors of an exchange that does not have the requested rows."""
 
 
@@ -271,7 +272,7 @@ class StreamPlanner:
 
         Raises:
             RowsLostError: the exchange no longer has all rows from ``start`` on.
-            RowsForgottenError, RowsNotThereError: the user begins at a row that is not there.
+            RowsExpiredError, RowsForgottenError, RowsNotThereError: the user begins at a row that is not there.
             ChannelAbortedError: all rows of a channel were read, and its producer has aborted it.
 
         Spec: PlanBatch, ReportLoss of SparkMicroBatch.
@@ -373,7 +374,7 @@ class StreamPlanner:
         for loss in losses:
             position = positions[loss.channel]
             never_came = isinstance(loss.__cause__, RowsNotThereError)
-            rows[loss.channel] = position.next_row if never_came else position.acknowledged_row
+            rows[loss.channel] = position.next_row if never_came else position.first_row
         return self._offset(rows, positions)
 
     def _rows_there(self, start: StreamOffset, position: Position, limit_rows: int | None) -> int:
@@ -420,6 +421,8 @@ def _require_kept(position: Position, row: int, log_id: str) -> None:
         raise LogReplacedError(channel=channel, wanted_log=log_id, log=position.log_id)
     if position.acknowledged_row > row:
         raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
+    if position.expired_row > row:
+        raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
     if position.next_row < row:
         raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
 

@@ -263,6 +263,10 @@ class AddStream(Request, Generic[S]):
     """How long rows may wait at the exchange, whose windows adapt to it; None: the exchange's own."""
     schema: S | None = None
     """Of the chunks; None: the first producer's."""
+    expire_seconds: float | None = None
+    """With ``REPLAY``: rows expire after so long; None: never."""
+    expire_bytes: int | None = None
+    """With ``REPLAY``: the oldest rows expire above so many bytes; None: never."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -419,6 +423,13 @@ class ChannelPosition(Generic[S]):
     """The rows of a producer's chunk for which there is no room; 0: none waits."""
     waiting_seconds: float = 0.0
     """The time in which some row of a producer waited for room, since the exchange has opened the channel."""
+    expired_row: int = 0
+    """All rows before it are gone, though the consumer may need them."""
+
+    @property
+    def first_row(self) -> int:
+        """The first row that the consumer can still read."""
+        return max(self.acknowledged_row, self.expired_row)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,6 +34,8 @@ FIGURES: Mapping[str, str] = {
     "resumes": "How often its streams have gone on over another connection.",
     "suspended_streams": "Streams that have lost their connection, and wait for another one.",
     "purged_rows": "Rows that an administrator has dropped; they are among rows_out.",
+    "expired_rows": "Rows that have expired before all consumers had acknowledged them; they are among rows_out.",
+    "expired_row": "All rows before it are gone, though a consumer may need them; 0: none has expired.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
 """What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.
@@ -50,11 +52,12 @@ class KeptRows:
     acknowledged: Mapping[str, int]
     staged_rows: int = 0
     published_rows: int = 0
+    expired_row: int = 0
 
     @property
     def first_kept_row(self) -> int:
-        """The first row that a consumer has not acknowledged."""
-        return min(self.acknowledged.values())
+        """The first row that a consumer has not acknowledged, and that has not expired."""
+        return max(self.expired_row, min(self.acknowledged.values()))
 
     @property
     def kept_rows(self) -> int:
@@ -93,6 +96,7 @@ class ChannelTraffic:
     resumes: int = 0
     suspended_streams: int = 0
     purged_rows: int = 0
+    expired_rows: int = 0
     compressed_streams: Mapping[str, int] = field(default_factory=dict)
     kept: KeptRows | None = None
     """None: rows are gone once they were read."""

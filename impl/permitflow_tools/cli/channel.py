@@ -21,6 +21,8 @@ from permitflow_tools.cli.channel_options import (
     ChannelRowPermits,
     ChannelTargetLatency,
     ConsumerNames,
+    ExpireBytes,
+    ExpireSeconds,
     FlowName,
     FlowParameter,
     KeptRowsLimit,
@@ -156,6 +158,8 @@ def add(
     consumer: ConsumerNames = None,
     kept_rows: KeptRowsLimit = None,
     staging_rows: StagingRowsLimit = None,
+    expire_seconds: ExpireSeconds = None,
+    expire_bytes: ExpireBytes = None,
     as_json: Json = False,
 ) -> None:
     """Add a stream to a running exchange; its channels can be used at once.
@@ -189,6 +193,8 @@ def add(
             consumers=consumers if retention is Retention.REPLAY else (),
             kept_rows=kept_rows,
             staging_rows=staging_rows,
+            expire_seconds=expire_seconds,
+            expire_bytes=expire_bytes,
             byte_window=byte_window if "--byte-window" in given_options(context) else None,
             target_latency_seconds=target_latency,
         )

@@ -30,7 +30,15 @@ from permitflow_tools.parameters.quantities import size_text
 _ROWS = whole_number(least=1, most=MOST)
 # Parameters of flows that have an option of their own.
 _WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
-_OF_REPLAY = ("--consumer", "--store", "--kept-rows", "--staging-rows", "--staging-timeout-seconds")
+_OF_REPLAY = (
+    "--consumer",
+    "--store",
+    "--kept-rows",
+    "--staging-rows",
+    "--staging-timeout-seconds",
+    "--expire-seconds",
+    "--expire-bytes",
+)
 
 FlowName: TypeAlias = Annotated[
     str,
@@ -131,6 +139,26 @@ KeptRowsLimit: TypeAlias = Annotated[
 StagingRowsLimit: TypeAlias = Annotated[
     int | None,
     rows("With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST),
+]
+
+ExpireSeconds: TypeAlias = Annotated[
+    float | None,
+    option(
+        whole_number(least=1, most=MOST),
+        "SECONDS",
+        "With replay: drop rows after so long, whether or not their consumers have acknowledged them; a consumer that "
+        "needs them gets an error. Default: never.",
+    ),
+]
+
+ExpireBytes: TypeAlias = Annotated[
+    int | None,
+    option(
+        size_in_bytes,
+        "SIZE",
+        "With replay: likewise, drop the oldest rows of a channel above so many bytes in memory, as in 4GiB. "
+        "Default: never.",
+    ),
 ]
 
 

@@ -30,6 +30,8 @@ from permitflow_tools.cli.channel_options import (
     ChannelRowPermits,
     ChannelTargetLatency,
     ConsumerNames,
+    ExpireBytes,
+    ExpireSeconds,
     FlowName,
     FlowParameter,
     KeptRowsLimit,
@@ -114,6 +116,8 @@ def serve(
     ] = False,
     kept_rows: KeptRowsLimit = None,
     staging_rows: StagingRowsLimit = None,
+    expire_seconds: ExpireSeconds = None,
+    expire_bytes: ExpireBytes = None,
     staging_timeout_seconds: Annotated[
         float,
         option(
@@ -380,7 +384,13 @@ def serve(
                 max_memory=max_memory,
                 max_memory_per_peer=max_memory_per_peer,
             ).within(all_descriptors())
-            keeping: Keeping = {"consumers": consumers, "kept_rows": kept_rows, "staging_rows": staging_rows}
+            keeping: Keeping = {
+                "consumers": consumers,
+                "kept_rows": kept_rows,
+                "staging_rows": staging_rows,
+                "expire_seconds": expire_seconds,
+                "expire_bytes": expire_bytes,
+            }
 
             async def run() -> tuple[bool, bool]:
                 whole: Whole

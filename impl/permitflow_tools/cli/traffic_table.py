@@ -76,6 +76,8 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
     ]
     if any(traffic.kept is not None for traffic in traffics):
         columns.append(_Column("lag", [lag_in_words(traffic.kept, between="\n") for traffic in traffics], False))
+    if any(traffic.expired_rows for traffic in traffics):
+        columns.append(_Column("expired", [f"{traffic.expired_rows:,}" for traffic in traffics]))
     if any(traffic.compressed_streams for traffic in traffics):
         columns.append(_Column("compressed", [printable(traffic.compression) for traffic in traffics], False))
     if any(traffic.consumer_stopped_seconds for traffic in traffics):

@@ -27,6 +27,8 @@ GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
         (READ_STREAM, "startingTimestamp", "0", "a channel keeps no times"),
         (READ_STREAM, "startingOffsetsByTimestamp", "{}", "a channel keeps no times"),
         (READ_STREAM, "auto.offset.reset", "latest", "option 'startingOffsets'"),
+        (READ_STREAM, "retention.ms", "1", "--expire-seconds"),
+        (READ, "kafka.retention.bytes", "1", "--expire-bytes"),
         (READ_STREAM, "enable.auto.commit", "false", "acknowledges what is in its checkpoint"),
         (READ_STREAM, "kafkaConsumer.pollTimeoutMs", "100", "'timeoutSeconds' and 'resumeSeconds'"),
         (READ, "includeHeaders", "true", "write them into columns"),

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow import ChannelParameters
 from permitflow.client import ChannelPosition, ChannelState
-from permitflow.errors import CheckpointError, RowsForgottenError, RowsLostError, RowsNotThereError
+from permitflow.errors import CheckpointError, RowsExpiredError, RowsForgottenError, RowsLostError, RowsNotThereError
 from permitflow.spark.places import Places
 from permitflow.spark.stream_planning import BatchLimits, Position, RowRange, StreamOffset, StreamPlanner, fair_shares
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, initial
@@ -68,8 +68,9 @@ def test_a_channel_that_the_options_do_not_name_any_more_is_missed() -> None:
         (at("a", 8, 9), "does another query, or another branch of this one, read as consumer 'etl'"),
         (at("a", 0, 6), "its next row is 6"),
         (at("a", 0, 90, log_id="second"), "has a new log, 'second'"),
+        (replace(at("a", 5, 90), expired_row=8), "row 7 of channel 'a' has expired"),
     ],
-    ids=["forgotten", "by whom", "never there", "counted anew"],
+    ids=["forgotten", "by whom", "never there", "counted anew", "expired"],
 )
 def test_lost_rows_are_never_skipped(position: Position, words: str) -> None:
     with pytest.raises(RowsLostError) as caught:
@@ -131,12 +132,15 @@ def idle_queries(draw: st.DrawFn) -> State:
     return initial(MODEL)._replace(produced=produced, acknowledged=acknowledged, end=end, lost=lost)
 
 
-@given(idle_queries())
-def test_the_planner_plans_and_reports_as_the_model_does(state: State) -> None:
+@given(idle_queries(), st.none() | st.integers(0, 40))
+def test_the_planner_plans_and_reports_as_the_model_does(state: State, expired_row: int | None) -> None:
     """Half the window of 8 is the model's cap of 4; what a crash has lost is another log."""
     window = ChannelParameters(row_permits=MODEL.row_permits)
-    log_id = "second" if state.lost > state.end else "first"
+    if expired_row is not None:
+        state = state._replace(lost=min(expired_row, state.produced))
+    log_id = "second" if expired_row is None and state.lost > state.end else "first"
     there = positions(at("a", state.acknowledged, state.produced, log_id=log_id, window=window))
+    there["a"] = replace(there["a"], expired_row=0 if expired_row is None else state.lost)
     plan, start = planner(), offset({"a": state.end})
     if SYSTEM.is_enabled("ReportLoss", state, MODEL):
         with pytest.raises(RowsLostError):
@@ -185,6 +189,16 @@ def test_a_start_that_is_not_there_is_refused() -> None:
         planner(starting='{"a": 4}').plan(offset({}), there, limit_rows=9)
     with pytest.raises(RowsNotThereError):
         planner(starting='{"a": 10}').plan(offset({}), there, limit_rows=9)
+
+
+def test_a_query_that_may_lose_rows_goes_on_behind_what_has_expired() -> None:
+    plan = StreamPlanner(("a",), consumer="etl", fails_on_loss=False)
+    start, there = offset({"a": 7}), positions(replace(at("a", 7, 90), expired_row=30))
+    behind = plan.plan(start, there, limit_rows=10)
+    assert behind == offset({"a": 30})
+    assert plan.plan(behind, there, limit_rows=10) == offset({"a": 40})
+    with pytest.raises(RowsExpiredError):
+        planner(starting='{"a": 29}').plan(offset({}), there, limit_rows=9)
 
 
 def test_a_batch_waits_for_its_least_rows_and_not_for_ever() -> None:

@@ -103,6 +103,17 @@ class KeptBarriers:
         self._forget()
         return len(self._kept) < before
 
+    def needed_after_expiry(self, row: int) -> int:
+        """The least number to keep once the rows before this one have expired; the newest barrier is always kept."""
+        passed = self._newest_before(row)
+        return min(min(max(each, passed) for each in self._passed.values()) + 1, self.newest)
+
+    def expire(self, row: int) -> None:
+        """Forget the barriers that stood before rows which have expired: those before this row."""
+        for consumer in self._passed:
+            self._passed[consumer] = max(self._passed[consumer], self._newest_before(row))
+        self._forget()
+
     def _passed_with(self, consumer: str, row: int, next_barrier: int) -> int:
         rows = self._newest_before(row if next_barrier else row + 1)
         return max(self._passed[consumer], next_barrier - 1, rows)

@@ -3,6 +3,9 @@
 Rows are numbered from 0.  The channel keeps the rows from the first one that some consumer has not acknowledged to the
 newest one.  It accepts a producer's chunk if it then keeps at most ``limit_rows`` rows: acknowledging gives room back.
 It accepts a published batch at once; rows beyond ``limit_rows`` take room of the staging area, which bounds them.
+
+Rows may expire: then they are gone, and their room is free, though a consumer still needs them.  Its position stays, so
+that it hears of its loss, and goes on once it acknowledges the rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from permitflow.errors import (
     InvalidParametersError,
     LocalProtocolError,
+    RowsExpiredError,
     RowsForgottenError,
     RowsNotThereError,
     UnknownConsumerError,
@@ -36,7 +40,7 @@ MOST_PRODUCERS = 65_536
 class ReplayBooks:
     """Counts the rows that are kept, for which consumers, and the room for more.  Not thread-safe; does no I/O.
 
-    Spec: Produce, Acknowledge of SparkMicroBatch.
+    Spec: Produce, Acknowledge, Expire of SparkMicroBatch.
     """
 
     def __init__(
@@ -47,6 +51,7 @@ class ReplayBooks:
         channel: str = "",
         next_row: int = 0,
         acknowledged: Mapping[str, int] | None = None,
+        expired_row: int = 0,
     ) -> None:
         """Begin empty, or continue from the numbers of a store.
 
@@ -56,6 +61,7 @@ class ReplayBooks:
             channel: its name, for errors.
             next_row: the number of the next row to arrive.
             acknowledged: for each consumer in the store, its position; a new consumer begins with the first kept row.
+            expired_row: all rows before it have expired, unless they were acknowledged.
 
         Raises:
             InvalidParametersError: there is no consumer, or a name is repeated or empty.
@@ -65,7 +71,9 @@ class ReplayBooks:
         self.channel = channel
         self.next_row = next_row
         """The number of the next row to arrive."""
-        kept_from = min((acknowledged or {}).values(), default=next_row)
+        self.expired_row = expired_row
+        """All rows before it are gone, though some consumer may need them."""
+        kept_from = max(expired_row, min((acknowledged or {}).values(), default=next_row))
         self._acknowledged = {name: (acknowledged or {}).get(name, kept_from) for name in consumers}
         self.peak_kept_rows = self.kept_rows
 
@@ -76,8 +84,8 @@ class ReplayBooks:
 
     @property
     def first_kept_row(self) -> int:
-        """The first row that some consumer still needs."""
-        return min(self._acknowledged.values())
+        """The first row that some consumer still needs, and that has not expired."""
+        return max(self.expired_row, min(self._acknowledged.values()))
 
     @property
     def kept_rows(self) -> int:
@@ -141,12 +149,36 @@ class ReplayBooks:
         self._acknowledged[consumer] = max(before, row)
         return self.first_kept_row - first_kept_row
 
+    def expire(self, row: int) -> int:
+        """Give up the rows before this one, whoever needs them; return how many rows that frees.
+
+        A row before the first kept one changes nothing: what all consumers have acknowledged is not lost.
+
+        Raises:
+            RowsNotThereError: the row has not arrived yet.
+
+        Spec: Expire of SparkMicroBatch.
+        """
+        self.require_there(row)
+        freed = max(0, row - self.first_kept_row)
+        if freed:
+            self.expired_row = row
+        return freed
+
     def require_acknowledgeable(self, consumer: str, row: int) -> int:
         """Raise as ``acknowledge`` would; return the consumer's position."""
         before = self.acknowledged_by(consumer)
+        self.require_there(row)
+        return before
+
+    def require_there(self, row: int) -> None:
+        """Require that all rows before this one have arrived.
+
+        Raises:
+            RowsNotThereError: they have not.
+        """
         if row > self.next_row:
             raise RowsNotThereError(channel=self.channel, wanted_row=row, next_row=self.next_row)
-        return before
 
     def acknowledged_by(self, consumer: str) -> int:
         """The first row that this consumer still needs.
@@ -174,6 +206,7 @@ class ReplayBooks:
             UnknownConsumerError: the channel keeps no rows for this consumer.
             InvalidParametersError: the range is negative or reversed.
             RowsForgottenError: the consumer has acknowledged some of these rows.
+            RowsExpiredError: some of these rows have expired.
             RowsNotThereError: some of these rows have not arrived yet.
 
         Spec: RunTask of SparkMicroBatch.
@@ -183,9 +216,10 @@ class ReplayBooks:
         _require_range(start, to_row)
         if start < acknowledged:
             raise RowsForgottenError(channel=self.channel, wanted_row=start, first_kept_row=acknowledged)
+        if start < self.expired_row:
+            raise RowsExpiredError(channel=self.channel, wanted_row=start, first_kept_row=self.expired_row)
         end = start if to_row is None else to_row
-        if end > self.next_row:
-            raise RowsNotThereError(channel=self.channel, wanted_row=end, next_row=self.next_row)
+        self.require_there(end)
         return start
 
 

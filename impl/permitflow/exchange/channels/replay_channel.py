@@ -44,9 +44,10 @@ from permitflow.errors import (
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.kept_barriers import KeptBarriers
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
+from permitflow.exchange.channels.expiring import Expiring
 from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
-from permitflow.exchange.stores.store import ChannelStore
+from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry
 from permitflow.exchange.turns import Stint
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
@@ -107,6 +108,7 @@ class ReplayChannel:
         attempts: AttemptBooks,
         told_name: str = "",
         window: ByteWindow = DEFAULT_WINDOW,
+        expiry: Expiry = NEVER,
     ) -> None:
         """Continue with the store's rows, which have this schema, if any; use ``Exchange.add_channel``.
 
@@ -127,9 +129,15 @@ class ReplayChannel:
         self.log_id = kept.log_id
         """The name of the log; it changes when rows are lost."""
         self.books = books = ReplayBooks(
-            limit_rows, consumers, channel=name, next_row=kept.next_row, acknowledged=kept.acknowledged
+            limit_rows,
+            consumers,
+            channel=name,
+            next_row=kept.next_row,
+            acknowledged=kept.acknowledged,
+            expired_row=kept.expired_row,
         )
-        self.barriers = KeptBarriers(books.acknowledged, channel=name, kept=kept.barriers)
+        gone = {consumer: max(row, books.expired_row) for consumer, row in books.acknowledged.items()}
+        self.barriers = KeptBarriers(gone, channel=name, kept=kept.barriers)
         """The barriers among the rows."""
         self.state, self.reason = kept.state, kept.reason
         self.schema = kept.schema or schema
@@ -144,14 +152,16 @@ class ReplayChannel:
         self.streams = Streams(told_name or name)
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
-        self._appended_chunks = self._waiting_rows = self._purged_rows = 0
+        self._appended_chunks = self._waiting_rows = self._purged_rows = self._expired_rows = 0
         self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
         self._changed = Change()
-        self._acknowledging = asyncio.Lock()
+        self._forgetting = asyncio.Lock()
+        """Held while rows are acknowledged, or expire."""
+        self.expiring = Expiring(self, expiry)
 
     @property
     def most_bytes(self) -> None:
@@ -178,6 +188,7 @@ class ReplayChannel:
         """
         if found := find():
             return found
+        self.expiring.go_on()  # rows that were in the store before the event loop ran
         waiting.start()
         try:
             while not found:
@@ -371,6 +382,7 @@ class ReplayChannel:
     def note_appended(self, chunks: int) -> None:
         """Note that ``chunks`` more chunks are in the log."""
         self._appended_chunks += chunks
+        self.expiring.go_on()
         self.note_change()
 
     async def end(self) -> None:
@@ -414,6 +426,7 @@ class ReplayChannel:
     def remove(self) -> int:
         """Remove the channel and its rows from the exchange; its users get an error.  Return how many these were."""
         self._is_removed = True
+        self.expiring.stop()
         error = ChannelRemovedError(channel=self.name)
         self.state, self.reason = ChannelState.BROKEN, error.reason
         self.store.remove()
@@ -453,7 +466,7 @@ class ReplayChannel:
         """
         books, consumers = self.books, [consumer] if consumer else [*self.books.acknowledged]
         row, newest = books.next_row, self.barriers.newest
-        rows = row - min(map(books.acknowledged_by, consumers))
+        rows = row - max(books.expired_row, min(map(books.acknowledged_by, consumers)))
         barriers = max(len(self.barriers.needed_by(each)) for each in consumers)
         for each in consumers:
             await self.acknowledge(row, each, next_barrier=newest + 1)
@@ -467,7 +480,7 @@ class ReplayChannel:
             UnknownConsumerError: the channel keeps no rows for this consumer.
             StoreError: the rows cannot be read.
         """
-        start = self.books.acknowledged_by(consumer or DEFAULT_CONSUMER)
+        start = max(self.books.expired_row, self.books.acknowledged_by(consumer or DEFAULT_CONSUMER))
         return await self.store.read(start, min(self.books.next_row, start + rows))
 
     # Consumers.
@@ -493,6 +506,7 @@ class ReplayChannel:
             # The producer may not have heard yet that there is room.
             waiting_rows=0 if self.books.has_room(waiting_rows) else waiting_rows,
             waiting_seconds=self.waiting.seconds,
+            expired_row=self.books.expired_row,
         )
 
     def require_log(self, log_id: str) -> None:
@@ -534,18 +548,48 @@ class ReplayChannel:
         """
         self.require_acknowledgeable(row, consumer, log_id)
         consumer = consumer or DEFAULT_CONSUMER
-        async with self._acknowledging:
+        async with self._forgetting:
             first = max(row, self.books.acknowledged_by(consumer))
             is_new = first > self.books.acknowledged_by(consumer)
             if self._is_removed or not (is_new or self.barriers.passes(consumer, row, next_barrier)):
                 return
             others = (at for name, at in self.books.acknowledged.items() if name != consumer)
             needed = self.barriers.needed_after(consumer, row, next_barrier)
-            await self.store.acknowledge(consumer, first, min(first, *others, first), needed)
+            kept_from = max(self.books.expired_row, min(first, *others, first))
+            await self.store.acknowledge(consumer, first, kept_from, needed)
             freed = self.books.acknowledge(consumer, row)
             makes_room = self.barriers.acknowledge(consumer, row, next_barrier)
         if freed or makes_room:
             self.note_change()
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Are there rows that may expire?"""
+        return self.books.kept_rows > 0 and self.store.is_writable and not self._is_removed
+
+    def expirable_row(self, expiry: Expiry) -> int:
+        """The row before which rows are to expire now; 0: none that a consumer needs."""
+        row = self.store.expirable_row(expiry) if self.keeps_rows else 0
+        return row if row > self.books.first_kept_row else 0
+
+    @settled
+    async def expire(self, row: int) -> None:
+        """Give up the rows before this one: a consumer that still needs them gets ``RowsExpiredError``.
+
+        Raises:
+            RowsNotThereError: some of the rows do not exist yet.
+            StoreError: the write failed; nothing has expired.
+
+        Spec: Expire of SparkMicroBatch.
+        """
+        async with self._forgetting:
+            if row <= self.books.first_kept_row or not self.keeps_rows:
+                return
+            self.books.require_there(row)
+            await self.store.expire(row, self.barriers.needed_after_expiry(row))
+            self._expired_rows += self.books.expire(row)
+            self.barriers.expire(row)
+        self.note_change()
 
     async def read(
         self, consumer: str = DEFAULT_CONSUMER, from_row: int | None = None, to_row: int | None = None
@@ -622,7 +666,8 @@ class ReplayChannel:
             resumes=self.streams.resumes,
             suspended_streams=self.streams.suspended,
             purged_rows=self._purged_rows,
-            replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged),
+            expired_rows=self._expired_rows,
+            replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged, expired_row=books.expired_row),
         )
 
     def _bridge_state(self) -> BridgeState:

@@ -16,14 +16,28 @@ from typing import Any, ClassVar, Protocol, TypeAlias, TypeVar
 from permitflow.errors import StoreWriteError
 from permitflow.exchange.stores.system import Writer
 
-__all__ = ["TABLES", "TABLES_VERSION", "Check", "Connection", "Database", "Job", "Load", "Rows"]
+__all__ = [
+    "PREVIOUS_VERSION",
+    "TABLES",
+    "TABLES_VERSION",
+    "UPDATES",
+    "Check",
+    "Connection",
+    "Database",
+    "Job",
+    "Load",
+    "Rows",
+]
 
 T = TypeVar("T")
 
 _log = logging.getLogger(__name__)
 
-TABLES_VERSION = 4
+TABLES_VERSION = 5
 """The version of the tables; it changes if an older release could not read them.  No release has written 1 to 3."""
+
+PREVIOUS_VERSION = 4
+"""The version whose tables become those of this one when a store is opened: see ``UPDATES``."""
 
 TABLES = (
     """
@@ -33,11 +47,19 @@ TABLES = (
         log_id TEXT NOT NULL,                -- the log in which its rows are counted
         flow TEXT NOT NULL,                  -- its name
         parameters TEXT NOT NULL,            -- of the flow, as JSON
-        schema {bytes},                      -- Arrow IPC; NULL until a producer has stated it
         next_row {integer} NOT NULL,
+        expired_row {integer} NOT NULL,      -- all rows before it are gone, though a consumer may need them
         state TEXT NOT NULL,                 -- open, ended, broken
         reason TEXT NOT NULL                 -- why it is broken
     ) {table}
+    """,
+    """
+    CREATE TABLE IF NOT EXISTS schemas (
+        channel {integer} NOT NULL,
+        number {integer} NOT NULL,           -- 0 for that of the first producer, and so on
+        arrow {bytes} NOT NULL,              -- Arrow IPC
+        PRIMARY KEY (channel, number)
+    ) {keyed_table}
     """,
     """
     CREATE TABLE IF NOT EXISTS consumers (
@@ -58,6 +80,7 @@ TABLES = (
     """
     CREATE TABLE IF NOT EXISTS batches (
         id {identity},
+        schema {integer} NOT NULL,           -- its number among those of the channel
         arrow {bytes} NOT NULL,              -- Arrow IPC, without the schema
         checksum {integer} NOT NULL          -- CRC-32 of it
     ) {table}
@@ -68,6 +91,7 @@ TABLES = (
         first_row {integer} NOT NULL,
         rows {integer} NOT NULL,
         batch {integer} NOT NULL,
+        taken_at {integer} NOT NULL,         -- when the channel took it over, in microseconds since 1970
         PRIMARY KEY (channel, first_row)
     ) {keyed_table}
     """,
@@ -115,6 +139,17 @@ TABLES = (
 )
 """In the SQL of each database: the types in braces are its own.  Not enforced, but checked when a store is opened:
 ``channel`` refers to ``channels``, ``batch`` of ``kept`` and ``staged`` to ``batches``, ``part`` to ``parts``."""
+
+UPDATES = (
+    TABLES[1],
+    "INSERT INTO schemas (channel, number, arrow) SELECT id, 0, schema FROM channels WHERE schema IS NOT NULL",
+    "ALTER TABLE channels DROP COLUMN schema",
+    "ALTER TABLE channels ADD COLUMN expired_row {integer} NOT NULL DEFAULT 0",
+    "ALTER TABLE batches ADD COLUMN schema {integer} NOT NULL DEFAULT 0",
+    "ALTER TABLE kept ADD COLUMN taken_at {integer} NOT NULL DEFAULT {now}",
+)
+"""Make the tables of ``PREVIOUS_VERSION`` those of this one, in one transaction.  Nobody has noted when their rows were
+taken over: that is ``now``, in microseconds since 1970."""
 
 
 class Rows(Protocol):
@@ -213,6 +248,11 @@ class Database(ABC):
         answer: Future[object] = Future()
         answer.add_done_callback(self._note)
         self._put(Job(do, answer, makes_room=True))
+
+    @property
+    def is_closed(self) -> bool:
+        """Does it take no more jobs?"""
+        return self._is_closed
 
     def _put(self, job: Job) -> None:
         if self._is_closed:

@@ -25,7 +25,7 @@ from permitflow.errors import (
     UndecodableDataError,
 )
 from permitflow.exchange.stores.database import Check, Connection, Database, Load, Rows
-from permitflow.exchange.stores.store import ChannelStore, KeptChannel, PublishedPart, Store
+from permitflow.exchange.stores.store import ChannelStore, KeptBatch, KeptChannel, PublishedPart, Store
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
@@ -39,7 +39,8 @@ __all__ = ["DurableChannelStore", "DurableStore", "Loaded"]
 _JOINED_BYTES = 256 << 10
 
 _ADD_CHANNEL = """
-INSERT INTO channels (name, log_id, flow, parameters, next_row, state, reason) VALUES (?, ?, ?, ?, 0, 'open', '')
+INSERT INTO channels (name, log_id, flow, parameters, next_row, expired_row, state, reason)
+VALUES (?, ?, ?, ?, 0, 0, 'open', '')
 RETURNING id
 """
 _ADD_CONSUMER = "INSERT INTO consumers (channel, name, acknowledged_row) VALUES (?, ?, 0)"
@@ -52,7 +53,10 @@ _REMOVE = (
     "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
     f"DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part IN ({_PARTS}))",
     f"DELETE FROM staged WHERE part IN ({_PARTS})",
-    *(f"DELETE FROM {table} WHERE channel = ?" for table in ("parts", "barriers", "kept", "producers", "consumers")),
+    *(
+        f"DELETE FROM {table} WHERE channel = ?"
+        for table in ("parts", "barriers", "kept", "producers", "consumers", "schemas")
+    ),
     "DELETE FROM channels WHERE id = ?",
 )
 # The first condition on rows lets the index stop the search.
@@ -66,9 +70,10 @@ _FORGET_PARTS = (
     "DELETE FROM staged WHERE part = ?",
     "DELETE FROM parts WHERE id = ?",
 )
+_KEEP = "INSERT INTO kept (channel, first_row, rows, batch, taken_at) VALUES (?, ?, ?, ?, ?)"
 _BECOME_ROWS = """
-INSERT INTO kept (channel, first_row, rows, batch)
-SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch FROM staged WHERE part = ?
+INSERT INTO kept (channel, first_row, rows, batch, taken_at)
+SELECT ?, ? + sum(rows) OVER (ORDER BY position) - rows, rows, batch, ? FROM staged WHERE part = ?
 """
 
 _NOTE_PUBLISHED = """
@@ -76,18 +81,19 @@ INSERT INTO published (query, batch) VALUES (?, ?) ON CONFLICT (query) DO UPDATE
 """
 
 _LOAD_CHANNELS = """
-SELECT id, name, flow, parameters, log_id, next_row, schema, state, reason FROM channels ORDER BY id
+SELECT id, name, flow, parameters, log_id, next_row, expired_row, state, reason FROM channels ORDER BY id
 """
 # So many at a time: all bytes of a channel may be too many at once.
 _LOAD_BATCHES = """
-SELECT first_row, rows, arrow, checksum FROM kept LEFT JOIN batches ON batch = id
+SELECT first_row, taken_at, rows, schema, arrow, checksum FROM kept LEFT JOIN batches ON batch = id
 WHERE channel = ? AND first_row >= ? ORDER BY first_row LIMIT 64
 """
 _LOAD_PARTS = "SELECT id, query, batch, partition, attempt FROM parts WHERE channel = ? ORDER BY id"
 _LOAD_STAGED = """
-SELECT position, rows, arrow, checksum FROM staged LEFT JOIN batches ON batch = id
+SELECT position, rows, schema, arrow, checksum FROM staged LEFT JOIN batches ON batch = id
 WHERE part = ? AND position >= ? ORDER BY position LIMIT 64
 """
+_LOAD_SCHEMAS = "SELECT arrow FROM schemas WHERE channel = ? ORDER BY number"
 _COUNT_NAMED = "SELECT count(*) FROM (SELECT batch FROM kept UNION SELECT batch FROM staged) AS named"
 _LOAD_PUBLISHED = "SELECT query, batch FROM published JOIN publishing USING (query) ORDER BY turn"
 
@@ -134,6 +140,7 @@ def _publish(
     batch: int,
     parts: Iterable[tuple[int, Staging, int]],
     forgotten: Collection[str],
+    taken_at: int,
 ) -> Check:
     """Move attempts to their channels, and delete all other attempts at this batch and at older ones.
 
@@ -144,7 +151,7 @@ def _publish(
         part = _part_of(connection, channel, staging)
         if part is not None:  # the bytes of its chunks stay in place
             ((rows,),) = connection.execute("SELECT coalesce(sum(rows), 0) FROM staged WHERE part = ?", (part,))
-            connection.execute(_BECOME_ROWS, (channel, first_row, part))
+            connection.execute(_BECOME_ROWS, (channel, first_row, taken_at, part))
             checks.append(_count_rows(connection, channel, first_row, first_row + int(rows)))
             for statement in _FORGET_PARTS[1:]:
                 connection.execute(statement, (part,))
@@ -165,29 +172,27 @@ def _publish(
 class _Found:
     """The rows of a channel in the database, each batch compared with its checksum."""
 
-    def __init__(self, connection: Connection, channel: int, schema: bytes | None) -> None:
+    def __init__(self, connection: Connection, channel: int) -> None:
         """Read them all.
 
         Raises:
             UndecodableDataError: a batch is damaged.
             ValueError: data are missing or damaged.
         """
-        self.codec = None if schema is None else BatchCodec(read_schema(schema))
-        self.batches: list[tuple[int, pa.RecordBatch]] = []
+        self.codecs = [BatchCodec(read_schema(arrow)) for (arrow,) in connection.execute(_LOAD_SCHEMAS, (channel,))]
+        self.batches: list[KeptBatch] = []
         self.parts: dict[Staging, list[pa.RecordBatch]] = {}
-        if self.codec is None:
-            return
         next_row: int | None = None
-        for first_row, rows, arrow, checksum in _each(connection, _LOAD_BATCHES, channel):
+        for first_row, taken_at, rows, *stored in _each(connection, _LOAD_BATCHES, channel):
             if next_row not in (None, first_row):
                 raise ValueError(f"rows before row {first_row} are missing")
             next_row = first_row + rows
             what = f"the run of rows {first_row} to {next_row - 1}"
-            self.batches.append((first_row, _read(self.codec, what, rows, arrow, checksum)))
+            self.batches.append(KeptBatch(first_row, _read(self.codecs, what, rows, *stored), taken_at))
         for part, *key in connection.execute(_LOAD_PARTS, (channel,)).fetchall():
             staging = Staging(*key)
             what = f"a run of staged rows ({staging})"
-            chunks = [_read(self.codec, what, *chunk) for _, *chunk in _each(connection, _LOAD_STAGED, part)]
+            chunks = [_read(self.codecs, what, *chunk) for _, *chunk in _each(connection, _LOAD_STAGED, part)]
             if chunks:
                 self.parts[staging] = chunks
 
@@ -200,13 +205,17 @@ def _each(connection: Connection, statement: str, number: int) -> Iterator[tuple
         place = rows[-1][0] + 1
 
 
-def _read(codec: BatchCodec, what: str, rows: int, arrow: bytes | None, checksum: int) -> pa.RecordBatch:
+def _read(
+    codecs: Sequence[BatchCodec], what: str, rows: int, schema: int, arrow: bytes | None, checksum: int
+) -> pa.RecordBatch:
     """Decode a batch; ``what`` names its rows for an error."""
     if arrow is None:
         raise ValueError(f"{what} is missing")
     if (computed := crc32(arrow)) != checksum:
         raise ValueError(f"{what} was altered: its checksum is {checksum:08x}, that of its bytes {computed:08x}")
-    return codec.decode(arrow, [rows])
+    if not 0 <= schema < len(codecs):
+        raise ValueError(f"{what} has schema {schema} of {len(codecs)}")
+    return codecs[schema].decode(arrow, [rows])
 
 
 class DurableChannelStore(ChannelStore):
@@ -223,7 +232,7 @@ class DurableChannelStore(ChannelStore):
         number: int,
         parameters: tuple[str, Mapping[str, object]],
         kept: KeptChannel,
-        batches: Iterable[tuple[int, pa.RecordBatch]] = (),
+        batches: Iterable[KeptBatch] = (),
         parts: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
     ) -> None:
         """Continue with a stored channel.
@@ -235,13 +244,15 @@ class DurableChannelStore(ChannelStore):
             parameters: its flow's name, and what ``Flow.stated`` gives.
             kept, batches, parts: as for ``ChannelStore``.
         """
-        super().__init__(kept, batches, parts, partial(store.forget, name))
+        super().__init__(kept, batches, parts, partial(store.forget, name), lambda: store.clock())
         self._store = store
         self.number = number
         self.parameters = parameters
         self.most_rows = KEPT_CHUNK_ROWS
         """Of each batch to write."""
-        self._first_kept_row = min((kept.acknowledged or {}).values(), default=kept.next_row)
+        self._first_kept_row = max(kept.expired_row, min((kept.acknowledged or {}).values(), default=kept.next_row))
+        self._schemas = 0 if kept.schema is None else 1
+        """How many schemas the channel has had; a batch in the database has the number of its own."""
 
     @classmethod
     def loaded(cls, store: "DurableStore", connection: Connection, row: tuple[Any, ...]) -> Self:
@@ -250,45 +261,55 @@ class DurableChannelStore(ChannelStore):
         Raises:
             ValueError: data are missing or damaged; the message names the channel.
         """
-        number, name, flow, parameters, log_id, next_row, schema, state, reason = row
+        number, name, flow, parameters, log_id, next_row, expired_row, state, reason = row
 
         def by_name(column: str, table: str) -> dict[str, int]:
             return dict(connection.execute(f"SELECT name, {column} FROM {table} WHERE channel = ?", (number,)))
 
         barriers = connection.execute("SELECT number, row FROM barriers WHERE channel = ? ORDER BY number", (number,))
         try:
-            found = _Found(connection, number, schema)
+            found = _Found(connection, number)
         except (ValueError, UndecodableDataError) as error:
             raise ValueError(f"channel {name!r}: {error}") from error
         kept = KeptChannel(
             log_id=log_id,
             next_row=next_row,
             acknowledged=by_name("acknowledged_row", "consumers"),
+            expired_row=expired_row,
             producers=by_name("rows", "producers"),
-            schema=None if found.codec is None else found.codec.schema,
+            schema=found.codecs[-1].schema if found.codecs else None,
             state=ChannelState(state),
             reason=reason,
             staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in found.parts.items()},
             barriers=[KeptBarrier(*place) for place in barriers],
         )
         self = cls(store, name, number, (flow, json.loads(parameters)), kept, found.batches, found.parts)
-        missing_rows = next_row - self._first_kept_row - sum(batch.num_rows for _, batch in found.batches)
+        missing_rows = next_row - self._first_kept_row - sum(batch.rows.num_rows for batch in found.batches)
+        if not 0 <= expired_row <= next_row:
+            raise ValueError(f"channel {name!r}: its rows before row {expired_row} have expired, and it has {next_row}")
         if missing_rows > 0:
             raise ValueError(f"channel {name!r}: {missing_rows} rows are missing")
-        if found.batches and found.batches[-1][0] + found.batches[-1][1].num_rows != next_row:
+        if found.batches and self._end_of(-1) != next_row:
             raise ValueError(f"channel {name!r}: its rows do not end at row {next_row - 1}")
         return self
 
+    @property
+    def is_writable(self) -> bool:
+        """Can it be written?"""
+        return not self._store.database.is_closed
+
     async def declare(self, schema: pa.Schema) -> None:
         """Note the schema."""
-        await self._execute("UPDATE channels SET schema = ? WHERE id = ?", BatchCodec(schema).schema_bytes)
+        encoded = BatchCodec(schema).schema_bytes
+        await self._execute("INSERT INTO schemas (number, arrow, channel) VALUES (?, ?, ?)", self._schemas, encoded)
+        self._schemas += 1
         await super().declare(schema)
 
     async def append(
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
         """Keep rows and their producer's row count, in one transaction."""
-        codec, number = self._known_codec(), self.number
+        codec, number, taken_at = self._known_codec(), self.number, self.now()
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
         def write(connection: Connection) -> Check:
@@ -296,21 +317,22 @@ class DurableChannelStore(ChannelStore):
             row, places = first_row, []
             written = [*self._joined_for_disk(codec, batches)]
             for batch, batch_number in zip(written, self._insert(connection, codec, written), strict=True):
-                places.append((number, row, batch.num_rows, batch_number))
+                places.append((number, row, batch.num_rows, batch_number, taken_at))
                 row += batch.num_rows
-            connection.executemany("INSERT INTO kept (channel, first_row, rows, batch) VALUES (?, ?, ?, ?)", places)
+            connection.executemany(_KEEP, places)
             if producer:
                 connection.execute(_KEEP_PRODUCER, (number, producer, producer_rows))
             return check
 
         await self._write(write)
-        await super().append(first_row, batches, producer, producer_rows)
+        self._append(first_row, self._joined(batches), taken_at)
 
     def _insert(self, connection: Connection, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> list[int]:
         """Write batches; return their numbers, by which other tables refer to them."""
-        facts = [(self._store.new_batch_number(), *_encoded(codec, batch)) for batch in batches]
-        connection.executemany("INSERT INTO batches (id, arrow, checksum) VALUES (?, ?, ?)", facts)
-        return [number for number, _, _ in facts]
+        schema = self._schemas - 1
+        facts = [(self._store.new_batch_number(), schema, *_encoded(codec, batch)) for batch in batches]
+        connection.executemany("INSERT INTO batches (id, schema, arrow, checksum) VALUES (?, ?, ?, ?)", facts)
+        return [number for number, *_ in facts]
 
     def _joined_for_disk(self, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
         if not codec.can_join:
@@ -324,12 +346,20 @@ class DurableChannelStore(ChannelStore):
 
     async def acknowledge(self, consumer: str, row: int, first_kept_row: int, next_barrier: int = 0) -> None:
         """Note a consumer's acknowledged row, and delete unneeded batches and barriers, in one transaction."""
+        note = "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?"
+        await self._make_room(note, (row, self.number, consumer), first_kept_row, next_barrier)
+        await super().acknowledge(consumer, row, first_kept_row, next_barrier)
+
+    async def expire(self, row: int, next_barrier: int = 0) -> None:
+        """Note that rows have expired, and delete unneeded batches and barriers, in one transaction."""
+        await self._make_room("UPDATE channels SET expired_row = ? WHERE id = ?", (row, self.number), row, next_barrier)
+        await super().expire(row, next_barrier)
+
+    async def _make_room(self, note: str, values: Sequence[object], first_kept_row: int, next_barrier: int) -> None:
         number, forgets = self.number, first_kept_row > self._first_kept_row
 
         def write(connection: Connection) -> None:
-            connection.execute(
-                "UPDATE consumers SET acknowledged_row = ? WHERE channel = ? AND name = ?", (row, number, consumer)
-            )
+            connection.execute(note, values)
             if next_barrier:
                 connection.execute("DELETE FROM barriers WHERE channel = ? AND number < ?", (number, next_barrier))
             if forgets:
@@ -338,7 +368,6 @@ class DurableChannelStore(ChannelStore):
 
         await self._write(write, makes_room=True)
         self._first_kept_row = first_kept_row
-        await super().acknowledge(consumer, row, first_kept_row, next_barrier)
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Append chunks to an attempt."""
@@ -503,11 +532,12 @@ class DurableStore(Store):
             for channel, staging, first_row in parts
             if isinstance(place := self._channels.get(channel), DurableChannelStore)
         ]
+        taken_at = int(self.clock() * 1e6)
         # Published rows can be read and acknowledged.
         await self.database.submit(
-            lambda connection: _publish(connection, query, batch, numbers, forgotten), makes_room=True
+            lambda connection: _publish(connection, query, batch, numbers, forgotten, taken_at), makes_room=True
         )
-        await super().publish(query, batch, parts, forgotten)
+        self._publish(query, batch, parts, forgotten, taken_at)
 
     def close(self) -> None:
         """Finish the running writes: another exchange may open the store.  Closing twice is harmless."""

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from time import monotonic
+from time import monotonic, time
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -30,7 +30,15 @@ from psycopg.conninfo import conninfo_to_dict
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.books.ownership import StoreOwnership
-from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load
+from permitflow.exchange.stores.database import (
+    PREVIOUS_VERSION,
+    TABLES,
+    TABLES_VERSION,
+    UPDATES,
+    Database,
+    Job,
+    Load,
+)
 from permitflow.exchange.stores.system import WritingThread
 
 __all__ = ["Location", "PostgresDatabase", "Waits", "open_database"]
@@ -348,11 +356,19 @@ def _require_usable(session: _Session) -> None:
 
 
 def _lay_out(session: _Session, location: Location) -> None:
-    """Make the tables of a new store, all in one transaction; refuse other tables."""
+    """Make the tables of a new store, or those of the previous version new, in one transaction; refuse other tables."""
     schema = location.schema
     tables = {name for (name,) in session.execute(_LIST_TABLES, [schema]).fetchall()}
     if "store" in tables:
-        _require_version(session.value("SELECT version FROM store"))
+        version = session.value("SELECT version FROM store")
+        _require_version(version)
+        if version == PREVIOUS_VERSION:
+            session.execute("BEGIN")
+            for statement in UPDATES:
+                session.execute(statement.format_map({**_TYPES, "now": int(time() * 1e6)}))
+            # Another epoch: an exchange of before can write no more.
+            session.execute("UPDATE store SET version = ?, epoch = epoch + 1", [TABLES_VERSION])
+            session.commit()
     elif tables:
         raise _UnfitError(f"the schema {schema} has tables of another program: name a new one with ?schema=")
     else:
@@ -370,7 +386,7 @@ def _require_version(version: int) -> None:
     if version > TABLES_VERSION:
         told = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise _UnfitError(told)
-    if version != TABLES_VERSION:
+    if version not in (PREVIOUS_VERSION, TABLES_VERSION):
         told = f"it is damaged, or from before the first release (tables of version {version}); name a new schema"
         raise _UnfitError(told)
 

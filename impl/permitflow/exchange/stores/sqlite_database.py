@@ -10,11 +10,20 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
+from time import time
 from traceback import clear_frames
 from typing import TypeVar
 
 from permitflow.errors import StoreInUseError, StoreUnusableError
-from permitflow.exchange.stores.database import TABLES, TABLES_VERSION, Database, Job, Load
+from permitflow.exchange.stores.database import (
+    PREVIOUS_VERSION,
+    TABLES,
+    TABLES_VERSION,
+    UPDATES,
+    Database,
+    Job,
+    Load,
+)
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
 from permitflow.exchange.stores.system import System
 
@@ -104,12 +113,15 @@ def open_database(folder: Path, load: Load[T], system: System) -> "tuple[SqliteD
         if not is_begun:
             _lay_out(connection)
         _take(connection, folder)
-        if _require_ours(connection, path) == _UNCOUNTED:
+        version = _require_ours(connection, path)
+        if version == _UNCOUNTED:
             _require_sound(connection, path)
             _begin(connection, path, system)
         journal = Journal(connection, path, system)
         _require_sound(connection, path)
         _prepare(connection, path, system.log_bytes)
+        if version == PREVIOUS_VERSION:
+            _update(connection, path, journal)
         try:
             loaded = load(connection)
             journal.require_same(connection)
@@ -186,7 +198,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
-    if version not in (_UNCOUNTED, TABLES_VERSION):
+    if version not in (_UNCOUNTED, PREVIOUS_VERSION, TABLES_VERSION):
         reason = f"it is damaged, or from before the first release (tables of version {version}); {ADVICE}"
         raise StoreUnusableError(path=str(path), reason=reason)
     return int(version)
@@ -226,6 +238,8 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     """
     require_nothing_confirmed(path, system)
     connection.execute("BEGIN IMMEDIATE")
+    if _is_previous(connection):
+        _change_tables(connection)
     for table in TABLES:
         connection.execute(table.format_map(_TYPES))
     connection.execute(_COMMITS)
@@ -233,6 +247,29 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
+
+
+def _update(connection: sqlite3.Connection, path: Path, journal: Journal) -> None:
+    """Make the tables of the previous version those of this one: in one transaction, which is counted."""
+    try:
+        journal.require_same(connection)
+    except ValueError as error:
+        raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
+    connection.execute("BEGIN IMMEDIATE")
+    _change_tables(connection)
+    connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
+    journal.count_anew(connection)
+    connection.execute("COMMIT")
+    journal.note_counted()
+
+
+def _is_previous(connection: sqlite3.Connection) -> bool:
+    return "schema" in [name for _, name, *_ in connection.execute("PRAGMA table_info(channels)")]
+
+
+def _change_tables(connection: sqlite3.Connection) -> None:
+    for statement in UPDATES:
+        connection.execute(statement.format_map({**_TYPES, "now": int(time() * 1e6)}))
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, log_bytes: int) -> None:

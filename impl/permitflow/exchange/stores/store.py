@@ -10,13 +10,15 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import inf
+from time import time
 from types import MappingProxyType
 from typing import ClassVar, NamedTuple
 from uuid import uuid4
 
 import pyarrow as pa
 
-from permitflow.errors import StoreError
+from permitflow.errors import InvalidParametersError, StoreError
 from permitflow.flows.seam import Parameters
 from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
@@ -37,6 +39,47 @@ class PublishedPart(NamedTuple):
     """The number of its first row."""
 
 
+class KeptBatch(NamedTuple):
+    """Rows that are kept together, and go together."""
+
+    first_row: int
+    rows: pa.RecordBatch
+    taken_at: int
+    """When the channel took them over, in microseconds since 1970 by this machine's clock."""
+
+
+class Expiry(NamedTuple):
+    """When kept rows expire, whoever needs them; whole batches at a time."""
+
+    seconds: float | None = None
+    """After so long in the channel; None: never."""
+    most_bytes: int | None = None
+    """The oldest, above so many bytes in memory, but for the newest batch; None: never."""
+
+    def __bool__(self) -> bool:
+        """Do any rows expire?"""
+        return self.seconds is not None or self.most_bytes is not None
+
+
+NEVER = Expiry()
+"""Rows stay until all consumers have acknowledged them."""
+
+
+def require_expiry(seconds: float | None, most_bytes: int | None) -> Expiry:
+    """When rows expire.
+
+    Raises:
+        InvalidParametersError: ``seconds`` is not above 0, or ``most_bytes`` is below 1.
+    """
+    if seconds is not None and not 0 < seconds < inf:
+        raise InvalidParametersError(name="expire_seconds", value=seconds, rule="must be above 0, or None for never")
+    if most_bytes is not None and most_bytes < 1:
+        raise InvalidParametersError(
+            name="expire_bytes", value=most_bytes, rule="must be at least 1, or None for never"
+        )
+    return Expiry(seconds, most_bytes)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeptChannel:
     """The stored data of a channel."""
@@ -47,6 +90,8 @@ class KeptChannel:
     """The number that the next appended row gets."""
     acknowledged: Mapping[str, int] | None = None
     """By consumer: the first row that it still needs; None: the channel is new."""
+    expired_row: int = 0
+    """All rows before it are gone, though some consumer may need them."""
     producers: Mapping[str, int] = field(default_factory=dict)
     """By named producer: the number of its rows ever appended."""
     schema: pa.Schema | None = None
@@ -67,8 +112,8 @@ class ChannelStore:
     """Keeps one channel; this one in memory, for as long as the exchange lives.
 
     The exchange makes one call of ``declare``, ``append``, ``keep_barrier``, ``finish``, and ``Store.publish`` for this
-    channel, at a time, one of ``acknowledge``, and for each attempt one of ``stage`` and ``forget``; these, and any
-    number of ``read``, may be under way together.  It never cancels a call that writes.
+    channel, at a time, one of ``acknowledge`` and ``expire``, and for each attempt one of ``stage`` and ``forget``;
+    these, and any number of ``read``, may be under way together.  It never cancels a call that writes.
 
     A batch of which one row is needed stays as a whole: slices free no memory.
     """
@@ -76,26 +121,37 @@ class ChannelStore:
     def __init__(
         self,
         kept: KeptChannel | None = None,
-        batches: Iterable[tuple[int, pa.RecordBatch]] = (),
+        batches: Iterable[KeptBatch] = (),
         staged: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
         on_removal: Callable[[], object] = _nothing,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         """Begin a new log, or continue with a durable store's data.
 
         Args:
             kept: the stored data of the channel; None: it is new.
-            batches: the kept batches, each with the number of its first row, in order.
+            batches: the kept batches, in order.
             staged: the chunks of each attempt.
             on_removal: called when the place is removed.
+            clock: returns the seconds since 1970; None: this machine's.
         """
+        self._clock = clock or time
         self._on_removal = on_removal
         self._kept = kept or KeptChannel()
         self._codec = None if self._kept.schema is None else BatchCodec(self._kept.schema)
         """None: no schema was declared yet."""
-        rows = [*batches]
-        self._first_rows = [first_row for first_row, _ in rows]
-        self._batches: list[pa.RecordBatch] = [batch for _, batch in rows]
+        self._batches = [*batches]
+        self._first_rows = [batch.first_row for batch in self._batches]
+        self._sizes: list[int] = []
+        """In bytes, of the first batches: of as many as were asked for."""
+        self._sized_bytes = 0
+        """Of all these."""
         self._staged = {staging: [*chunks] for staging, chunks in staged.items()}
+
+    @property
+    def is_writable(self) -> bool:
+        """Can it be written?"""
+        return True
 
     def load(self) -> KeptChannel:
         """Return the stored data; called once, before all other methods."""
@@ -123,12 +179,16 @@ class ChannelStore:
         Raises:
             StoreError: the write failed.
         """
-        self._append(first_row, self._joined(batches))
+        self._append(first_row, self._joined(batches), self.now())
 
-    def _append(self, first_row: int, batches: Sequence[pa.RecordBatch]) -> None:
+    def now(self) -> int:
+        """The time, in microseconds since 1970."""
+        return int(self._clock() * 1e6)
+
+    def _append(self, first_row: int, batches: Sequence[pa.RecordBatch], taken_at: int) -> None:
         for batch in batches:
             self._first_rows.append(first_row)
-            self._batches.append(batch)
+            self._batches.append(KeptBatch(first_row, batch, taken_at))
             first_row += batch.num_rows
 
     def _joined(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
@@ -161,8 +221,8 @@ class ChannelStore:
         if position < 0:
             return []
         while from_row < to_row:
-            batch, start = self._batches[position], from_row - self._first_rows[position]
-            stop = min(batch.num_rows, to_row - self._first_rows[position])
+            first_row, batch, _ = self._batches[position]
+            start, stop = from_row - first_row, min(batch.num_rows, to_row - first_row)
             found.append(batch if stop - start == batch.num_rows else batch.slice(start, stop - start))
             from_row += stop - start
             position += 1
@@ -177,11 +237,45 @@ class ChannelStore:
         Raises:
             StoreError: the write failed.
         """
+        self._forget(first_kept_row)
+
+    async def expire(self, row: int, next_barrier: int = 0) -> None:
+        """Note that the rows before this one have expired; they and barriers as for ``acknowledge`` need not be kept.
+
+        Raises:
+            StoreError: the write failed.
+        """
+        self._forget(row)
+
+    def _forget(self, first_kept_row: int) -> None:
         unneeded = bisect_right(self._first_rows, first_kept_row) - 1
         if unneeded == len(self._batches) - 1 >= 0:
-            unneeded += first_kept_row >= self._first_rows[-1] + self._batches[-1].num_rows
+            unneeded += first_kept_row >= self._end_of(-1)
         if unneeded > 0:
-            del self._batches[:unneeded], self._first_rows[:unneeded]
+            self._sized_bytes -= sum(self._sizes[:unneeded])
+            del self._batches[:unneeded], self._first_rows[:unneeded], self._sizes[:unneeded]
+
+    def _end_of(self, position: int) -> int:
+        first_row, batch, _ = self._batches[position]
+        rows: int = batch.num_rows
+        return first_row + rows
+
+    def expirable_row(self, expiry: Expiry) -> int:
+        """The row before which all rows are to expire now; 0: none are."""
+        batches, position = self._batches, 0
+        if expiry.seconds is not None:
+            oldest = self.now() - int(expiry.seconds * 1e6)
+            while position < len(batches) and batches[position].taken_at <= oldest:
+                position += 1
+        if expiry.most_bytes is not None:
+            new = [batch.rows.nbytes for batch in batches[len(self._sizes) :]]
+            self._sizes += new
+            self._sized_bytes += sum(new)
+            excess_bytes = self._sized_bytes - sum(self._sizes[:position]) - expiry.most_bytes
+            while excess_bytes > 0 and position < len(batches) - 1:
+                excess_bytes -= self._sizes[position]
+                position += 1
+        return self._end_of(position - 1) if position else 0
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Append chunks to an attempt; they are not part of the channel yet.
@@ -204,9 +298,9 @@ class ChannelStore:
         for staging in stagings:
             self._staged.pop(staging, None)
 
-    def publish(self, staging: Staging, first_row: int) -> None:
-        """Make an attempt's chunks part of the channel."""
-        self._append(first_row, self._staged.pop(staging, ()))
+    def publish(self, staging: Staging, first_row: int, taken_at: int) -> None:
+        """Make an attempt's chunks part of the channel, at this time."""
+        self._append(first_row, self._staged.pop(staging, ()), taken_at)
 
     def forget_older(self, query: str, batch: int) -> None:
         """Forget all attempts at this batch and at older ones."""
@@ -224,7 +318,7 @@ class ChannelStore:
     def remove(self) -> None:
         """Forget the channel and all its rows; the exchange calls no method afterwards."""
         self._on_removal()
-        self._first_rows, self._batches = [], []
+        self._first_rows, self._batches, self._sizes = [], [], []
         self._staged.clear()
 
 
@@ -236,6 +330,8 @@ class Store:
 
     def __init__(self, published_batches: Mapping[str, int] = MappingProxyType({})) -> None:
         """Without channels; what was published before is remembered."""
+        self.clock: Callable[[], float] = time
+        """Returns the seconds since 1970."""
         self._channels: dict[str, ChannelStore] = {}
         self._published_batches = dict(published_batches)
 
@@ -254,9 +350,12 @@ class Store:
             SchemaMismatchError: a stored channel has another schema; no channel was opened.
             StoreError: the stored data do not fit; no channel was opened.
         """
-        places = {name: ChannelStore(on_removal=partial(self.forget, name)) for name in names}
+        places = {name: ChannelStore(on_removal=partial(self.forget, name), clock=self._now) for name in names}
         self._channels |= places
         return list(places.values())
+
+    def _now(self) -> float:
+        return self.clock()
 
     def forget(self, name: str) -> None:
         """Forget a channel that is removed."""
@@ -284,9 +383,14 @@ class Store:
         Raises:
             StoreError: the write failed.
         """
+        self._publish(query, batch, parts, forgotten, int(self.clock() * 1e6))
+
+    def _publish(
+        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str], taken_at: int
+    ) -> None:
         for channel, staging, first_row in parts:
             if channel in self._channels:
-                self._channels[channel].publish(staging, first_row)
+                self._channels[channel].publish(staging, first_row, taken_at)
         for place in self._channels.values():
             place.forget_older(query, batch)
         for old in (query, *forgotten):

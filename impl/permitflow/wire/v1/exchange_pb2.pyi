@@ -483,7 +483,7 @@ class Positions(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[_Union[ChannelPosition, _Mapping]]] = ...) -> None: ...
 
 class ChannelPosition(_message.Message):
-    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows", "barriers", "waiting_rows", "waiting_seconds")
+    __slots__ = ("channel", "acknowledged_row", "next_row", "state", "reason", "flow", "parameters", "schema", "log_id", "limit_rows", "barriers", "waiting_rows", "waiting_seconds", "expired_row")
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGED_ROW_FIELD_NUMBER: _ClassVar[int]
     NEXT_ROW_FIELD_NUMBER: _ClassVar[int]
@@ -497,6 +497,7 @@ class ChannelPosition(_message.Message):
     BARRIERS_FIELD_NUMBER: _ClassVar[int]
     WAITING_ROWS_FIELD_NUMBER: _ClassVar[int]
     WAITING_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_ROW_FIELD_NUMBER: _ClassVar[int]
     channel: str
     acknowledged_row: int
     next_row: int
@@ -510,7 +511,8 @@ class ChannelPosition(_message.Message):
     barriers: _containers.RepeatedCompositeFieldContainer[KeptBarrier]
     waiting_rows: int
     waiting_seconds: float
-    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ..., barriers: _Optional[_Iterable[_Union[KeptBarrier, _Mapping]]] = ..., waiting_rows: _Optional[int] = ..., waiting_seconds: _Optional[float] = ...) -> None: ...
+    expired_row: int
+    def __init__(self, channel: _Optional[str] = ..., acknowledged_row: _Optional[int] = ..., next_row: _Optional[int] = ..., state: _Optional[_Union[ChannelState, str]] = ..., reason: _Optional[str] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., schema: _Optional[bytes] = ..., log_id: _Optional[str] = ..., limit_rows: _Optional[int] = ..., barriers: _Optional[_Iterable[_Union[KeptBarrier, _Mapping]]] = ..., waiting_rows: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., expired_row: _Optional[int] = ...) -> None: ...
 
 class KeptBarrier(_message.Message):
     __slots__ = ("number", "row")
@@ -591,7 +593,7 @@ class Statistics(_message.Message):
     def __init__(self, at_seconds: _Optional[float] = ..., channels: _Optional[_Iterable[_Union[ChannelTraffic, _Mapping]]] = ...) -> None: ...
 
 class ChannelTraffic(_message.Message):
-    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams", "purged_rows", "byte_window", "bytes_held", "peak_bytes_held", "bytes_with_consumers")
+    __slots__ = ("channel", "state", "reason", "window_rows", "producers", "consumers", "rows_in", "rows_out", "rows_held", "peak_rows_held", "rows_with_consumers", "waiting_seconds", "consumer_waiting_seconds", "kept", "compressed_streams", "gauges", "consumer_gauges", "consumer_stopped_seconds", "resumes", "suspended_streams", "purged_rows", "byte_window", "bytes_held", "peak_bytes_held", "bytes_with_consumers", "expired_rows")
     class CompressedStreamsEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -638,6 +640,7 @@ class ChannelTraffic(_message.Message):
     BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
     PEAK_BYTES_HELD_FIELD_NUMBER: _ClassVar[int]
     BYTES_WITH_CONSUMERS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_ROWS_FIELD_NUMBER: _ClassVar[int]
     channel: str
     state: str
     reason: str
@@ -663,10 +666,11 @@ class ChannelTraffic(_message.Message):
     bytes_held: int
     peak_bytes_held: int
     bytes_with_consumers: int
-    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ...) -> None: ...
+    expired_rows: int
+    def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ..., expired_rows: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
-    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows")
+    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row")
     class AcknowledgedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -678,11 +682,13 @@ class Kept(_message.Message):
     ACKNOWLEDGED_FIELD_NUMBER: _ClassVar[int]
     STAGED_ROWS_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_ROWS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRED_ROW_FIELD_NUMBER: _ClassVar[int]
     next_row: int
     acknowledged: _containers.ScalarMap[str, int]
     staged_rows: int
     published_rows: int
-    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ...) -> None: ...
+    expired_row: int
+    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ...) -> None: ...
 
 class ChannelsRequest(_message.Message):
     __slots__ = ("channels", "first")
@@ -693,7 +699,7 @@ class ChannelsRequest(_message.Message):
     def __init__(self, channels: _Optional[_Iterable[str]] = ..., first: _Optional[int] = ...) -> None: ...
 
 class AddStreamRequest(_message.Message):
-    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters", "byte_window", "target_latency_seconds")
+    __slots__ = ("stream", "channels", "retention", "consumers", "kept_rows", "staging_rows", "schema", "flow", "parameters", "byte_window", "target_latency_seconds", "expire_seconds", "expire_bytes")
     STREAM_FIELD_NUMBER: _ClassVar[int]
     CHANNELS_FIELD_NUMBER: _ClassVar[int]
     RETENTION_FIELD_NUMBER: _ClassVar[int]
@@ -705,6 +711,8 @@ class AddStreamRequest(_message.Message):
     PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     BYTE_WINDOW_FIELD_NUMBER: _ClassVar[int]
     TARGET_LATENCY_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EXPIRE_BYTES_FIELD_NUMBER: _ClassVar[int]
     stream: str
     channels: int
     retention: Retention
@@ -716,7 +724,9 @@ class AddStreamRequest(_message.Message):
     parameters: bytes
     byte_window: int
     target_latency_seconds: float
-    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., target_latency_seconds: _Optional[float] = ...) -> None: ...
+    expire_seconds: float
+    expire_bytes: int
+    def __init__(self, stream: _Optional[str] = ..., channels: _Optional[int] = ..., retention: _Optional[_Union[Retention, str]] = ..., consumers: _Optional[_Iterable[str]] = ..., kept_rows: _Optional[int] = ..., staging_rows: _Optional[int] = ..., schema: _Optional[bytes] = ..., flow: _Optional[str] = ..., parameters: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., target_latency_seconds: _Optional[float] = ..., expire_seconds: _Optional[float] = ..., expire_bytes: _Optional[int] = ...) -> None: ...
 
 class RemoveRequest(_message.Message):
     __slots__ = ("channels", "force")

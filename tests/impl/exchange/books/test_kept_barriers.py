@@ -102,3 +102,14 @@ def test_a_ledger_that_a_store_has_kept_needs_no_barrier_less(
         assert set(ledger.needed_by(consumer)) <= set(again.needed_by(consumer))
         # Acknowledged once more, as a query does when it starts again, nothing else is needed than before.
         assert all(barrier.row >= row for barrier in again.needed_by(consumer))
+
+
+def test_barriers_before_expired_rows_are_forgotten() -> None:
+    ledger = barriers((1, 10), (2, 20), (3, 30), consumers=("etl", "audit"))
+    ledger.acknowledge("etl", 30)
+    assert ledger.needed_after_expiry(20) == 2
+    ledger.expire(20)
+    assert (numbers(ledger), numbers(ledger, "audit")) == ([], [2, 3])
+    assert ledger.needed_after_expiry(40) == 3
+    ledger.expire(40)
+    assert (ledger.kept, ledger.newest) == ((), 3)

@@ -6,18 +6,22 @@ import pytest
 
 from permitflow.errors import (
     InvalidParametersError,
+    RowsExpiredError,
     RowsForgottenError,
     RowsNotThereError,
     WouldBlock,
 )
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow_model.kernel.explore import explore
-from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, keeps
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, gone, keeps
 
 PARAMETERS = {
     "small batches": Parameters(row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, driver_crashes=True, faults=1),
     "whole windows": Parameters(row_permits=2, batch_cap=2, sizes=(1, 2), horizon=5),
     "published beyond the window": Parameters(row_permits=2, staging_rows=3, batch_cap=1, sizes=(1, 2), horizon=5),
+    "rows expire": Parameters(
+        row_permits=2, staging_rows=1, batch_cap=1, sizes=(1, 2), horizon=4, expires=True, driver_crashes=True, faults=1
+    ),
     "acknowledged in commit": Parameters(
         row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, acknowledge_in="commit", driver_crashes=True, faults=1
     ),
@@ -27,7 +31,7 @@ PARAMETERS = {
 def books_in(state: State, row_permits: int) -> ReplayBooks:
     """As they are after a start from a store that has kept what the model keeps."""
     acknowledged = {"default": state.acknowledged}
-    return ReplayBooks(row_permits, next_row=state.produced, acknowledged=acknowledged)
+    return ReplayBooks(row_permits, next_row=state.produced, acknowledged=acknowledged, expired_row=state.lost)
 
 
 def follow(books: ReplayBooks, action: str, state: State) -> None:
@@ -38,11 +42,16 @@ def follow(books: ReplayBooks, action: str, state: State) -> None:
         books.publish(state.produced - books.next_row)
     elif action in ("Acknowledge", "AcknowledgeForDriver"):
         books.acknowledge("default", state.acknowledged)
+    elif action == "Expire":
+        books.expire(state.lost)
 
 
 def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> None:
     assert (books.next_row, books.acknowledged) == (state.produced, {"default": state.acknowledged})
-    assert books.kept_rows == state.produced - state.acknowledged <= parameters.row_permits + parameters.staging_rows
+    assert books.expired_row == state.lost
+    assert (
+        books.kept_rows == state.produced - gone(state, parameters) <= parameters.row_permits + parameters.staging_rows
+    )
     assert books.excess_rows == max(0, books.kept_rows - parameters.row_permits)
 
 
@@ -59,7 +68,7 @@ def test_the_books_take_over_and_keep_what_the_model_does(parameters: Parameters
 def is_readable(books: ReplayBooks, row: int) -> bool:
     try:
         books.require_readable("default", row)
-    except RowsForgottenError:
+    except (RowsForgottenError, RowsExpiredError):
         return False
     return True
 
@@ -134,3 +143,26 @@ def test_a_new_consumer_begins_with_the_first_kept_row() -> None:
     assert books.acknowledged == {"etl": 5, "new": 2}
     alone = ReplayBooks(10, ("new",), next_row=9, acknowledged={"gone": 2})
     assert alone.acknowledged == {"new": 2}, "what the store has kept is there for it"
+
+
+def test_rows_that_have_expired_are_lost_to_those_who_need_them_only() -> None:
+    books = ReplayBooks(10, ("etl", "audit"))
+    books.produce(10)
+    books.acknowledge("etl", 8)
+    assert books.expire(6) == 6
+    assert (books.acknowledged, books.first_kept_row, books.room_rows) == ({"etl": 8, "audit": 0}, 6, 6)
+    assert books.require_readable("etl") == 8
+    with pytest.raises(RowsExpiredError) as told:
+        books.require_readable("audit")
+    assert (told.value.wanted_row, told.value.first_kept_row) == (0, 6)
+    assert books.acknowledge("audit", 6) == 0
+    assert books.require_readable("audit") == 6
+
+
+def test_what_all_have_acknowledged_does_not_expire() -> None:
+    books = ReplayBooks(10)
+    books.produce(10)
+    books.acknowledge("default", 7)
+    assert [books.expire(5), books.expire(7), books.expired_row] == [0, 0, 0]
+    with pytest.raises(RowsNotThereError):
+        books.expire(11)

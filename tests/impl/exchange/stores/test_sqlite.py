@@ -10,22 +10,34 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
+from permitflow.client import Staging
 from permitflow.errors import (
     StoreInUseError,
     StoreWriteError,
 )
 from permitflow.exchange import ChannelStore, SqliteStore
 from permitflow.exchange.stores import sqlite_database
+from permitflow.exchange.stores.database import PREVIOUS_VERSION
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
-from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME, begin_counting
+from permitflow.exchange.stores.system import System
 from tests.support.process import files_of_at_most, nothing_stays_open
-from tests.support.stored_rows import CONSUMERS, OpenSqlite, channel, filled, numbers, rows
+from tests.support.stored_rows import (
+    CONSUMERS,
+    PREVIOUS_TABLES,
+    OpenSqlite,
+    channel,
+    filled,
+    numbers,
+    require_updated,
+    rows,
+)
 
 
 def test_a_store_that_is_open_cannot_be_opened_again(open_sqlite: OpenSqlite, tmp_path: Path) -> None:
@@ -166,3 +178,26 @@ def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monk
         for _ in range(2):
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 SqliteStore(tmp_path)
+
+
+@pytest.mark.parametrize("version", [PREVIOUS_VERSION, 0], ids=["before", "uncounted"])
+async def test_a_store_of_the_version_before_is_brought_up_to_date(
+    open_sqlite: OpenSqlite, tmp_path: Path, version: int
+) -> None:
+    staging = Staging("q", 1, 0, "a")
+    store = open_sqlite()
+    await (await filled(store)).stage(staging, [rows(30, 5)])
+    store.close()
+    path = tmp_path / "store" / FILE_NAME
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in PREVIOUS_TABLES:
+            connection.execute(statement.format(bytes="BLOB"))
+        begin_counting(connection, path, System())
+        connection.commit()
+        connection.execute(f"PRAGMA user_version={version}")
+    journal = path.with_name(JOURNAL_NAME)
+    before = journal.read_bytes()
+    open_sqlite().close()
+    if version:  # a crash between the commit and its journal
+        journal.write_bytes(before)
+    await require_updated(open_sqlite, staging)

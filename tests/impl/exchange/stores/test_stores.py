@@ -13,7 +13,7 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import Staging
 from permitflow.exchange import ChannelStore, SqliteStore, Store
-from permitflow.exchange.stores.store import PublishedPart
+from permitflow.exchange.stores.store import Expiry, PublishedPart
 from permitflow.stream.control import KeptBarrier
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
 
@@ -127,6 +127,7 @@ class Run:
         self.found = self.places_in(self.disk)
         self.next_row = dict.fromkeys(CHANNELS, 0)
         self.acknowledged = {name: dict.fromkeys(CONSUMERS, 0) for name in CHANNELS}
+        self.expired = dict.fromkeys(CHANNELS, 0)
         self.barriers: dict[str, list[KeptBarrier]] = {name: [] for name in CHANNELS}
         self.staged: dict[str, dict[Staging, list[int]]] = {name: {} for name in CHANNELS}
         self.batch = 0
@@ -146,7 +147,7 @@ class Run:
     async def step(self) -> None:
         name = self.chance.choice(CHANNELS)
         steps = (self.append, self.append, self.keep_barrier, self.acknowledge, self.stage, self.stage, self.forget)
-        await self.chance.choice((*steps, self.publish, self.restart))(name)
+        await self.chance.choice((*steps, self.expire, self.publish, self.restart))(name)
         await self.compare(name)
 
     async def append(self, name: str) -> None:
@@ -168,8 +169,16 @@ class Run:
         acknowledged[consumer] = self.chance.randint(acknowledged[consumer], self.next_row[name])
         needed = self.chance.choice([barrier.number for barrier in self.barriers[name]] or [0])
         for place in self.both(name):
-            await place.acknowledge(consumer, acknowledged[consumer], min(acknowledged.values()), needed)
+            first_row = max(self.expired[name], min(acknowledged.values()))
+            await place.acknowledge(consumer, acknowledged[consumer], first_row, needed)
         self.barriers[name] = [barrier for barrier in self.barriers[name] if barrier.number >= needed]
+
+    async def expire(self, name: str) -> None:
+        first_row = max(self.expired[name], min(self.acknowledged[name].values()))
+        if first_row < self.next_row[name]:
+            self.expired[name] = self.chance.randint(first_row + 1, self.next_row[name])
+            for place in self.both(name):
+                await place.expire(self.expired[name])
 
     async def stage(self, name: str) -> None:
         staging = Staging("q", self.batch + self.chance.randrange(2), 0, self.chance.choice("xy"))
@@ -208,12 +217,13 @@ class Run:
         for name, place in self.found.items():
             kept = place.load()
             assert (kept.next_row, dict(kept.acknowledged or {})) == (self.next_row[name], self.acknowledged[name])
+            assert kept.expired_row == self.expired[name]
             assert [*kept.barriers] == self.barriers[name]
             assert [*kept.staged.items()] == [*self.staged[name].items()]
         assert [*self.disk.published_batches().items()] == [*self.memory.published_batches().items()]
 
     async def compare(self, name: str) -> None:
-        start, stop = min(self.acknowledged[name].values()), self.next_row[name]
+        start, stop = max(self.expired[name], min(self.acknowledged[name].values())), self.next_row[name]
         start = self.chance.randint(start, stop)
         expected, found = [numbers(await place.read(start, stop)) for place in self.both(name)]
         assert found == expected
@@ -247,3 +257,38 @@ async def test_forgotten_attempts_can_be_staged_anew(store: Store) -> None:
     await place.stage(attempt(0), [rows(0, 2)])
     await store.publish("q", 0, [PublishedPart("orders/0", attempt(0), 0)])
     assert numbers(await place.read(0, 2)) == [0, 1]
+
+
+async def test_whole_batches_expire_by_time_and_bytes(store: Store) -> None:
+    now = 1000.0
+    store.clock = lambda: now
+    place = await opened(store, rows(0, 0).schema)
+    for first_row in (0, 10, 20):
+        await place.append(first_row, [rows(first_row, 10)])
+        now += 60
+    size_bytes = rows(10, 10).nbytes
+    by_time = [place.expirable_row(Expiry(seconds=seconds)) for seconds in (181, 180, 120.5, 60, 0.1)]
+    assert by_time == [0, 10, 10, 30, 30]
+    by_bytes = [place.expirable_row(Expiry(most_bytes=size)) for size in (4 * size_bytes, 2 * size_bytes, 1)]
+    assert by_bytes == [0, 10, 20]
+    assert place.expirable_row(Expiry(seconds=170, most_bytes=size_bytes)) == 20
+    await place.expire(20)
+    assert place.expirable_row(Expiry(most_bytes=2 * size_bytes)) == 0
+    await place.expire(30)
+    assert place.expirable_row(Expiry(seconds=0.1, most_bytes=1)) == 0
+
+
+async def test_rows_keep_the_time_at_which_they_came_also_staged_ones(open_store: OpenStore) -> None:
+    store = open_store()
+    now = 1000.0
+    store.clock = lambda: now
+    place = await opened(store, rows(0, 0).schema)
+    await place.append(0, [rows(0, 5)])
+    await place.stage(attempt(1), [rows(5, 5)])
+    now = 2000.0
+    await store.publish("q", 1, [PublishedPart("orders/0", attempt(1), 5)])
+    for each in (store, open_store()):
+        if each is not store:
+            (place,) = each.open_channels(["orders/0"], parameters=PARAMETERS, consumers=CONSUMERS)
+            each.clock = lambda: now
+        assert [place.expirable_row(Expiry(seconds=seconds)) for seconds in (1000.5, 1000, 0.5)] == [0, 5, 5]
