@@ -65,6 +65,7 @@ async def get(
     to_row: int | None = None,
     log_id: str = "",
     columns: Sequence[str] = (),
+    with_time: bool = False,
     group: Group | None = None,
     resume_seconds: float | None = None,
     security: Security | None = None,
@@ -96,6 +97,8 @@ async def get(
         log_id: the log in which these rows were counted, as in ``ChannelPosition``; empty: any.
         columns: of a channel that keeps its rows: names of those columns that are enough; none: all.  The receiver's
             schema tells which come: all, if the channel lacks one of these, or an older exchange does not choose.
+        with_time: of a channel that keeps its rows: whether a last column ``_time`` says when the exchange took each
+            row over, a timestamp in microseconds of UTC.  An older exchange leaves it out.
         group: of receivers that share something, such as those of a gate.
         resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
             stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
@@ -141,6 +144,7 @@ async def get(
                     consumer=consumer,
                     log_id=log_id,
                     columns=(*columns,),
+                    with_time=with_time,
                     compression=offered(compression, available_codecs()),
                     resume=resume,
                     byte_window=0 if byte_window is None else require_byte_window(byte_window),

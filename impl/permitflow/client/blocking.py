@@ -747,8 +747,8 @@ def open_source(
         channel: its name.
         timeout_seconds: the longest wait for the exchange, and for each chunk.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row``, ``log_id``, ``columns`` and
-            ``target_latency_seconds``, as for ``aio.get``.
+            ``byte_window``, ``security``, ``consumer``, ``from_row``, ``to_row``, ``log_id``, ``columns``,
+            ``with_time`` and ``target_latency_seconds``, as for ``aio.get``.
             The recorder is used in another thread.
 
     Raises:

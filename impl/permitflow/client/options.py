@@ -32,6 +32,7 @@ class GetOptions(Options, total=False):
     to_row: int | None
     log_id: str
     columns: Sequence[str]
+    with_time: bool
     target_latency_seconds: float | None
 
 

@@ -364,6 +364,7 @@ CHANNEL_OPTIONS: Options = {
     "consumer": Option(Use.READING, any_name),
     "channelColumn": Option(Use.READING, any_name),
     "includeMetadata": Option(Use.READING, truth),
+    "includeTime": Option(Use.READING, truth),
     "mergeSchema": Option(Use.READING, truth),
     "columns": Option(Use.READING, _column_names),
     "startingOffsets": Option(Use.READING, Places.parse),

@@ -12,8 +12,8 @@ _CONSUMER = (
     "who reads is option 'consumer', of those that the channel was opened with (permitflow serve --consumer NAME)"
 )
 _TIME = (
-    "rows are found by their number, because a channel keeps no times: .option('startingOffsets', ...) takes earliest, "
-    'latest, or numbers as {"orders/0": 1200}; to find rows by time, write a column with it'
+    "rows are found by their number: .option('startingOffsets', ...) takes earliest, latest, or numbers as "
+    '{"orders/0": 1200}; the time at which the exchange took a row is column _time, with .option("includeTime", "true")'
 )
 _RETENTION = (
     "is an option of a topic; here the exchange has it: permitflow serve --expire-seconds SECONDS --expire-bytes SIZE, "

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql.types import StructType
 
 from permitflow.errors import (
+    InvalidOptionError,
     PeerTimeoutError,
     ReplayError,
     RowsExpiredError,
@@ -29,6 +30,7 @@ from permitflow.spark.options import ReadOptions
 from permitflow.spark.patience import AWAY, Patience
 from permitflow.spark.recording import StreamRecording
 from permitflow.spark.reused_worker import leave_imports_alone
+from permitflow.spark.shape import TIME_COLUMN
 from permitflow.spark.stream_planning import LOSSES, RowRange, lost
 
 if TYPE_CHECKING:
@@ -126,6 +128,7 @@ def opened(
         to_row=to_row,
         log_id=log_id,
         columns=options.shape.columns if from_row is not None else (),
+        with_time=options.shape.include_time,
         wanted=options.wanted,
         timeout_seconds=options.timeout_seconds,
         record=streams.record,
@@ -158,7 +161,7 @@ def read_range(
     while at < rows.to_row:
         try:
             with opened(options, rows.channel, streams, from_row=at, to_row=rows.to_row, log_id=rows.log_id) as source:
-                form.require_fitting(source.schema, channel=rows.channel)
+                form.require_fitting(_without_time(options, source.schema), channel=rows.channel)
                 streams.add(source)
                 for chunks in source.joined(rows_together(source.parameters)):
                     _require_within(rows, at + chunks.num_rows <= rows.to_row, at + chunks.num_rows)
@@ -175,6 +178,17 @@ def read_range(
             raise _overloaded(options, rows, at) from error
         except AWAY as error:
             patience.wait(error)
+
+
+def _without_time(options: ReadOptions, schema: "pa.Schema") -> "pa.Schema":
+    """The channel's own columns, of those that the exchange sends."""
+    if not options.shape.include_time:
+        return schema
+    place = schema.get_field_index(TIME_COLUMN)
+    if place < 0:
+        reason = f"needs an exchange that tells times, and the one at {options.address} is older: update it"
+        raise InvalidOptionError(option="includeTime", value="true", reason=reason)
+    return schema.remove(place)
 
 
 def _past_loss(error: ReplayError, rows: RowRange, at: int) -> int:

@@ -7,10 +7,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_type, to_arrow_schema
-from pyspark.sql.types import ArrayType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from permitflow.errors import InvalidOptionError, SchemaMismatchError
-from permitflow.spark.shape import Origin, RowShape
+from permitflow.spark.shape import TIME_COLUMN, Origin, RowShape
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -110,11 +119,13 @@ _TYPES: Mapping[Origin, DataType] = {
     Origin.CHANNEL: StringType(),
     Origin.ROW: LongType(),
     Origin.LOG: StringType(),
+    Origin.TIME: TimestampType(),
 }
 
 
 def _taken_by(shape: RowShape, field: StructField) -> str:
-    option = "channelColumn" if field.name == shape.channel_column else "includeMetadata"
+    option = "includeTime" if field.name == TIME_COLUMN else "includeMetadata"
+    option = "channelColumn" if field.name == shape.channel_column else option
     return f"option {option}: {field.simpleString()}"
 
 
@@ -187,6 +198,8 @@ class RowForm:
             return conform(batch, self._arrow)
         given, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows
         for name, origin in self._origins.items():
+            if origin is Origin.TIME:
+                continue  # the exchange has told it
             if origin is Origin.ROW:
                 given[name] = pc.cumulative_sum(pa.repeat(pa.scalar(1), rows), start=first_row - 1)
             else:

@@ -82,6 +82,7 @@ class PermitflowDataSource(DataSource):
         consumer: the consumer to read as, for channels that keep their rows; default.
         channelColumn: a name for a first column with the channel's name; then channels may have different columns.
         includeMetadata: whether columns ``_channel``, ``_row`` and ``_log`` come last; false.
+        includeTime: whether a column ``_time`` comes last, when the exchange took a row over; false.
         mergeSchema: whether channels may have different columns, which are united by name; false.
         columns: names of those columns that are wanted; all.
         startingOffsets, endingOffsets: where a query without a checkpoint begins, and where a batch job ends: earliest,
@@ -240,6 +241,7 @@ def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
         "endingOffsets": options.ending is not None,
         "minPartitions": options.min_partitions > len(options.channels),
         "maxPartitions": (options.max_partitions or MOST) < len(options.channels),
+        "includeTime": options.shape.include_time,
     }
     for name in (name for name, is_given in given.items() if is_given and channels):
         reason = f"needs channels that keep their rows (permitflow serve --retention replay), and {channels[0]!r} is "

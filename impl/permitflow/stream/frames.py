@@ -128,6 +128,8 @@ class Get(Opening):
     """The log that these row numbers belong to; empty: the current log."""
     columns: tuple[str, ...] = ()
     """For a channel that keeps its rows: the columns that are enough; none, or an unknown one: all."""
+    with_time: bool = False
+    """For a channel that keeps its rows: a last column ``_time`` says when the exchange took each row over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,10 @@ _ENTRY_BYTES = 1 << 10
 _PADDING_BYTES = 128
 
 
+TIME_FIELD: pa.Field = pa.field("_time", pa.timestamp("us", tz="UTC"), nullable=False)
+"""The column for the time at which an exchange took a row over."""
+
+
 class SchemaFacts(NamedTuple):
     """What an end of a stream must know of a schema."""
 

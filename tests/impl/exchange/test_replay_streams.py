@@ -24,6 +24,7 @@ from permitflow.errors import (
     SchemaMismatchError,
     UnknownConsumerError,
 )
+from permitflow.exchange import Exchange, ExchangeServer, Retention, Store
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
 from tests.support.number_streams import CHANNEL, SMALL, until
 
@@ -222,3 +223,34 @@ async def test_producers_with_another_schema_or_after_the_end_are_refused() -> N
         await channel.end()
         await refused(fill(address, 1, 2), ChannelClosedError)
         assert await read(address) == [0]
+
+
+async def test_a_reader_that_asks_for_it_gets_the_time_of_each_row() -> None:
+    store = Store()
+    exchange = Exchange(store=store)
+    channel = exchange.add_channel(CHANNEL, retention=Retention.REPLAY)
+    for seconds, start in ((1000.0, 0), (2000.5, 3)):
+        store.clock = partial(float, seconds)
+        await channel.append(rows(start, start + 3))
+    async with ExchangeServer(exchange) as server:
+        for columns, names in (((), ["n", "_time"]), (("n",), ["n", "_time"])):
+            async with get(server.address, CHANNEL, columns=columns, with_time=True, from_row=2, to_row=5) as receiver:
+                batches = [message.payload async for message in receiver]
+            assert {*map(tuple, (batch.schema.names for batch in batches))} == {tuple(names)}
+            times = [time.timestamp() for batch in batches for time in batch["_time"].to_pylist()]
+            assert times == [1000.0, 2000.5, 2000.5]
+
+
+async def test_a_channel_without_times_says_so() -> None:
+    exchange = Exchange()
+    exchange.add_channel("once")
+    exchange.add_channel("own", schema=pa.schema([("_time", pa.int64())]), retention=Retention.REPLAY)
+    async with ExchangeServer(exchange) as server:
+
+        async def ask(channel: str) -> None:
+            async with get(server.address, channel, with_time=True):
+                pass
+
+        error = await refused(ask("once"), RetentionError)
+        assert "notes no times; let it keep rows" in str(error)
+        assert "a column '_time' of its own" in str(await refused(ask("own"), InvalidParametersError))

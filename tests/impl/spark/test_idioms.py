@@ -1,6 +1,7 @@
 """What users of Spark's Kafka source do, beside a real exchange: where rows are from, from where on, in which tasks."""
 
 import json
+import time
 from collections.abc import Iterable
 
 import pyarrow as pa
@@ -8,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.streaming.datasource import ReadMaxBytes, ReadMaxRows
-from pyspark.sql.types import StructType
+from pyspark.sql.types import LongType, StructField, StructType
 
 import permitflow.spark
 from permitflow.client.blocking import control, open_sink
@@ -160,6 +161,23 @@ def test_lost_rows_are_left_out_if_the_user_wants(kept_rows: Options, caplog: py
     following = reader.latestOffset(entered, limit)
     assert rows_of(reader, reader.partitions(entered, following)) == [[*range(60, 100)]]
     reader.stop()
+
+
+def test_rows_have_the_time_at_which_they_came_if_the_user_wants(kept_rows: Options) -> None:
+    began = time.time()
+    wanted = {**kept_rows, "includeTime": "true", "includeMetadata": "true", "startingOffsets": "earliest"}
+    reader = batch_reader(wanted)
+    batches = [batch for partition in reader.partitions() for batch in reader.read(partition)]
+    assert {tuple(batch.schema.names) for batch in batches} == {("n", "_channel", "_row", "_log", "_time")}
+    times = [each.timestamp() for batch in batches for each in batch["_time"].to_pylist()]
+    assert len(times) == 110
+    assert began - 600 < min(times) <= max(times) <= time.time()
+
+
+def test_times_of_a_channel_that_is_read_once_are_refused(options: Options) -> None:
+    reader = batch_reader({**options, "includeTime": "true"}, StructType([StructField("n", LongType())]))
+    with pytest.raises(InvalidOptionError, match=r"includeTime.* needs channels that keep their rows"):
+        reader.partitions()
 
 
 def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_rows: Options) -> None:

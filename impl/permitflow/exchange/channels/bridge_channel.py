@@ -503,6 +503,8 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             rule = "is read from where it stands: it has no ranges of rows"
         elif get.consumer not in ("", DEFAULT_CONSUMER):
             rule = f"has one consumer at a time, without a name such as {get.consumer!r}"
+        elif get.with_time:
+            rule = "passes rows on, and notes no times"
         if rule:
             raise RetentionError(channel=self._channel.name, retention=Retention.ONCE.value, rule=rule)
 

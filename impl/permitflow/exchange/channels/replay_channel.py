@@ -47,7 +47,7 @@ from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, R
 from permitflow.exchange.channels.expiring import Expiring
 from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
-from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry
+from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry, KeptBatch
 from permitflow.exchange.turns import Stint
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
@@ -57,7 +57,7 @@ from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.traffic import KeptRows
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned
-from permitflow.wire.schemas import OF_PRODUCER, require_equal_schemas
+from permitflow.wire.schemas import OF_PRODUCER, TIME_FIELD, require_equal_schemas
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
@@ -612,9 +612,9 @@ class ReplayChannel:
                 yield batch
 
     async def read_runs(
-        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int
+        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int, with_time: bool = False
     ) -> AsyncIterator[list[pa.RecordBatch]]:
-        """As ``read``, in lists of at most ``most_rows`` rows.
+        """As ``read``, in lists of at most ``most_rows`` rows; ``with_time`` adds the column ``_time``.
 
         Spec: RunTask of SparkMicroBatch.
         """
@@ -623,7 +623,10 @@ class ReplayChannel:
             self._require_kept(consumer, row)
             stop = min(self.books.next_row if to_row is None else to_row, row + most_rows)
             if stop > row:
-                batches = await self.store.read(row, stop)
+                if with_time:
+                    batches = [_timed(batch) for batch in await self.store.read_kept(row, stop)]
+                else:
+                    batches = await self.store.read(row, stop)
                 if sum(batch.num_rows for batch in batches) != stop - row:
                     self._require_kept(consumer, row)
                     raise RowsForgottenError(
@@ -827,6 +830,12 @@ class ReplayProducer(KeepingProducer):
             await self._break(f"the producer at {self.peer} gave up: {abort.reason}")
 
 
+def _timed(batch: KeptBatch) -> pa.RecordBatch:
+    """Its rows, with the column ``_time``."""
+    times = pa.repeat(pa.scalar(batch.taken_at, TIME_FIELD.type), batch.rows.num_rows)
+    return pa.RecordBatch.from_arrays([*batch.rows.columns, times], schema=batch.rows.schema.append(TIME_FIELD))
+
+
 class ReplayConsumer(ConsumerStream[ReplayChannel]):
     """A consumer of rows that can be read again."""
 
@@ -841,7 +850,14 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
             start = self._start_of(get)
             has_all = all(met.get_field_index(name) >= 0 for name in get.columns)
             columns = [*get.columns] if has_all else []
-            self._agree(pa.schema([met.field(name) for name in columns], met.metadata) if columns else met, start)
+            agreed = pa.schema([met.field(name) for name in columns], met.metadata) if columns else met
+            if get.with_time:
+                if met.get_field_index(TIME_FIELD.name) >= 0:
+                    rule = f"must be false: the channel has a column {TIME_FIELD.name!r} of its own"
+                    raise InvalidParametersError(name="with_time", value=True, rule=rule)
+                agreed = agreed.append(TIME_FIELD)
+                columns = [*columns, TIME_FIELD.name] if columns else []
+            self._agree(agreed, start)
             try:
                 await self._send(get, start, columns)
             except ChannelAbortedError as error:
@@ -857,6 +873,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
         consumer = get.consumer or DEFAULT_CONSUMER
         # At most the stream's window at a time: rows that were read stay in memory until they have left.
         most_rows = self._end.parameters.window_rows or self._channel.most_rows
-        async for batches in self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows):
+        runs = self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows, with_time=get.with_time)
+        async for batches in runs:
             chosen = (batch.select(columns) for batch in batches) if columns else batches
             await self._end.send_many(deque(chosen))

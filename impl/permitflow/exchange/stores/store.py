@@ -216,14 +216,19 @@ class ChannelStore:
         Raises:
             StoreError: the rows could not be read.
         """
-        found: list[pa.RecordBatch] = []
+        return [batch.rows for batch in await self.read_kept(from_row, to_row)]
+
+    async def read_kept(self, from_row: int, to_row: int) -> list[KeptBatch]:
+        """As ``read``, with the time at which each batch came."""
+        found: list[KeptBatch] = []
         position = bisect_right(self._first_rows, from_row) - 1
         if position < 0:
             return []
         while from_row < to_row:
-            first_row, batch, _ = self._batches[position]
+            first_row, batch, taken_at = self._batches[position]
             start, stop = from_row - first_row, min(batch.num_rows, to_row - first_row)
-            found.append(batch if stop - start == batch.num_rows else batch.slice(start, stop - start))
+            whole = stop - start == batch.num_rows
+            found.append(KeptBatch(from_row, batch if whole else batch.slice(start, stop - start), taken_at))
             from_row += stop - start
             position += 1
         return found

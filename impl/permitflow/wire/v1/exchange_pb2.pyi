@@ -173,7 +173,7 @@ class DownstreamFrame(_message.Message):
     def __init__(self, get: _Optional[_Union[Get, _Mapping]] = ..., agreement: _Optional[_Union[Agreement, _Mapping]] = ..., failure: _Optional[_Union[Failure, _Mapping]] = ..., feedback: _Optional[bytes] = ..., returned_bytes: _Optional[int] = ..., cancel: _Optional[_Union[Cancel, _Mapping]] = ..., ended: _Optional[_Union[Ended, _Mapping]] = ...) -> None: ...
 
 class Get(_message.Message):
-    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "columns", "same_host", "compression", "resume")
+    __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "probe", "from_row", "to_row", "consumer", "log_id", "columns", "with_time", "same_host", "compression", "resume")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     CHANNEL_FIELD_NUMBER: _ClassVar[int]
     FLOW_FIELD_NUMBER: _ClassVar[int]
@@ -186,6 +186,7 @@ class Get(_message.Message):
     CONSUMER_FIELD_NUMBER: _ClassVar[int]
     LOG_ID_FIELD_NUMBER: _ClassVar[int]
     COLUMNS_FIELD_NUMBER: _ClassVar[int]
+    WITH_TIME_FIELD_NUMBER: _ClassVar[int]
     SAME_HOST_FIELD_NUMBER: _ClassVar[int]
     COMPRESSION_FIELD_NUMBER: _ClassVar[int]
     RESUME_FIELD_NUMBER: _ClassVar[int]
@@ -201,10 +202,11 @@ class Get(_message.Message):
     consumer: str
     log_id: str
     columns: _containers.RepeatedScalarFieldContainer[str]
+    with_time: bool
     same_host: SameHostOffer
     compression: CompressionOffer
     resume: ResumeOffer
-    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
+    def __init__(self, protocol_version: _Optional[int] = ..., channel: _Optional[str] = ..., flow: _Optional[str] = ..., wanted: _Optional[bytes] = ..., byte_window: _Optional[int] = ..., schema: _Optional[bytes] = ..., probe: bool = ..., from_row: _Optional[int] = ..., to_row: _Optional[int] = ..., consumer: _Optional[str] = ..., log_id: _Optional[str] = ..., columns: _Optional[_Iterable[str]] = ..., with_time: bool = ..., same_host: _Optional[_Union[SameHostOffer, _Mapping]] = ..., compression: _Optional[_Union[CompressionOffer, _Mapping]] = ..., resume: _Optional[_Union[ResumeOffer, _Mapping]] = ...) -> None: ...
 
 class Put(_message.Message):
     __slots__ = ("protocol_version", "channel", "flow", "wanted", "byte_window", "schema", "producer", "staging", "attempt", "total", "spread_over", "same_host", "compression", "resume")
