@@ -14,10 +14,10 @@ about other constants. "All parameters" are those that the specification accepts
 about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every size up to a largest one may be
 offered; with fewer sizes a channel has fewer runs, so what holds in every state then holds, too.
 
-Z3 and cvc5 each find every claim true, its premises possible, and its twin false: a twin is the claim with a deliberate
-mistake in the statement or in a step. `tight` and `exact` theorems with cases in "given" are tried case by case,
-without a solver. What begins with "False" is refuted, by a run of the model. R is row_permits; "live" means: while a
-message waits, some step of the protocol is possible.
+Z3 and cvc5 each find every claim true, its premises possible, that its paths leave no case out, and its twin false: a
+twin is the claim with a deliberate mistake in the statement or in a step. `tight` and `exact` theorems with cases in
+"given" are tried case by case, without a solver. What begins with "False" is refuted, by a run of the model. R is
+row_permits; "live" means: while a message waits, some step of the protocol is possible.
 """
 _COLUMNS = """\
 | Theorem | In words | Given | Specification | Obligations |

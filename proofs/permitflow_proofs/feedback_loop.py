@@ -4,14 +4,16 @@ Stations are looked at by symbolic names.  Three arguments go round the loop.
 
 - A station that asks is *near* if there are few stations between the merge and it.  All before it are full, so the one
   before it can hand on, and then asks itself.  So an element from outside can come in after so many steps; and if no
-  element ever leaves, the loop comes to be full.
+  element ever leaves, the loop comes to be full: free places and the way to the nearest are a rank.
 - If nothing moves, the station before one that asks is empty, so it asks, too; and so on round the loop.
 - If a stage gives more than it takes, each element that passes it is one more, and the elements that do not pass it
   come nearer to it with each step.  There are places for so many elements only.
 
-What sums say is shown apart (``_Sums``), of families that know them.
+What sums of two measures say is shown apart (``_Sums``), of families that know them.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from typing import cast
 
@@ -26,14 +28,17 @@ from permitflow_model.feedback_loop import (
     station_ok,
     takes,
 )
+from permitflow_model.kernel.queue import larger
+from permitflow_model.kernel.runs import Move
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, any_value, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
-from permitflow_proofs.kernel.indexed import Indexed, member_by_name
+from permitflow_proofs.kernel.indexed import Indexed, LastOne, member_by_name
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import take
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, integer, merged
+from permitflow_proofs.kernel.ranking import Number, comes_to_rest, is_lower
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, function, implies, integer, merged
 from permitflow_proofs.kernel.theorem import Theorem
 
 INVARIANT = {"TypeOK": SYSTEM.invariants["TypeOK"]}
@@ -92,35 +97,73 @@ def _total(state: State) -> int:
 # An element from outside can come in.
 
 
-def _comes_nearer(less: int) -> bool:
-    """The merge can take an element from outside, or the station before the nearest that asks hands on, and asks.
-
-    Where a stage gives at most one for one, and data let it give one.
-    """
-    state, parameters = SUBJECT.any_case()
+def _any_one_for_one(parameters: Parameters) -> State:
+    """Of stages that give at most one for one, with a merge that takes any."""
+    state = SUBJECT.any_state(parameters)
     stations = _stations(state)
     assume(parameters.merge == "any")
     stations.assume_every(lambda name: _gives_at_most_one(stations.get(name)))
-    found = stations.last_without(is_full, place=lambda name: -name)
-    near = found.name
-    stations.know(near - 1)
-    assume(found.exists)
-    if near == 0:
-        return _is_possible(state, parameters, "Feed", 1 - stations.get(0).least)
-    before = near - 1 - less
-    moved = take(SYSTEM, parameters, state, [("HandOn", (before, 1 - stations.get(near).least))])
-    return moved is not None and takes(moved.stations.get(before))
+    return state
 
 
-def _has_come_in(action: str, more: int) -> bool:
-    """Of one element that is given for one, none is lost; fed, it is one more."""
-    before, parameters = SUBJECT.any_case()
+_ONE_FOR_ONE = replace(SUBJECT, any_state=_any_one_for_one)
+
+
+def _nearest_that_asks(state: State) -> LastOne:
+    return _stations(state).last_without(is_full, place=lambda name: -name)
+
+
+def _steps_to_asking(state: State, _parameters: Parameters) -> int:
+    """From the merge to the nearest station that asks; none if no station does."""
+    nearest = _nearest_that_asks(state)
+    return nearest.name * nearest.exists
+
+
+def _free(_name: int, station: Station) -> int:
+    return station.places - station.held
+
+
+def _free_places(state: State, _parameters: Parameters) -> int:
+    return _stations(state).sum_by_name(_free)
+
+
+def _goes_on(rank: Sequence[Number[State, Parameters]], by: int, *, drops: bool) -> bool:
+    """Unless no station asks, a step lowers a rank: the merge takes an element, or the station before the nearest that
+    asks hands on.  Data let the stage give one for one.
+    """
+    before, parameters = _ONE_FOR_ONE.any_case()
     stations = _stations(before)
-    stations.assume_every(lambda name: implies(stations.get(name).drops, False))
-    name = () if action == "Feed" else (_ACTING,)
-    stage = stations.get(0 if action == "Feed" else _following(parameters))
-    after = SYSTEM.perform(action, before, parameters, *name, 1 - stage.least)
-    return equal(_total(after), _total(before) + (1 if action == "Feed" else 0) + more)
+    if not drops:
+        stations.assume_every(lambda name: implies(stations.get(name).drops, False))
+    nearest = _nearest_that_asks(before)
+    assume(nearest.exists)
+    stations.know(nearest.name - 1)
+    one = 1 - stations.get(nearest.name).least
+    if nearest.name == 0 and drops:
+        return _is_possible(before, parameters, "Feed", one)
+    move: Move = ("Feed", (one,)) if nearest.name == 0 else ("HandOn", (nearest.name - 1, one))
+    after = take(SYSTEM, parameters, before, [move])
+    return after is not None and is_lower(rank, before, after, parameters, by=1 + by)
+
+
+def _can_fill(by: int) -> bool:
+    return _goes_on((_free_places, _steps_to_asking), by, drops=False)
+
+
+def _can_come_in(by: int) -> bool:
+    return _goes_on((_steps_to_asking,), by, drops=True)
+
+
+def _are_places_natural(more: int) -> bool:
+    state, parameters = _ONE_FOR_ONE.any_case()
+    return _free_places(state, parameters) >= more
+
+
+def _is_asking_near(more: int) -> bool:
+    """No more steps than there are stations, with the one that takes an element."""
+    state, parameters = _ONE_FOR_ONE.any_case()
+    steps = _steps_to_asking(state, parameters)
+    return all_of((steps >= 0, steps < parameters.stations - more))
 
 
 def _following(parameters: Parameters) -> int:
@@ -198,13 +241,30 @@ def _stays_within_permits(action: str, less: int) -> bool:
     return _total(after) <= _total(before) - less
 
 
-def _stays_as_many(action: str, more: int) -> bool:
-    """One for one: a step in the loop changes no number, and what comes in is one more."""
-    before, after, _ = SUBJECT.any_step(action)
-    stations = _stations(before)
+def _any_starving_state(parameters: Parameters) -> State:
+    """Of stages that give one for one, with a merge that prefers what comes back."""
+    state = SUBJECT.any_state(parameters)
+    stations = _stations(state)
+    assume(all_of((parameters.merge == "preferred", parameters.stations >= 2)))
     stations.assume_every(lambda name: _gives_at_most_one(stations.get(name)))
     stations.assume_every(lambda name: _keeps_all(stations.get(name)))
-    return equal(_total(after), _total(before) + (1 if action == "Feed" else 0) + more)
+    # Besides the first and the last station, the others have no negative number of free places.
+    last = parameters.stations - 1
+    ends = stations.put(0, _filled(stations.get(0))).put(last, _filled(stations.get(last)))
+    ends.sum_by_name(_free)
+    return state
+
+
+def _filled(station: Station) -> Station:
+    return station._replace(held=station.places)
+
+
+_STARVING = replace(SUBJECT, any_state=_any_starving_state)
+
+
+def _still_to_come_in(state: State, parameters: Parameters) -> int:
+    """Elements from outside: places before the last station, less all elements in the loop."""
+    return larger(0, _free_places(state, parameters) - state.stations.get(parameters.stations - 1).places)
 
 
 class _Sums:
@@ -241,14 +301,6 @@ def _is_within_if_place(less: int) -> bool:
     return loop.held <= loop.places - 1 - less
 
 
-def _leaves_back_places(less: int) -> bool:
-    """Where a merge that prefers what comes back takes an element from outside, all others leave the last station."""
-    loop = _Sums()
-    assume(loop.last.held == 0)
-    assume(merged(lambda: takes(loop.first)))
-    return loop.held + 1 + loop.last.places <= loop.places - less
-
-
 def _room(station: Station) -> int:
     """With what the stage may have in its hand."""
     return station.places + station.most - 1
@@ -269,22 +321,40 @@ def _steps_to_growing(name: int, size: int) -> int:
     return ahead + size * (ahead < 0)
 
 
-def _grows(action: str, extra: int) -> bool:
-    """The elements are more, or as many and one of them nearer to the stage that gives two for one."""
-    before, after, parameters = SUBJECT.any_step(action)
-    stations = _stations(before)
+def _any_growing_state(parameters: Parameters) -> State:
+    """One stage gives two and more for one, and no other loses any."""
+    state = SUBJECT.any_state(parameters)
+    stations = _stations(state)
     stations.know(_GROWING)
     assume(all_of((_GROWING >= 0, parameters.stations > _GROWING)))
     assume(stations.get(_GROWING).least >= 2)
     stations.assume_every(lambda name: _keeps_all(stations.get(name)))
-    more = _total(after) >= _total(before) + 1 + extra
-    if action == "Feed":
-        return more
-    following = _following(parameters)
-    nearer = equal(
-        _steps_to_growing(following, parameters.stations), _steps_to_growing(_ACTING, parameters.stations) - 1
-    )
-    return any_of((more, all_of((equal(_total(after), _total(before)), nearer))))
+    return state
+
+
+_GROWING_LOOP = replace(SUBJECT, any_state=_any_growing_state)
+
+
+def _left(_name: int, station: Station) -> int:
+    return _room(station) - station.held
+
+
+def _room_left(state: State, _parameters: Parameters) -> int:
+    return _stations(state).sum_by_name(_left)
+
+
+def _to_growing(name: int, station: Station, size: int) -> int:
+    return station.held * _steps_to_growing(name, size)
+
+
+def _way_to_growing(state: State, parameters: Parameters) -> int:
+    """Steps of all elements together until the next one is through the growing stage."""
+    return _stations(state).sum_by_name(_to_growing, parameters.stations)
+
+
+def _makes_none_fewer(action: str, more: int) -> bool:
+    before, after, _ = _GROWING_LOOP.any_step(action)
+    return _total(after) >= _total(before) + 2 * more
 
 
 # Frames.
@@ -370,11 +440,7 @@ def _with_held(state: State, name: int, number: int) -> State:
 
 _ROUND = claim("where a station asks and nothing moves, nothing is in the loop", _rests_empty, "none need ask")
 
-_NEARER = claim(
-    "the merge takes an element, or the nearest station that asks is one nearer after a step",
-    _comes_nearer,
-    "two nearer",
-)
+_NEAR = claim("the nearest station that asks is one of them", _is_asking_near, "and not the last")
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -405,11 +471,12 @@ def theorems() -> tuple[Theorem, ...]:
             "dead",
             "Feed",
             "A loop of stages that give one element for one, fed by a merge that takes any, can fill up from every "
-            "state, whatever its size, and is dead then: nothing moves any more. So can one of filters, on data that "
-            "they let pass.",
-            _NEARER,
-            claim("an element that comes in is one more", partial(_has_come_in, "Feed"), "two more"),
-            claim("handing on loses none", partial(_has_come_in, "HandOn"), "it is one more"),
+            "state, whatever its size: where a station has a place, some step leaves fewer places, or as many and one "
+            "nearer to the merge. Where none has one and none drops, the loop is dead: nothing moves any more. So can "
+            "one of filters, on data that they let pass.",
+            claim("a step leaves fewer places, or the nearest one nearer", _can_fill, "two fewer, or two nearer"),
+            claim("no number of free places is negative", _are_places_natural, "one is always free"),
+            _NEAR,
             claim("where no station asks, nothing moves", _is_dead_if_full, "one asks"),
         ),
         _CHAPTER.theorem(
@@ -418,7 +485,11 @@ def theorems() -> tuple[Theorem, ...]:
             "A loop in which one stage gives two and more for an element, and no other loses any, comes to a deadlock "
             "in every run that begins with an element, fed or not: each step makes them more, or brings one nearer to "
             "that stage, and there are places for so many only.",
-            *(claim(action, partial(_grows, action), "one more than that") for action in ("Feed", "HandOn")),
+            *comes_to_rest(_GROWING_LOOP, _room_left, _way_to_growing, steps=("Feed", "HandOn"), twin_by=100),
+            *(
+                claim(f"{action} makes no fewer elements", partial(_makes_none_fewer, action), "it makes two more")
+                for action in ("Feed", "HandOn")
+            ),
         ),
         _CHAPTER.theorem(
             "permits",
@@ -436,14 +507,12 @@ def theorems() -> tuple[Theorem, ...]:
             "starves",
             "Admits",
             "Of stages that give one for one: with a merge that prefers what comes back a station always asks, so that "
-            "the loop is live, if it has two stations and more. But what comes from outside is taken only while fewer "
-            "elements are in the loop than places before the last station; none ever leaves, so that from some time on "
-            "the source has to wait for ever.",
+            "the loop is live, if it has two stations and more. But what may still come in from outside, the places "
+            "before the last station less the elements in the loop, falls with each element that does, and no step "
+            "raises it. So from some time on the source has to wait for ever.",
             claim("handing on leaves a place", _keeps_a_place, "at the next station"),
             claim("so does an element from outside", _leaves_the_last_place, "with a single station"),
-            claim("with it the others leave the last station's places", _leaves_back_places, "one less"),
-            claim("it is one more", partial(_stays_as_many, "Feed"), "two more"),
-            claim("handing on loses none", partial(_stays_as_many, "HandOn"), "it makes one"),
+            *comes_to_rest(_STARVING, _still_to_come_in, steps=("Feed",), exactly=True),
         ),
         _CHAPTER.theorem(
             "drops",
@@ -453,7 +522,8 @@ def theorems() -> tuple[Theorem, ...]:
             "steps as there are stations.",
             claim("it asks", _asks_if_it_drops, "it need not drop"),
             _ROUND,
-            _NEARER,
+            claim("the merge can take an element, or the nearest that asks is nearer", _can_come_in, "two nearer"),
+            _NEAR,
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

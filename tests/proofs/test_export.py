@@ -51,7 +51,8 @@ def test_a_fresh_solver_agrees_on_each_script(name: str) -> None:
 def test_twins_and_premises_are_asked_for_by_themselves() -> None:
     (theorem,) = [theorem for theorem in catalogue() if theorem.id == "2014-right"]
     asked = [(script.about, script.expected) for script in export(theorem)]
-    assert asked == [("claim", "unsat"), ("premises", "sat"), ("twin", "sat")]
+    forks = [("forks", "unsat"), ("forks-twin", "sat")]
+    assert asked == [("claim", "unsat"), *forks, ("premises", "sat"), ("twin", "sat")]
     (refuted,) = [theorem for theorem in catalogue() if theorem.id == "2014-sign"]
     asked = [(script.about, script.expected) for script in export(refuted)]
     assert asked == [("claim", "sat"), ("premises", "sat"), ("twin", "unsat")]
@@ -59,9 +60,10 @@ def test_twins_and_premises_are_asked_for_by_themselves() -> None:
 
 def test_each_question_is_a_file_that_says_what_must_be_answered(tmp_path: Path) -> None:
     (theorem,) = [theorem for theorem in catalogue() if theorem.id == "2014-where-true"]
-    assert write_scripts(theorem, tmp_path / "new") == 6
+    assert write_scripts(theorem, tmp_path / "new") == 10
     names = sorted(path.name for path in (tmp_path / "new").iterdir())
-    assert names[:3] == [f"2014-where-true-01-{about}.smt2" for about in ("claim", "premises", "twin")]
+    abouts = ("claim", "forks-twin", "forks", "premises", "twin")
+    assert names[:5] == [f"2014-where-true-01-{about}.smt2" for about in abouts]
     first, second = (tmp_path / "new" / names[0]).read_text(encoding="utf-8").splitlines()[:2]
     assert (first, second) == ("; 2014-where-true: the first (claim)", "; expected: unsat")
 

@@ -51,6 +51,8 @@ def test_both_say_the_same_of_a_good_theorem() -> None:
     (examined,) = verdict.examined
     assert [(answer.about, answer.given) for answer in examined.answers] == [
         ("claim", "unsat"),
+        ("forks", "unsat"),
+        ("forks-twin", "sat"),
         ("premises", "sat"),
         ("twin", "sat"),
     ]

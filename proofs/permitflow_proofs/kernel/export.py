@@ -1,8 +1,9 @@
 """Verification conditions for another solver, as SMT-LIB.
 
 The condition of an obligation combines all of Z3's claims: each pruned side of a fork, and each path on which the claim
-would be false.  A second solver that finds it unsatisfiable confirms all. Two more questions ask whether the premises
-can be met, and whether the twin is false somewhere.
+would be false.  A second solver that finds it unsatisfiable confirms all.  Others ask whether the paths leave a case
+out, whether one that is left out would be noticed, whether the premises can be met, and whether the twin is false
+somewhere.
 """
 
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from permitflow_proofs.kernel.obligation import Subject
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -22,7 +24,7 @@ class Script:
     """Of the obligation, counted from 1."""
 
     obligation: str
-    about: Literal["claim", "premises", "twin"]
+    about: Subject
     text: str
     """SMT-LIB 2.6, ending in ``(check-sat)``."""
 

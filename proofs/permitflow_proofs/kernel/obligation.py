@@ -14,6 +14,7 @@ import z3
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.runs import Move, Run
 from permitflow_model.kernel.system import Disabled, System
+from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, given_by
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
 
@@ -67,12 +68,14 @@ class Counterexample:
 
 Conjunctions = tuple[tuple[z3.BoolRef, ...], ...]
 
+Subject = Literal["claim", "forks", "forks-twin", "premises", "twin"]
+
 
 @dataclass(frozen=True)
 class Question:
     """Is one of these conditions possible?  The answer that confirms Z3's claim is known."""
 
-    about: Literal["claim", "premises", "twin"]
+    about: Subject
     conjunctions: Conjunctions
     expected: Literal["sat", "unsat"]
 
@@ -104,6 +107,9 @@ class Finding:
     given: Given | None
     """The parameters that the claim is about; None if it is about no model."""
 
+    coverage: Coverage | None
+    """What its paths leave out; None where they were not all walked, because it is false on one."""
+
     def must_hold(self, about: Literal["claim", "twin"] = "claim") -> Question:
         """The question whether nothing pruned is possible and the claim is false nowhere."""
         return Question(about, (*self.pruned, *self.violated), "unsat")
@@ -111,6 +117,15 @@ class Finding:
     def must_fail(self, about: Literal["claim", "twin"] = "twin") -> Question:
         """The question whether the claim is false somewhere."""
         return Question(about, self.violated, "sat")
+
+    def must_cover_all(self) -> tuple[Question, ...]:
+        """The questions whether its paths leave a case out, and whether one that is left out would be noticed."""
+        if self.coverage is None:
+            return ()
+        return (
+            Question("forks", ((self.coverage.left_out,),), "unsat"),
+            Question("forks-twin", ((self.coverage.twin,),), "sat"),
+        )
 
     def must_say_something(self) -> Question:
         """The question whether its premises can be met."""
@@ -147,7 +162,8 @@ def decide(claim: Claim) -> Finding:
         counterexample = Counterexample(path.values())
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
-    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given)
+    covered = None if counterexample else explorer.coverage()
+    return Finding(outcome, reached, counterexample, tuple(explorer.pruned), tuple(violated), example, given, covered)
 
 
 def _require_one_given(before: Given | None, after: Given | None) -> None:
@@ -184,6 +200,9 @@ class Examination:
     given: tuple[str, ...] | None = None
     """What is given of the parameters, in words; empty: nothing, they are any that the model accepts; None: it is about
     no model."""
+
+    covers_all: bool = True
+    """Do its paths cover all cases, and would one that is left out be noticed?"""
 
     questions: tuple[Question, ...] = field(default=(), repr=False, compare=False)
     """Questions for another solver; none for findings of the explorer.  Bound to this process."""
@@ -235,5 +254,6 @@ class SymbolicObligation:
             counterexample=found.counterexample,
             twin_counterexample=twin.counterexample,
             given=found.given.facts if found.given else None,
-            questions=(found.must_hold(), found.must_say_something(), twin.must_fail()),
+            covers_all=found.coverage is None or found.coverage.is_complete,
+            questions=(found.must_hold(), *found.must_cover_all(), found.must_say_something(), twin.must_fail()),
         )

@@ -25,6 +25,7 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 import z3
 
 from permitflow_model.kernel.system import Disabled
+from permitflow_proofs.kernel.coverage import Coverage, Leaf, Step, coverage
 
 # Terms of known sorts, by Z3's own constructors: the operators of its Python classes look at each operand's sort, which
 # takes three times as long.
@@ -90,6 +91,10 @@ class Endless(Exception):
         super().__init__(f"{met}; a loop seems to depend on a symbolic condition")
 
 
+class LeftOut(Exception):
+    """The cases that were looked at are not all."""
+
+
 class Condition(Protocol):
     """A condition whose term is built when it is needed: a path that is walked again needs none."""
 
@@ -137,6 +142,7 @@ class Trail:
         # Otherwise Z3 handles Ctrl-C itself, answers "unknown", and Python gets no signal.
         self._solver.set("ctrl_c", False)
         self._start = start.path.conditions if start else ()
+        self._start_leaf = start.leaf if start else ()
         self._solver.add(*self._start)
         self._steps: list[_Step] = []
         self._at = 0
@@ -160,6 +166,11 @@ class Trail:
     def conditions(self) -> tuple[z3.BoolRef, ...]:
         """The assumptions and decisions."""
         return (*self._start, *(step.condition for step in self._steps if step.condition is not None))
+
+    def leaf(self) -> Leaf:
+        """What was assumed and decided."""
+        steps = (_step_of(step.condition, step.has_level) for step in self._steps if step.condition is not None)
+        return (*self._start_leaf, *steps)
 
     def assume(self, condition: Condition) -> None:
         """Go on only where this holds.
@@ -225,6 +236,8 @@ class Trail:
             if known is None:
                 make(term)
             else:
+                if not known or make == self._fork:
+                    self.pruned.append((*self.conditions(), negation(condition.term) if known else condition.term))
                 self._steps.append(_Step(known))
         step = self._steps[self._at]
         self._at += 1
@@ -310,6 +323,17 @@ class Trail:
         return tuple(noted)
 
 
+def _step_of(condition: z3.BoolRef, is_decided: bool) -> Step:
+    """A condition and its opposite are known by the same term."""
+    term, answer = condition, True
+    while z3.is_not(term):
+        term, answer = term.arg(0), not answer
+    return Step(_identity(term), answer, is_decided, term)
+
+
+_WHOLE = 1 << 4_096
+"""All cases of a merge, of which each question takes half; none asks so many."""
+
 _Case = tuple[tuple[tuple[Condition, bool], ...], Condition | bool]
 
 
@@ -320,6 +344,7 @@ class Merge:
         """``start``: how many steps the path had taken before."""
         self.start = start
         self.condition: Condition = _Cases(())
+        self._left_out = _WHOLE
         self._answers: list[tuple[Condition, bool]] = []
         self._at = 0
         self._effective: list[tuple[tuple[bool, ...], bool]] = []
@@ -329,6 +354,9 @@ class Merge:
         """Evaluate the function in every case.
 
         Contradictory answers may make the function raise; ``is_excluded`` must confirm that they are contradictory.
+
+        Raises:
+            LeftOut: not every question was answered both ways: a mistake of this class.
         """
         cases: list[_Case] = []
         while True:
@@ -340,12 +368,16 @@ class Merge:
                 if not is_excluded():
                     raise
                 has_failed = True
+            # With each answer a case is half of what it was.
+            self._left_out -= _WHOLE >> len(self._answers)
             if not has_failed and result is not False:
                 cases.append((tuple(self._answers), result))
             if self._has_effects:
                 self._effective.append((tuple(answer for _, answer in self._answers), has_failed))
             if not self._turn():
                 break
+        if self._left_out:
+            raise LeftOut("a merge left cases out, or met one twice")
         self.condition = _Cases(cases)
 
     def run_again(self, function: Callable[[], Condition | bool]) -> None:
@@ -480,6 +512,7 @@ class Way(Generic[R]):
     """A path on which other functions go on."""
 
     path: Path[R]
+    leaf: Leaf
     known: Mapping[int, tuple[z3.BoolRef, bool]]
     names: Mapping[str, int]
     notes: Mapping[object, Mapping[Any, Any]]
@@ -497,11 +530,12 @@ class Beginning(Generic[R]):
         return current_explorer().begin(self)
 
     @cached_property
-    def explored(self) -> "tuple[tuple[Way[R], ...], tuple[tuple[z3.BoolRef, ...], ...]]":
-        """The ways, and conjunctions that the solver found impossible."""
+    def explored(self) -> "tuple[tuple[Way[R], ...], tuple[tuple[z3.BoolRef, ...], ...], tuple[Leaf, ...]]":
+        """The ways, conjunctions that the solver found impossible, and the paths that end before all ways do."""
         explorer = Explorer()
         ways = tuple(explorer.way_along(path) for path in explorer.paths(self.make) if path.enabled)
-        return ways, tuple(explorer.pruned)
+        gone_on = {id(way.leaf) for way in ways}
+        return ways, tuple(explorer.pruned), tuple(leaf for leaf in explorer.leaves if id(leaf) not in gone_on)
 
 
 K = TypeVar("K")
@@ -571,6 +605,8 @@ class Explorer:
         """Was the outermost of them evaluated on an earlier path, too?"""
         self._merges: list[Merge] = []
         self._merges_met = 0
+        self.leaves: list[Leaf] = []
+        """All paths to their ends."""
         self.is_supposing = False
         """Is something evaluated only to be assumed?"""
         self._parameters: list[object] = []
@@ -706,8 +742,9 @@ class Explorer:
         self._has_begun = True
         if self._beginning is None:
             self._beginning = beginning
-            ways, pruned = beginning.explored
+            ways, pruned, ended = beginning.explored
             self._ways = list(ways)
+            self.leaves.extend(ended)
             self._trail = Trail(self._max_forks, *ways[:1])
             self._trail.pruned.extend(pruned)
             self._start_walk()
@@ -727,7 +764,7 @@ class Explorer:
 
     def way_along(self, path: Path[R]) -> Way[R]:
         """The path that was walked last, for others to go on."""
-        return Way(path, dict(self._trail.known), dict(self._names), dict(self.notes))
+        return Way(path, self.leaves[-1], dict(self._trail.known), dict(self._names), dict(self.notes))
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
@@ -745,6 +782,10 @@ class Explorer:
 
     # Used by callers of an exploration.
 
+    def coverage(self) -> Coverage:
+        """Do the paths cover everything?  To be asked once there are no more."""
+        return coverage(self.leaves)
+
     def paths(self, function: Callable[[], R]) -> Iterator[Path[R]]:
         """All feasible paths of a function without arguments, which must be deterministic.
 
@@ -753,6 +794,7 @@ class Explorer:
         """
         for _ in range(self._max_paths):
             path = self._walk(function)
+            self.leaves.append(self._trail.leaf())
             if path is not None:
                 yield path
             if not self._trail.backtrack() and not self._turn_to_next_way():

@@ -10,7 +10,7 @@ from typing import Literal
 from permitflow_model.manifest import reference
 from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.given import given_of_all
-from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome
+from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome, Subject
 
 Solvers = Literal["z3", "cvc5", "both"]
 """Whose word is taken.  Z3 always walks through the model; with ``cvc5`` nothing that it claims there is believed."""
@@ -54,7 +54,7 @@ class Answer:
     """The second solver's answer to one question."""
 
     obligation: str
-    about: Literal["claim", "premises", "twin"]
+    about: Subject
     expected: str
     given: str
 
@@ -169,6 +169,8 @@ class TheoremVerdict:
                 yield f"{found.name}: {found.outcome} ({found.counterexample})"
             if found.is_vacuous:
                 yield f"{found.name}: says nothing, its premises cannot be met"
+            if not found.covers_all:
+                yield f"{found.name}: its paths leave a case out, or it would not be noticed if they did"
             if not found.twin_failed:
                 yield f"{found.name}: its twin did not fail, so the check could not have either"
 
