@@ -63,7 +63,7 @@ def _muted_if_held(state: State, _parameters: Parameters, name: int) -> bool:
 
 
 def _not_by_self(state: State, _parameters: Parameters, name: int) -> bool:
-    return not state.waits.get(name).get(name)
+    return not state.waits.get(name).get(name) and not state.freed.get(name).get(name)
 
 
 def _woken(state: State, _parameters: Parameters, name: int, muter: int) -> bool:
@@ -131,6 +131,10 @@ SUBJECT = Subject(SYSTEM, partial(any_parameters_of, Parameters), any_state, _AR
 """Any number of actors, batch, mailboxes and pressure."""
 
 _CHAPTER = Chapter(SUBJECT, INVARIANT, "mute-scheduler-", promises=frozenset({"acyclic", "rest", "woken"}))
+
+
+def _is_freed_by_none(state: State, parameters: Parameters, muter: int) -> bool:
+    return not SYSTEM.is_enabled("UnmuteSender", state, parameters, _ONE, muter)
 
 
 def _links(state: State, name: int, muter: int, waits: bool, freed: bool) -> State:
@@ -430,9 +434,20 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "not-by-self",
             "NotBySelf",
-            "No actor mutes itself.",
+            "No actor mutes itself, or is freed by itself.",
             lambda state, _: _links(state, _ONE, _ONE, True, False),
             "after the step one does",
+        ),
+        _CHAPTER.theorem(
+            "freed-by-another",
+            "UnmuteSender",
+            "UnmuteSender is about two actors, as its frame says: it is never possible of an actor and itself.",
+            SUBJECT.holds_whenever_invariant(
+                "of any actor",
+                partial(_is_freed_by_none, muter=_ONE),
+                partial(_is_freed_by_none, muter=_TWO),
+                "nor of any two",
+            ),
         ),
         _CHAPTER.kept(
             "woken",

@@ -351,6 +351,18 @@ def test_an_action_without_a_frame_is_refused() -> None:
         frame_obligations(demand_proofs.ANY, [frame for frame in demand_proofs.FRAMES if frame.action != "Withdraw"])
 
 
+@pytest.mark.parametrize("proofs", [mute_proofs, mute_scheduler_proofs])
+def test_calls_that_no_frame_is_about_are_noticed(proofs: Any) -> None:
+    """One frame of each pair is about others: of a source twice, or of two actors."""
+    *_, cover = frame_obligations(proofs.ANY, proofs.FRAMES)
+    assert cover.name.startswith("each call of ")
+    assert (cover.examine().outcome, cover.examine().could_fail) == ("proved", True)
+    (action,) = {frame.action for frame in proofs.FRAMES if f" {frame.action} " in cover.name}
+    _, second = [frame for frame in proofs.FRAMES if frame.action == action]
+    twice = [second if frame.action == action else frame for frame in proofs.FRAMES]
+    assert frame_obligations(proofs.ANY, twice)[-1].examine().outcome == "refuted"
+
+
 def test_a_frame_of_a_part_that_is_none_is_refused() -> None:
     misspelt: Frame[demand.State, demand.Parameters] = Frame("Send", {"waiting": -1, "wires": +1})
     with pytest.raises(ValueError, match="Send: the state has no part 'wires'"):

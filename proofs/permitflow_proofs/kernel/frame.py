@@ -9,6 +9,8 @@ changes by its size; which message moves is the matter of clauses about order.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import combinations
 from typing import Any, Generic, TypeVar, cast
 
 from permitflow_model.kernel.queue import Fifo
@@ -17,7 +19,18 @@ from permitflow_proofs.kernel.indexed import Indexed
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import SymbolicQueue
-from permitflow_proofs.kernel.symbols import Choice, Shape, Truth, all_of, assume, equal, implies
+from permitflow_proofs.kernel.symbols import (
+    Choice,
+    Shape,
+    Truth,
+    all_of,
+    any_of,
+    assume,
+    equal,
+    implies,
+    integer,
+    merged,
+)
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -73,9 +86,12 @@ def _told(path: str, change: Change) -> str:
 
 
 def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> tuple[SymbolicObligation, ...]:
-    """One for each frame, and one for each guard that it states.
+    """One for each frame, one for each guard that it states, and one for each action that has several frames.
 
-    The twin leaves out the first part that changes, or has a part change where none does; that of a guard has none.
+    The last kind says that each call is one of those that these frames are about.
+
+    The twin leaves out the first part that changes, or has a part change where none does; that of a guard has none; and
+    that of several frames leaves out the last one.
 
     Raises:
         ValueError: an action of the system has no frame.
@@ -83,7 +99,30 @@ def frame_obligations(subject: Subject[S, P], frames: Sequence[Frame[S, P]]) -> 
     if missing := {action.name for action in subject.system.actions} - {frame.action for frame in frames}:
         raise ValueError(f"give a frame to {min(missing)}: the parts of the state that it changes")
     guards = (guard_obligation(subject, frame) for frame in frames if frame.when is not None)
-    return (*(_obligation(subject, frame) for frame in frames), *guards)
+    of_action = {frame.action: [one for one in frames if one.action == frame.action] for frame in frames}
+    covers = (_cover(subject, action, several) for action, several in of_action.items() if len(several) > 1)
+    return (*(_obligation(subject, frame) for frame in frames), *guards, *covers)
+
+
+def _cover(subject: Subject[S, P], action: str, frames: Sequence[Frame[S, P]]) -> SymbolicObligation:
+    def is_of_one(frames: Sequence[Frame[S, P]]) -> bool:
+        _, parameters = subject.any_case()
+        arguments = [integer("argument") for _ in frames[0].arguments or ()]
+        return any_of([_is_of(frame, parameters, arguments) for frame in frames])
+
+    return SymbolicObligation(
+        f"each call of {action} has a frame",
+        lambda: is_of_one(frames),
+        lambda: is_of_one(frames[:-1]),
+        "the last frame is left out",
+    )
+
+
+def _is_of(frame: Frame[S, P], parameters: P, arguments: Sequence[int]) -> bool:
+    """Does the member act of which the frame tells, and are the arguments the same or different ones, as in it?"""
+    pairs = combinations(zip(arguments, frame.arguments or (), strict=True), 2)
+    are_same = (equal(one, other) == (number == other_number) for (one, number), (other, other_number) in pairs)
+    return all_of([*are_same, frame.acts is None or merged(partial(frame.acts, parameters))])
 
 
 def guard_obligation(subject: Subject[S, P], frame: Frame[S, P]) -> SymbolicObligation:

@@ -120,7 +120,10 @@ class _Step:
 
     other_witness: z3.ModelRef | None = None
     has_level: bool = False
-    """Does it have a level of the solver's stack?"""
+    """Does it have a level of the solver's stack?  So has what was decided."""
+
+    told: Step | None = None
+    """What it adds to a leaf; made once."""
 
 
 class Trail:
@@ -169,8 +172,10 @@ class Trail:
 
     def leaf(self) -> Leaf:
         """What was assumed and decided."""
-        steps = (_step_of(step.condition, step.has_level) for step in self._steps if step.condition is not None)
-        return (*self._start_leaf, *steps)
+        for step in self._steps:
+            if step.condition is not None and step.told is None:
+                step.told = _step_of(step.condition, step.has_level)
+        return (*self._start_leaf, *(step.told for step in self._steps if step.told is not None))
 
     def assume(self, condition: Condition) -> None:
         """Go on only where this holds.
