@@ -28,7 +28,7 @@ style: setup  # and types; mypy's workers are for its first run
 check: style  ## style, types, architecture
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
 
-test: style  ## style, types, then all tests but those that take long: some eight minutes on two cores
+test: style  ## style, types, then all tests but those that take long: some six minutes on two cores
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n auto --dist loadscope --durations=15 -m "not long"
 
 test-all: style  ## style, types, then all tests: before a release, or when Spark, pictures or the model are concerned

@@ -44,7 +44,7 @@ TOGETHER = ("tests/spec", "tests/impl/spark", "tests/permitflow_tools/explain")
 DEAR = {"driver", "one_attempt", "cluster", "connected", "browser"}
 # Some tests wait most of the time: one more than there are processors.
 MOST_WORKERS = 4
-# Few tests that take minutes: begun last, they would leave the other workers without anything to do.
+# Few tests that take long: begun last, they would leave the other workers without anything to do.
 BEGUN_FIRST = (
     "tests/spec",
     "tests/impl/spark",
@@ -58,6 +58,14 @@ BEGUN_FIRST = (
     "tests/conformance/test_core_follows_model.py",
     "tests/conformance/test_channels_follow_model.py",
     "tests/permitflow_testing/test_examples.py",
+    "tests/simulator/test_simulator.py",
+    "tests/permitflow_tools/cli/test_serve_replay.py",
+    "tests/impl/exchange/test_same_host.py",
+    "tests/system/test_examples.py",
+    "tests/conformance/test_referee.py",
+    "tests/impl/wire/test_damaged_frames.py",
+    "tests/simulator/test_kept.py",
+    "tests/simulator/test_gate.py",
 )
 
 

@@ -28,15 +28,19 @@ def served_over(path: str) -> Iterator[ServedExchange]:
         yield served
 
 
-@pytest.fixture(scope="module", params=PATHS)
+# Each starts a process.  Over TCP a client that blocks is the same shell around the asyncio client, whose tests take
+# each path.
+SAMPLED = [pytest.param(path, marks=pytest.mark.long if path == "TCP" else ()) for path in PATHS]
+
+
+@pytest.fixture(scope="module", params=SAMPLED)
 def exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     """One exchange for all tests that leave it alive."""
     with served_over(request.param) as served:
         yield served
 
 
-# Each test starts a process, and most wait for seconds; that an end is lost is heard alike over TCP.
-@pytest.fixture(params=["shared memory", "gRPC", pytest.param("TCP", marks=pytest.mark.long)])
+@pytest.fixture(params=SAMPLED)
 def mortal_exchange(request: pytest.FixtureRequest) -> Iterator[ServedExchange]:
     with served_over(request.param) as served:
         yield served
