@@ -21,9 +21,10 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue, no_items
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
+from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 

@@ -17,8 +17,9 @@ from permitflow_model.bounded_queue_refinement import chunks_in, queue_in, queue
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.queue import Law, Sums, items_between, no_items
+from permitflow_proofs.kernel.queue import Law, Sums
 from permitflow_proofs.kernel.queue_facts import between_obligations, law_obligations
+from permitflow_proofs.kernel.sequence import items_between, no_items
 from permitflow_proofs.kernel.symbols import integer
 from permitflow_proofs.kernel.theorem import Theorem
 

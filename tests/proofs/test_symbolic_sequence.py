@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_proofs.kernel.obligation import Finding, decide
-from permitflow_proofs.kernel.queue import no_items
+from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.symbols import any_like, assume, equal, integer
 
 

@@ -13,20 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import (
-    Law,
-    N,
-    Single,
-    Sums,
-    between_head,
-    between_last,
-    between_size,
-    followed,
-    numbers_of,
-    parted,
-    sized,
-    unread_between,
-)
+from permitflow_proofs.kernel.queue import Law, Single, Sums, followed, numbers_of, parted, sized
+from permitflow_proofs.kernel.sequence import N, between_head, between_last, between_size, unread_between
 from permitflow_proofs.kernel.symbols import (
     all_of,
     any_like,

@@ -17,8 +17,9 @@ from permitflow_model.permit_channel_refinement import chunks_in, queue_in, queu
 from permitflow_proofs.bounded_queue_refinement import View
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law, Sums, no_items
+from permitflow_proofs.kernel.queue import Law, Sums
 from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import any_message, any_parameters, any_rows, any_state, permits_in
 
