@@ -80,11 +80,11 @@ class Line(Carrier):
     def write(self, message: Sequence[Buffer]) -> bool:
         self._network.carry(self, b"".join(message))
         if self._network.is_narrow:
-            self._loop.call_soon(self._on_writable)
+            self._loop.call_later(self._network.write_seconds if self.is_dialler else 0.0, self._on_writable)
         return not self._network.is_narrow
 
     def _on_writable(self) -> None:
-        if self._listener is not None and not self._is_over:
+        if self._listener is not None and not self._is_cut:  # also after the peer has ended: its half alone is closed
             self._listener.on_writable()
 
     def half_close(self) -> None:
@@ -106,6 +106,7 @@ class Network:
         damages: Mapping[int, int] = MappingProxyType({}),
         loses: bool = True,
         is_narrow: bool = False,
+        write_seconds: float = 0.0,
         is_noticed: bool = True,
         outage_seconds: float = 0.0,
         sign_seconds: float | None = None,
@@ -119,6 +120,7 @@ class Network:
             damages: by the number of a message: the place of the byte in it that is altered.
             loses: is that message lost?
             is_narrow: does a connection take one message after the other?
+            write_seconds: how long it takes each of a client's, if it is narrow.
             is_noticed: does the exchange notice the cuts?
             outage_seconds: with a cut, all connections are cut, and none can be made for so long.
             sign_seconds: as of a carrier.
@@ -127,6 +129,7 @@ class Network:
         self.damages = damages
         self.cuts, self.loses, self.is_narrow, self.is_noticed = cuts, loses, is_narrow, is_noticed
         self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
+        self.write_seconds = write_seconds
         self.is_down = False
         self.messages = self.connections = 0
         self.failures: list[Exception] = []

@@ -35,8 +35,9 @@ from permitflow.stream.handshake import PROTOCOL_VERSION, stated
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.wire.arrow_compression import available_codecs
 
-# Long enough for a last message on a slow network, short enough for a user at a prompt.
-LINGER_SECONDS = 2.0
+# For the last messages of a stream: long enough for a slow network or a busy machine, since without them its peers
+# take this end for lost; and, if the block fails, short enough for a user at a prompt.
+_LINGER_SECONDS, _LINGER_AFTER_ERROR_SECONDS = 30.0, 2.0
 E = TypeVar("E", RemoteReceiver, RemoteSender)
 
 
@@ -352,10 +353,10 @@ async def _running(end: E, who: str, timing: Timing) -> AsyncIterator[E]:
             raise PeerTimeoutError(who=who, reason=reason) from None
         yield end
     except BaseException:
-        await _lingered(end, task)
+        await _lingered(end, task, _LINGER_AFTER_ERROR_SECONDS)
         raise
     else:
-        await _lingered(end, task)
+        await _lingered(end, task, _LINGER_SECONDS)
         _raise_untold(end, task)
     finally:
         end.close()
@@ -371,10 +372,12 @@ async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | 
     return None
 
 
-async def _lingered(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
+async def _lingered(
+    end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None], seconds: float
+) -> None:
     """Wait until the last messages of an ended or broken stream have arrived."""
     if end.is_finished or end.is_breaking_off:
-        await asyncio.wait({task}, timeout=LINGER_SECONDS)
+        await asyncio.wait({task}, timeout=seconds)
 
 
 def _raise_untold(end: RemoteReceiver | RemoteSender, task: asyncio.Task[PermitflowError | None]) -> None:
