@@ -34,6 +34,7 @@ TABLES = {
     "adaptive-window.md": ("adaptive-window-exceeded",),
     "byte-window.md": ("byte-window-not-alone", "byte-window-withheld"),
     "stream-life.md": ("life-consumed-unheard", "life-end-then-error"),
+    "bridge.md": ("bridge-error-after-all", "bridge-accepted-lost", "bridge-another-goes-on"),
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "store.md": ("store-owner-taken-over",),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),

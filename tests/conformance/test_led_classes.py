@@ -17,6 +17,7 @@ import pytest
 from permitflow import GateParameters
 from permitflow_model import (
     adaptive_window,
+    bridge,
     byte_window,
     conflate,
     grpc_call,
@@ -32,6 +33,7 @@ from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
 from tests.conformance import (
     test_adaptive_window,
+    test_bridge,
     test_byte_window,
     test_conflate,
     test_drop_queue,
@@ -143,6 +145,11 @@ def led_dispatch() -> object:
     return walk(hash_dispatch.SYSTEM, test_hash_dispatch.DrivenDispatch(few), few)
 
 
+def led_bridge() -> object:
+    few = replace(test_bridge.ONE, faults=False)
+    return walk(bridge.SYSTEM, test_bridge.DrivenBridge(few), few)
+
+
 def led_owner() -> object:
     few = replace(test_store_owner.GROUPS, jobs=1)
     return walk(store_owner.SYSTEM, test_store_owner.DrivenStore(few), few)
@@ -206,6 +213,7 @@ LED = [
         *("stream/session.py UpstreamSession", "stream/session.py DownstreamSession"),
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
+    led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
     led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(

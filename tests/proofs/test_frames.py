@@ -22,6 +22,7 @@ from permitflow_model import (
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import require
 from permitflow_model.mistakes import Mistake
+from permitflow_proofs import bridge as bridge_proofs
 from permitflow_proofs import conflate as conflate_proofs
 from permitflow_proofs import demand as demand_proofs
 from permitflow_proofs import drop_queue as drop_queue_proofs
@@ -306,6 +307,7 @@ def test_an_action_that_is_refused_too_often_is_noticed(
 # Frames themselves.
 
 TABLES = [
+    bridge_proofs,
     conflate_proofs,
     demand_proofs,
     drop_queue_proofs,
@@ -326,7 +328,7 @@ TABLES = [
 
 
 # Those with the largest states are left out of make test.
-LARGE = {input_gate_proofs, mute_proofs, mute_scheduler_proofs, grpc_call_proofs}
+LARGE = {bridge_proofs, input_gate_proofs, mute_proofs, mute_scheduler_proofs, grpc_call_proofs}
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from permitflow_proofs import (
     adaptive_gate,
     adaptive_window,
     blocking_echo,
+    bridge,
     byte_window,
     conflate,
     demand,
@@ -77,7 +78,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     for module in (
         *(conflate, demand, drop_queue, grpc_call, loop_chain, mute, mute_delay, mute_scheduler, port_machine),
         *(squelch, stop_and_wait, token_bucket, blocking_echo, diamond, feedback_loop, lossy_channel, resume),
-        *(adaptive_window, byte_window, hash_dispatch),
+        *(adaptive_window, byte_window, hash_dispatch, bridge),
     )
 }
 # Of each protocol, in `make test`; the others take a second or two each.

@@ -12,7 +12,7 @@ COMPARED = {
     *("queue", "ports", "window-two", "spark-memory-exchange", "spark-published-beyond-the-window", "squelch-lossy"),
     *("stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy-quiet"),
     *("lossy-reconnects", "byte-window", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
-    *("hash-dispatch", "store-owner", "stages-line", "resume-gives-up", "life-resumes"),
+    *("hash-dispatch", "store-owner", "bridge-one", "stages-line", "resume-gives-up", "life-resumes"),
 }
 # A verdict of each kind, and one module of each kind that extends others.
 JUDGED = {

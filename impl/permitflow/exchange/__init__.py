@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from permitflow.carriers.security import Security
     from permitflow.channels.interface import stream_channels
     from permitflow.exchange.access import AccessControl
+    from permitflow.exchange.books.bridge import BridgeState
     from permitflow.exchange.books.replay import Retention
     from permitflow.exchange.channels.bridge_channel import BridgeChannel
     from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.limits import Limits
     from permitflow.exchange.registry import Exchange, Keeping
     from permitflow.exchange.server import ExchangeServer
-    from permitflow.exchange.statistics import BridgeState, BridgeStatistics
+    from permitflow.exchange.statistics import BridgeStatistics
     from permitflow.exchange.stores.postgres import PostgresStore
     from permitflow.exchange.stores.sqlite import SqliteStore
     from permitflow.exchange.stores.store import ChannelStore, Store
@@ -47,13 +48,14 @@ __all__ = [
 _ON_FIRST_USE = {
     "access": ("AccessControl",),
     "books.replay": ("Retention",),
+    "books.bridge": ("BridgeState",),
     "channels.bridge_channel": ("BridgeChannel",),
     "channels.replay_channel": ("ReplayChannel",),
     "draining": ("drain",),
     "limits": ("Limits",),
     "registry": ("Exchange", "Keeping", "stream_channels"),
     "server": ("ExchangeServer", "Security"),
-    "statistics": ("BridgeState", "BridgeStatistics"),
+    "statistics": ("BridgeStatistics",),
     "stores.postgres": ("PostgresStore",),
     "stores.sqlite": ("SqliteStore",),
     "stores.store": ("ChannelStore", "Store"),

@@ -5,9 +5,10 @@ from itertools import chain
 from time import monotonic
 from typing import NamedTuple
 
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.exchange.statistics import BridgeStatistics, Direction
 
 # A look at thousands of channels takes time, and the consumers that empty them need the event loop more than this wait:
 # it rests nine times as long as a look takes.

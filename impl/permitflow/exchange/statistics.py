@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from permitflow.channels.statistics import ChannelStatistics
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.stream.compression import Codec
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 
@@ -17,21 +18,6 @@ class Direction(StrEnum):
     """From a producer into the exchange."""
     GET = "get"
     """From the exchange to a consumer."""
-
-
-class BridgeState(StrEnum):
-    """The states of a channel."""
-
-    WAITING = "waiting"
-    """Its schema is not known yet: it has had no producer."""
-    OPEN = "open"
-    """Producers may put."""
-    ENDED = "ended"
-    """Its producers have ended it; a consumer has not reached the end yet."""
-    SPENT = "spent"
-    """It was read to its end, or, if it keeps its rows, every consumer has acknowledged them all."""
-    BROKEN = "broken"
-    """A producer or the consumer left it before the end."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,8 +9,9 @@ from time import monotonic, time
 from typing import NamedTuple
 
 from permitflow.errors import printable
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeState, traffic_of
+from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.control import MOST_CHANNELS
 from permitflow.stream.traffic import ChannelTraffic, Rates, Statistics, rates_between
 

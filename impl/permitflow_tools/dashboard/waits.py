@@ -4,7 +4,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from permitflow.errors import printable
-from permitflow.exchange.statistics import BridgeState
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.stream.traffic import ChannelTraffic, Rates
 
 NOTABLE_SHARE = 0.05

@@ -145,7 +145,7 @@ async def test_a_consumer_that_leaves_before_its_first_message_is_replaced() -> 
         async with get(server.address, "orders/0"):
             with pytest.raises(ChannelBusyError, match="is being read by"):
                 await read(server.address)
-        await until(lambda: exchange.channel("orders/0")._consumer is None)
+        await until(lambda: exchange.channel("orders/0").books.consumer is None)
         await exchange.channel("orders/0").sender.send(batch(1))
         await exchange.channel("orders/0").sender.end()
         assert numbers(await read(server.address)) == [1]
@@ -215,7 +215,7 @@ async def test_a_missing_schema_is_an_error_within_the_time() -> None:
             with pytest.raises(PeerTimeoutError, match="has a producer announced the channel's schema"):
                 async with call:
                     pass
-            await until(lambda: exchange.channel("orders/0")._consumer is None)
+            await until(lambda: exchange.channel("orders/0").books.consumer is None)
 
 
 async def test_a_refusal_of_the_exchange_arrives_as_the_same_error() -> None:

@@ -12,7 +12,7 @@ from permitflow.client import dispatch, put
 from permitflow.client.blocking_dispatch import open_dispatch
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import DispatchError, InvalidParametersError, UnknownChannelError
-from permitflow.exchange.statistics import BridgeState
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.stream.frames import EndOutcome
 from tests.support.number_streams import SCHEMA, batch, numbers, read, serving
 

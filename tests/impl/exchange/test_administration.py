@@ -26,7 +26,8 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow.exchange import Exchange, SqliteStore, Store
-from permitflow.exchange.statistics import BridgeState, traffic_of
+from permitflow.exchange.books.bridge import BridgeState
+from permitflow.exchange.statistics import traffic_of
 from permitflow.flows.demand.core import Demand
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all

@@ -16,6 +16,7 @@ from permitflow.client import EndOutcome, get, put
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange import BridgeChannel, Retention
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.statistics import Direction
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback, ReturnedBytes
@@ -239,3 +240,35 @@ async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start
         consumer.signal(signal.SIGKILL)
         with pytest.raises(PeerGoneError, match=f"the consumer of channel '{CHANNEL}' at .* is gone"):
             await ending
+
+
+# A consumer leaves a channel that is broken already; it has not heard so, because it is slow.
+
+
+@asynccontextmanager
+async def broken_behind_a_slow_consumer(listen: str) -> AsyncIterator[tuple[BridgeChannel, str, ReceiveEnd[Any]]]:
+    async with serving(listen) as (channel, address), get(address, CHANNEL) as receiver:
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.send(chunk(0, 60))
+            await sender.send(chunk(60, 60))  # its first rows have left, and the others wait for permits
+            await until(lambda: channel.receiver.statistics().inbox_rows == 60)
+            sender.abort("tired")
+        await until(lambda: channel.state is BridgeState.BROKEN)
+        yield channel, address, receiver
+
+
+@pytest.mark.parametrize("cancels", [True, False])
+async def test_who_leaves_a_broken_channel_changes_nothing(listen: str, cancels: bool) -> None:
+    async with broken_behind_a_slow_consumer(listen) as (channel, address, receiver):
+        assert channel.users
+        if cancels:
+            await receiver.cancel("enough")
+        else:
+            receiver.close()
+        await until(lambda: not channel.users)
+        with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+            async with put(address, CHANNEL, SCHEMA):
+                pass
+        async with get(address, CHANNEL) as another:
+            with pytest.raises(ChannelAbortedError, match="gave up: tired"):
+                await another.receive()

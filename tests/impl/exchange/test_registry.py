@@ -80,7 +80,7 @@ async def test_a_reader_that_waits_for_a_schema_hears_of_the_removal() -> None:
 
     async with served("orders/0") as (exchange, address), asyncio.TaskGroup() as group:
         reading = group.create_task(refused(read(address), ChannelRemovedError))
-        await until(lambda: exchange.channel("orders/0")._consumer is not None)
+        await until(lambda: exchange.channel("orders/0").books.consumer is not None)
         exchange.remove_channel("orders/0")
     assert reading.result().channel == "orders/0"
 

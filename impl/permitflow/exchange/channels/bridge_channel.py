@@ -18,23 +18,22 @@ from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
     ChannelAbortedError,
-    ChannelBusyError,
     ChannelCancelledError,
     ChannelClosedError,
     ChannelError,
     ChannelInUseError,
     ChannelRemovedError,
     ChannelResetError,
-    ChannelSpentError,
     LocalProtocolError,
     PeerGoneError,
     RetentionError,
 )
 from permitflow.exchange.books.attempts import AttemptBooks
+from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
@@ -88,17 +87,12 @@ class BridgeChannel:
         self._schema_known = asyncio.Event()
         if schema is not None:
             self._schema_known.set()
-        self._state = BridgeState.OPEN
-        self._reason = ""
-        self._consumer: _Consumer | None = None
-        self._lost_consumer = ""
-        self.is_cancelled = False
-        """Has the consumer said that it needs no more?"""
+        self.books: BridgeBooks[_Consumer] = BridgeBooks(name)
+        """Its state and its consumer."""
         self.producers: dict[_Producer, None] = {}
         """Connected producers that have not received the outcome of their end, in the order in which they came."""
         self.streams = Streams(told_name)
-        self._retired: type[ChannelRemovedError | ChannelResetError] | None = None
-        self._purged = Purged()
+        self._purged_rows = 0
 
     @property
     def sender(self) -> LocalSender[pa.RecordBatch]:
@@ -133,14 +127,14 @@ class BridgeChannel:
     @property
     def state(self) -> BridgeState:
         """The state of the channel."""
-        if self._state is BridgeState.OPEN and self._schema is None:
+        if self.is_producible and self._schema is None:
             return BridgeState.WAITING
-        return self._state
+        return self.books.state
 
     @property
     def is_producible(self) -> bool:
         """May producers put?"""
-        return self._state is BridgeState.OPEN
+        return self.books.state is BridgeState.OPEN
 
     async def known_schema(self) -> pa.Schema:
         """Wait for the schema of the chunks, and return it.
@@ -149,8 +143,8 @@ class BridgeChannel:
             ChannelAbortedError: the channel broke or was removed before a schema was known.
         """
         await self._schema_known.wait()
-        if self._schema is None or self._retired is not None:
-            raise self.refusal()
+        if self._schema is None or self.books.is_retired:
+            raise self.books.refusal()
         return self._schema
 
     # Producers.
@@ -163,26 +157,9 @@ class BridgeChannel:
             ChannelSpentError: the channel was used before.
             SchemaMismatchError: the producer has another schema.
         """
-        if self._state in (BridgeState.ENDED, BridgeState.SPENT) and not self.is_cancelled:
-            raise ChannelSpentError(channel=self.name, reason=self._reason)
-        if self._state is not BridgeState.OPEN:
-            raise self.refusal()
+        self.books.require_producible()
         if self._schema is not None:
             require_equal_schemas(ours=self._schema, theirs=schema, owners=OF_PRODUCER)
-
-    def refusal(self) -> ChannelError:
-        """The error for a producer of a channel that is over."""
-        if self._retired is not None:
-            return self._retired(channel=self.name)
-        if self._lost_consumer:
-            who = f"the consumer of channel {self.name!r} at {self._lost_consumer}"
-            return PeerGoneError(who=who, reason=self._reason)
-        if self.is_cancelled:
-            return ChannelCancelledError(channel=self.name, reason=self._reason)
-        if self._state is BridgeState.BROKEN:
-            return ChannelAbortedError(channel=self.name, reason=self._reason)
-        why = "a producer has ended the channel: where several put, each but the last leaves it open"
-        return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     def announce(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer."""
@@ -196,8 +173,7 @@ class BridgeChannel:
         Args:
             by: who ends it, in words.
         """
-        if self._state is BridgeState.OPEN:
-            self._state, self._reason = BridgeState.ENDED, f"it was ended by {by}"
+        if self.books.end(by):
             self._sender.end_nowait()
 
     async def outcome(self, until: EndOutcome | None) -> EndOutcome:
@@ -211,20 +187,16 @@ class BridgeChannel:
         Raises:
             ChannelError: the channel is broken.
         """
-        consumer = None if until is EndOutcome.ACCEPTED else self._consumer
+        consumer = self.books.awaited(until)
         has_consumed_all = consumer is not None and await consumer.has_consumed_all()
-        if self._state is BridgeState.BROKEN:
-            raise self.refusal()
-        if self.is_cancelled or (consumer is not None and consumer.has_cancelled):
-            return EndOutcome.CANCELLED
-        # Nobody has consumed what was purged.
-        is_consumed = (has_consumed_all or self._state is BridgeState.SPENT) and not self._purged.messages
-        return EndOutcome.CONSUMED if is_consumed else EndOutcome.ACCEPTED
+        has_cancelled = consumer is not None and consumer.has_cancelled
+        return self.books.outcome(has_consumed_all=has_consumed_all, has_cancelled=has_cancelled)
 
     def abort(self, reason: str) -> None:
         """Break the channel: its data are incomplete, and the consumer gets an error instead of an end."""
         self._sender.abort(reason)
-        self._break(reason)
+        if self.books.break_off(reason):
+            self._tell_broken()
 
     # The consumer.
 
@@ -237,49 +209,27 @@ class BridgeChannel:
             ChannelBusyError: the channel has a consumer.
             ChannelSpentError: the channel had a consumer, and its data are gone.
         """
-        while self._consumer is not None and self._consumer.is_suspended:
-            await self._consumer.make_way(consumer.peer)
-        if self._retired is not None:
-            raise self.refusal()
-        if self._state is BridgeState.SPENT or self._lost_consumer:
-            raise ChannelSpentError(channel=self.name, reason=self._reason)
-        if self._consumer is not None:
-            raise ChannelBusyError(channel=self.name, consumer=self._consumer.peer)
-        self._consumer = consumer
-
-    def release(self) -> None:
-        """Let another consumer come: this one has taken no message."""
-        self._consumer = None
-
-    def spend(self) -> None:
-        """Note that the consumer has read the whole channel."""
-        self._reason = f"it was read to its end by {self._consumer.peer if self._consumer else 'nobody'}"
-        self._state = BridgeState.SPENT
-        self._consumer = None
+        while self.books.consumer is not None and self.books.consumer.is_suspended:
+            await self.books.consumer.make_way(consumer.peer)
+        self.books.claim(consumer)
 
     def cancel(self, reason: str) -> None:
         """Spend the channel: its consumer needs no more, and its producers hear of it."""
-        if self._state in (BridgeState.SPENT, BridgeState.BROKEN):
-            return
-        self.is_cancelled, self._consumer = True, None
-        self._state, self._reason = BridgeState.SPENT, reason
-        self._receiver.cancel_nowait(reason)
-        for producer in tuple(self.producers):
-            producer.cancel(reason)
-
-    def lose_consumer(self, reason: str) -> None:
-        """Break the channel: its consumer left halfway, the messages it took are lost, and the rest is incomplete."""
-        self._lost_consumer, self._consumer = self._consumer.peer if self._consumer else "", None
-        self._break(f"it left halfway: {reason}")
-        self._receiver.close()
-
-    def _break(self, reason: str) -> None:
-        if self._state not in (BridgeState.SPENT, BridgeState.BROKEN):
-            self._state = BridgeState.BROKEN
-            self._reason = reason
-            self._schema_known.set()
+        if self.books.cancel(reason):
+            self._receiver.cancel_nowait(reason)
             for producer in tuple(self.producers):
-                producer.break_off()
+                producer.cancel(reason)
+
+    def lose_consumer(self, reason: str, *, has_taken: bool) -> None:
+        """Let the consumer go.  If it has taken messages, these are lost, the rest is incomplete; it breaks."""
+        if self.books.lose_consumer(reason, has_taken=has_taken):
+            self._tell_broken()
+            self._receiver.close()
+
+    def _tell_broken(self) -> None:
+        self._schema_known.set()
+        for producer in tuple(self.producers):
+            producer.break_off()
 
     # Streams.
 
@@ -296,7 +246,7 @@ class BridgeChannel:
     @property
     def users(self) -> "list[_Producer | _Consumer]":
         """The producers that wait for nothing but their end, and the consumer."""
-        return [*self.producers, *([] if self._consumer is None else [self._consumer])]
+        return [*self.producers, *([] if self.books.consumer is None else [self.books.consumer])]
 
     @property
     def backlog(self) -> Purged:
@@ -304,19 +254,15 @@ class BridgeChannel:
         numbers = self._receiver.statistics()
         return Purged(self._receiver.unconsumed, numbers.inbox_rows)
 
-    @property
-    def purged_messages(self) -> int:
-        """How many messages were ever dropped by ``purge``."""
-        return self._purged.messages
-
     def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> int:
         """Leave the name for good: drop what waits, and end all streams with an error of this kind; how many.
 
         A stream that has lost its connection is over at once, and its peer gets the error when it comes again.
         """
-        users, self._retired = len(self.users), kind
-        if self._consumer is not None:
-            self._consumer.end_with(self.refusal())
+        users = len(self.users)
+        self.books.retire(kind)
+        if self.books.consumer is not None:
+            self.books.consumer.end_with(self.books.refusal())
         self.abort(kind(channel=self.name).reason)
         self._schema_known.set()
         return users
@@ -335,12 +281,12 @@ class BridgeChannel:
 
         Spec: Consume.
         """
-        consumer = self._consumer
+        consumer = self.books.consumer
         if consumer is not None and not await consumer.is_empty_handed(timeout_seconds):
             uses = f"a message waits for room with the consumer at {consumer.peer}"
             advice = "reset the channel with force, which ends its streams"
             raise ChannelInUseError(channel=self.name, deed="purged", uses=uses, advice=advice)
-        if self._state in (BridgeState.SPENT, BridgeState.BROKEN):
+        if self.books.is_over:
             return Purged()
         try:
             dropped = self._receiver.purge()
@@ -349,9 +295,10 @@ class BridgeChannel:
             raise ChannelInUseError(channel=self.name, deed="purged", uses=str(error), advice=advice) from error
         except (ChannelClosedError, ChannelAbortedError):  # its reader in this process has left
             return Purged()
-        self._purged = Purged(*map(sum, zip(self._purged, dropped, strict=True)))
-        if self._consumer is not None:
-            self._consumer.wake()
+        self._purged_rows += dropped.rows
+        self.books.purge(dropped.messages)
+        if self.books.consumer is not None:
+            self.books.consumer.wake()
         return dropped
 
     def peek(self, rows: int) -> list[pa.RecordBatch]:
@@ -370,13 +317,13 @@ class BridgeChannel:
         return BridgeStatistics(
             name=self.name,
             state=self.state,
-            reason=self._reason,
+            reason=self.books.reason,
             numbers=self._sender.statistics(),
             producers=self.streams.count(Direction.PUT),
             streams=self.streams.statistics(),
             resumes=self.streams.resumes,
             suspended_streams=self.streams.suspended,
-            purged_rows=self._purged.rows,
+            purged_rows=self._purged_rows,
         )
 
 
@@ -407,8 +354,8 @@ class _Producer(ProducerStream[BridgeChannel]):
                 channel.cancel(error.reason)
             if channel.is_producible:
                 raise
-            if not channel.is_cancelled and not isinstance(self._end.ended_with, Abort):
-                raise channel.refusal() from error
+            if not channel.books.is_cancelled and not isinstance(self._end.ended_with, Abort):
+                raise channel.books.refusal() from error
         match self._end.ended_with:
             case Abort() as abort:
                 await self.give_up(abort)
@@ -429,7 +376,7 @@ class _Producer(ProducerStream[BridgeChannel]):
     def break_off(self) -> None:
         """Send the producer, even an idle one, the error that the channel is broken."""
         if not isinstance(self._end.ended_with, Abort):
-            self._end.break_off(self._channel.refusal())
+            self._end.break_off(self._channel.books.refusal())
 
     async def give_up(self, abort: Abort) -> None:
         """Break the channel."""
@@ -491,10 +438,10 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         aborted = await self._bridge.run()
         if aborted is not None:
             self._end.abort(aborted.reason)
-            channel.release()
+            channel.books.release()
         else:
             await self._end.end(closes_channel=False)
-            channel.spend()
+            channel.books.spend()
         self._holds_channel = False
 
     def _require_no_replay(self, get: Get) -> None:
@@ -514,12 +461,10 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         The call waits for messages that leave meanwhile, too: the consumer's feedback does not tell them apart.
         """
         end, channel = self._end, self._channel
-        last = channel.receiver.unconsumed + channel.purged_messages
-        if self._bridge is not None:
-            last += self._bridge.passed_on
+        last = channel.books.last_message(channel.receiver.unconsumed, self._passed_on)
         sent: tuple[int, ...] | None = None
         while True:
-            if sent is None and self._bridge is not None and self._bridge.passed_on + channel.purged_messages >= last:
+            if sent is None and self._bridge is not None and channel.books.has_left(last, self._passed_on):
                 sent = end.sent_mark
                 if sent is None:  # this flow never reports consumption
                     return False
@@ -550,6 +495,10 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             return self._left.is_set()
         return True
 
+    @property
+    def _passed_on(self) -> int:
+        return 0 if self._bridge is None else self._bridge.passed_on
+
     def wake(self) -> None:
         """Let a producer that waits for the end look again."""
         self._end.wake()
@@ -567,12 +516,8 @@ class _Consumer(ConsumerStream[BridgeChannel]):
 
     def fail(self, reason: str) -> None:
         """Release the channel if the consumer has taken no message; else break it."""
-        if not self._holds_channel:
-            return
-        if self._bridge is not None and self._bridge.taken:
-            self._channel.lose_consumer(reason)
-        else:
-            self._channel.release()
+        if self._holds_channel:
+            self._channel.lose_consumer(reason, has_taken=self._bridge is not None and self._bridge.taken > 0)
 
     def leave(self) -> None:
         """Note that the stream is over."""

@@ -42,11 +42,12 @@ from permitflow.errors import (
     TooManyProducersError,
 )
 from permitflow.exchange.books.attempts import AttemptBooks
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.books.kept_barriers import KeptBarriers
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.exchange.channels.expiring import Expiring
 from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
-from permitflow.exchange.statistics import BridgeState, BridgeStatistics, Direction
+from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry, KeptBatch
 from permitflow.exchange.turns import Stint
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
