@@ -4,10 +4,10 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from matplotlib.axes import Axes
 
 from permitflow_tools.explain.plots import (
     SUFFIXES,
@@ -20,6 +20,9 @@ from permitflow_tools.explain.plots import (
     read_looks,
 )
 from tests.support.browser import Visit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes  # not for each worker that only collects
 
 PICTURE = SweepPicture(
     title="Two batches <compared>",
@@ -113,7 +116,7 @@ def look(at_seconds: float, **held_rows: int) -> dict[str, object]:
     return {"at_seconds": at_seconds, "channels": flows}
 
 
-def heights(axes: Axes) -> list[list[float]]:
+def heights(axes: "Axes") -> list[list[float]]:
     """Of each line."""
     return [np.asarray(line.get_ydata()).tolist() for line in axes.get_lines()]
 
