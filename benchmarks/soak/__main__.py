@@ -326,7 +326,7 @@ def told(results: Results) -> Iterator[str]:
 
 def trial(results: Results, asked_seconds: float) -> Trial:
     """For docs/reliability.md."""
-    minutes = f"{asked_seconds / 60:.0f} minutes"
+    minutes = f"{results.seconds / 60:.0f} minutes"
     rounds = "; ".join(f"{name}: {often:,}" for name, often in results.rounds.items())
     return Trial(
         name="soak",
