@@ -161,7 +161,7 @@ def read_range(
     while at < rows.to_row:
         try:
             with opened(options, rows.channel, streams, from_row=at, to_row=rows.to_row, log_id=rows.log_id) as source:
-                form.require_fitting(_without_time(options, source.schema), channel=rows.channel)
+                form.require_fitting(_without_time(options, source.schema), channel=rows.channel, may_grow=True)
                 streams.add(source)
                 for chunks in source.joined(rows_together(source.parameters)):
                     _require_within(rows, at + chunks.num_rows <= rows.to_row, at + chunks.num_rows)

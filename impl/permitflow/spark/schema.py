@@ -20,6 +20,7 @@ from pyspark.sql.types import (
 
 from permitflow.errors import InvalidOptionError, SchemaMismatchError
 from permitflow.spark.shape import TIME_COLUMN, Origin, RowShape
+from permitflow.wire.schemas import resized
 
 
 def arrow_schema(schema: StructType) -> pa.Schema:
@@ -148,22 +149,29 @@ class RowForm:
         self._shape = shape
         self._origins = {name: origin for name, origin in shape.origins.items() if name in schema.names}
 
-    def require_fitting(self, schema: pa.Schema, *, channel: str) -> None:
+    def require_fitting(self, schema: pa.Schema, *, channel: str, may_grow: bool = False) -> None:
         """Compare this form with a channel's schema.
+
+        ``may_grow``: one may have more columns at the end, which are nullable, because the channel has got them since
+        the query began, or will get them.
 
         Raises:
             SchemaMismatchError: with both schemas.
         """
         if self._shape.is_plain:
-            check_user_schema(self._schema, schema, channel=channel)
+            user, shared = self._schema, min(len(self._schema), len(schema))
+            added = [*user.fields[shared:], *(schema.field(place) for place in range(shared, len(schema)))]
+            if may_grow and shared and all(field.nullable for field in added):
+                user, schema = StructType(user.fields[:shared]), pa.schema([schema.field(n) for n in range(shared)])
+            check_user_schema(user, schema, channel=channel)
             return
         found = spark_schema(schema, channel=channel)
         missing = [name for name in found.names if name not in self._schema.names]
         if not (
-            (not missing or self._shape.columns)
+            (self._shape.columns or all(may_grow and found[name].nullable for name in missing))
             and not {*self._shape.origins} & {*found.names}
             and self._shape.channel_column in ("", *self._schema.names)
-            and all(self._fits(each, found) for each in self._schema)
+            and all(self._fits(each, found, may_grow=may_grow) for each in self._schema)
         ):
             wanted = self._schema.simpleString()
             if self._shape.channel_column:
@@ -174,11 +182,11 @@ class RowForm:
             ours, theirs = ("the frame has", wanted), (f"channel {channel!r} has", found.simpleString())
             raise SchemaMismatchError.between(ours, theirs, hint=hint)
 
-    def _fits(self, field: StructField, found: StructType) -> bool:
+    def _fits(self, field: StructField, found: StructType, *, may_grow: bool) -> bool:
         if (origin := self._origins.get(field.name)) is not None:
             return field.dataType == _TYPES[origin] and (field.nullable or origin is not Origin.LOG)
         if field.name not in found.names:
-            return field.nullable and self._shape.unites
+            return field.nullable and (self._shape.unites or may_grow)
         theirs = found[field.name]
         return _takes(field.dataType, theirs.dataType) and field.nullable >= theirs.nullable
 
@@ -195,7 +203,7 @@ class RowForm:
             SchemaMismatchError: as ``conform``.
         """
         if self._shape.is_plain:
-            return conform(batch, self._arrow)
+            return conform(_as_wide(batch, self._arrow), self._arrow)
         given, rows = dict(zip(batch.schema.names, batch.columns, strict=True)), batch.num_rows
         for name, origin in self._origins.items():
             if origin is Origin.TIME:
@@ -209,6 +217,14 @@ class RowForm:
             for field in self._arrow
         ]
         return pa.RecordBatch.from_arrays(columns, schema=self._arrow)
+
+
+def _as_wide(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch with as many columns: without its last ones, or with nulls."""
+    if batch.num_columns > len(schema):
+        return batch.select([*range(len(schema))])
+    added = [schema.field(place) for place in range(batch.num_columns, len(schema))]
+    return resized(batch, pa.schema([*batch.schema, *added]))
 
 
 def _spark_field(field: pa.Field, channel: str) -> StructField:

@@ -200,9 +200,33 @@ OF_PRODUCER = Owners(
     "a channel keeps the schema of its first producer, or the declared one; fill the missing columns with nulls, cast, "
     "or take another channel",
 )
+OF_KEPT_PRODUCER = Owners(
+    OF_PRODUCER.ours,
+    OF_PRODUCER.theirs,
+    "a channel that keeps its rows takes more columns only at the end, nullable, and with new names; fill the missing "
+    "columns with nulls, cast, or take another channel",
+)
 OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
 OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another store")
 OF_BATCH = Owners("the stream has", "this batch has", "cast the batch, or open the stream with its schema")
+
+
+def extends(newer: pa.Schema, older: pa.Schema) -> bool:
+    """Has one schema the columns of the other, and behind them more ones, which are nullable and have new names?"""
+    count = len(older)
+    if len(newer) <= count or not pa.schema([newer.field(place) for place in range(count)]).equals(older):
+        return False
+    added = [newer.field(place) for place in range(count, len(newer))]
+    return all(field.nullable for field in added) and len({*newer.names}) == len({*older.names}) + len(added)
+
+
+def resized(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in this schema, which extends its own, or is extended by it: without its last columns, or with nulls."""
+    if batch.num_columns == len(schema):
+        return batch
+    missing = [schema.field(place).type for place in range(batch.num_columns, len(schema))]
+    columns = [*batch.columns[: len(schema)], *(pa.nulls(batch.num_rows, kind) for kind in missing)]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
 def require_equal_schemas(*, ours: pa.Schema, theirs: pa.Schema, owners: Owners) -> None:

@@ -180,6 +180,25 @@ def test_times_of_a_channel_that_is_read_once_are_refused(options: Options) -> N
         reader.partitions()
 
 
+@pytest.mark.parametrize("more", [{}, {"includeMetadata": "true"}], ids=["plain", "with metadata"])
+def test_a_query_keeps_its_columns_when_producers_bring_more(kept_rows: Options, more: Options) -> None:
+    wanted = {**kept_rows, **more}
+    before = PermitflowDataSource(wanted).schema()
+    grown = numbers(0, 0).schema.append(pa.field("word", pa.string()))
+    for channel, first in zip(channels_of(kept_rows), (100, 1020), strict=True):
+        with open_sink(kept_rows["address"], channel, grown, timeout_seconds=30) as sink:
+            sink.send(pa.record_batch([[first], ["new"]], schema=grown))
+            sink.end(closes_channel=False)
+    after = PermitflowDataSource(wanted).schema()
+    assert [name for name in after.names if name not in before.names] == ["word"]
+    for schema in (before, after):
+        reader = batch_reader(wanted, schema)
+        rows = [row for each in reader.partitions() for batch in reader.read(each) for row in batch.to_pylist()]
+        assert len(rows) == 112
+        words = [row.get("word") for row in rows if row["n"] in (99, 100, 1020)]
+        assert words == ([None, None, None] if schema is before else [None, "new", "new"])
+
+
 def test_a_view_of_sql_and_a_stream_have_the_same_columns(driver: Driver, kept_rows: Options) -> None:
     wanted = {**kept_rows, "includeMetadata": "true"}
     spelled = ", ".join(f"{name} '{text}'" for name, text in wanted.items())

@@ -58,7 +58,7 @@ from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.traffic import KeptRows
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned
-from permitflow.wire.schemas import OF_PRODUCER, TIME_FIELD, require_equal_schemas
+from permitflow.wire.schemas import OF_KEPT_PRODUCER, TIME_FIELD, extends, require_equal_schemas, resized
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
@@ -157,6 +157,8 @@ class ReplayChannel:
         self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
+        self._mixes_schemas = kept.schemas > 1
+        """Are some of its rows, or will some be, from producers with less columns than others?"""
         self._producer_rows = dict(kept.producers)
         self._is_removed = False
         self._changed = Change()
@@ -220,12 +222,13 @@ class ReplayChannel:
         Raises:
             ChannelAbortedError: the channel is broken, or was removed.
             ChannelClosedError: the channel has ended.
-            SchemaMismatchError: the channel has another schema.
+            SchemaMismatchError: the channel has another schema, and none of the two extends the other.
         """
         if self._is_removed or self.state is not ChannelState.OPEN:
             raise self._refusal()
-        if schema is not None and self.schema is not None:
-            require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_PRODUCER)
+        if schema is None or self.schema is None or extends(schema, self.schema) or extends(self.schema, schema):
+            return
+        require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_KEPT_PRODUCER)
 
     def _refusal(self) -> ChannelError:
         if self._is_removed:
@@ -236,24 +239,34 @@ class ReplayChannel:
         return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     async def declare(self, schema: pa.Schema) -> None:
-        """Note the schema of the first accepted producer.
+        """Note the schema of the first accepted producer, and of each that extends it.
 
         Raises:
             StoreError: the write failed.
             ChannelError, SchemaMismatchError: as ``require_appendable``.
         """
         self.require_appendable(schema)
-        if not self._is_declared:
+        self._mixes_schemas |= self.schema is not None and len(self.schema) != len(schema)
+        if not self._is_declared or (self.schema is not None and extends(schema, self.schema)):
             await self._declare(schema)
 
     @settled
     async def _declare(self, schema: pa.Schema) -> None:
         async with self.writing:
             self.require_appendable(schema)
-            if not self._is_declared:
-                await self.store.declare(schema)
-                self.schema, self._is_declared = schema, True
+            is_new = self.schema is not None and extends(schema, self.schema)
+            if not self._is_declared or is_new:
+                widest = schema if self.schema is None or len(schema) >= len(self.schema) else self.schema
+                await self.store.declare(widest)
+                self.schema, self._is_declared = widest, True
                 self.note_change()
+
+    def as_declared(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
+        """Rows in the newest schema: null in the columns that their producer does not know."""
+        schema = self.schema
+        if not self._mixes_schemas or schema is None:
+            return batches
+        return [resized(batch, schema) for batch in batches]
 
     def rows_of(self, producer: str) -> int:
         """The number of rows that a named producer ever appended."""
@@ -338,6 +351,7 @@ class ReplayChannel:
     async def _keep(self, batches: Sequence[pa.RecordBatch], producer: str, require: Callable[[], None]) -> int:
         async with self.writing:
             require()
+            batches = self.as_declared(batches)
             chunk_rows = [batch.num_rows for batch in batches]
             # A batch published meanwhile may have taken the room.
             count = sum(self.books.has_room(total) for total in accumulate(chunk_rows))
@@ -482,7 +496,7 @@ class ReplayChannel:
             StoreError: the rows cannot be read.
         """
         start = max(self.books.expired_row, self.books.acknowledged_by(consumer or DEFAULT_CONSUMER))
-        return await self.store.read(start, min(self.books.next_row, start + rows))
+        return [*self.as_declared(await self.store.read(start, min(self.books.next_row, start + rows)))]
 
     # Consumers.
 
@@ -613,9 +627,18 @@ class ReplayChannel:
                 yield batch
 
     async def read_runs(
-        self, consumer: str, from_row: int, to_row: int | None, *, most_rows: int, with_time: bool = False
+        self,
+        consumer: str,
+        from_row: int,
+        to_row: int | None,
+        *,
+        most_rows: int,
+        with_time: bool = False,
+        schema: pa.Schema | None = None,
     ) -> AsyncIterator[list[pa.RecordBatch]]:
         """As ``read``, in lists of at most ``most_rows`` rows; ``with_time`` adds the column ``_time``.
+
+        ``schema``: of the rows; the channel's newest one extends it.  None: that one.
 
         Spec: RunTask of SparkMicroBatch.
         """
@@ -624,10 +647,10 @@ class ReplayChannel:
             self._require_kept(consumer, row)
             stop = min(self.books.next_row if to_row is None else to_row, row + most_rows)
             if stop > row:
-                if with_time:
-                    batches = [_timed(batch) for batch in await self.store.read_kept(row, stop)]
-                else:
-                    batches = await self.store.read(row, stop)
+                kept = await self.store.read_kept(row, stop)
+                if self._mixes_schemas and (wanted := schema or self.schema) is not None:
+                    kept = [batch._replace(rows=resized(batch.rows, wanted)) for batch in kept]
+                batches = [_timed(batch) if with_time else batch.rows for batch in kept]
                 if sum(batch.num_rows for batch in batches) != stop - row:
                     self._require_kept(consumer, row)
                     raise RowsForgottenError(
@@ -860,7 +883,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
                 columns = [*columns, TIME_FIELD.name] if columns else []
             self._agree(agreed, start)
             try:
-                await self._send(get, start, columns)
+                await self._send(get, start, columns, met)
             except ChannelAbortedError as error:
                 self._end.abort(error.reason)
                 return
@@ -870,11 +893,17 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
         self._channel.require_log(get.log_id)
         return self._channel.books.require_readable(get.consumer or DEFAULT_CONSUMER, get.from_row, get.to_row)
 
-    async def _send(self, get: Get, start: int, columns: list[str]) -> None:
+    def _fit(self, schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+        """A consumer that knows less columns gets those."""
+        return wanted if extends(schema, wanted) else super()._fit(schema, wanted)
+
+    async def _send(self, get: Get, start: int, columns: list[str], schema: pa.Schema) -> None:
         consumer = get.consumer or DEFAULT_CONSUMER
         # At most the stream's window at a time: rows that were read stay in memory until they have left.
         most_rows = self._end.parameters.window_rows or self._channel.most_rows
-        runs = self._channel.read_runs(consumer, start, get.to_row, most_rows=most_rows, with_time=get.with_time)
+        runs = self._channel.read_runs(
+            consumer, start, get.to_row, most_rows=most_rows, with_time=get.with_time, schema=schema
+        )
         async for batches in runs:
             chosen = (batch.select(columns) for batch in batches) if columns else batches
             await self._end.send_many(deque(chosen))

@@ -142,7 +142,7 @@ class StagingAreas:
         place = self._places.get(part.channel)
         if place is None:  # channel and part were removed meanwhile; the producer's next chunk fails
             return
-        await place.channel.store.stage(part.staging, chunks)
+        await place.channel.store.stage(part.staging, place.channel.as_declared(chunks))
         if not part.is_kept:
             await place.channel.store.forget([part.staging])
 

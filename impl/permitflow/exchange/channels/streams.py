@@ -238,6 +238,13 @@ class ConsumerStream(_Stream[C, RemoteSender]):
         """Negotiate with the consumer, and wait for the channel's schema."""
         await self._end.meet(self._same_host)
         schema = await self._channel.known_schema()
-        if wanted is not None:
-            require_equal_schemas(ours=schema, theirs=wanted, owners=OF_CONSUMER)
+        return schema if wanted is None else self._fit(schema, wanted)
+
+    def _fit(self, schema: pa.Schema, wanted: pa.Schema) -> pa.Schema:
+        """The schema of the stream, of the channel's and the one that the consumer requires.
+
+        Raises:
+            SchemaMismatchError: there is none.
+        """
+        require_equal_schemas(ours=schema, theirs=wanted, owners=OF_CONSUMER)
         return schema

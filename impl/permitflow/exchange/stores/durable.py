@@ -31,7 +31,7 @@ from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
 from permitflow.wire.arrow import BatchCodec, joined, runs
 from permitflow.wire.buffers import Buffer
-from permitflow.wire.schemas import OF_STORE, read_schema, require_equal_schemas
+from permitflow.wire.schemas import OF_STORE, extends, read_schema, require_equal_schemas
 
 __all__ = ["DurableChannelStore", "DurableStore", "Loaded"]
 
@@ -251,7 +251,7 @@ class DurableChannelStore(ChannelStore):
         self.most_rows = KEPT_CHUNK_ROWS
         """Of each batch to write."""
         self._first_kept_row = max(kept.expired_row, min((kept.acknowledged or {}).values(), default=kept.next_row))
-        self._schemas = 0 if kept.schema is None else 1
+        self._schemas = kept.schemas
         """How many schemas the channel has had; a batch in the database has the number of its own."""
 
     @classmethod
@@ -278,6 +278,7 @@ class DurableChannelStore(ChannelStore):
             expired_row=expired_row,
             producers=by_name("rows", "producers"),
             schema=found.codecs[-1].schema if found.codecs else None,
+            schemas=len(found.codecs),
             state=ChannelState(state),
             reason=reason,
             staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in found.parts.items()},
@@ -309,14 +310,14 @@ class DurableChannelStore(ChannelStore):
         self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
     ) -> None:
         """Keep rows and their producer's row count, in one transaction."""
-        codec, number, taken_at = self._known_codec(), self.number, self.now()
+        codec, number, schema, taken_at = self._known_codec(), self.number, self._schemas - 1, self.now()
         next_row = first_row + sum(batch.num_rows for batch in batches)
 
         def write(connection: Connection) -> Check:
             check = _count_rows(connection, number, first_row, next_row)
             row, places = first_row, []
             written = [*self._joined_for_disk(codec, batches)]
-            for batch, batch_number in zip(written, self._insert(connection, codec, written), strict=True):
+            for batch, batch_number in zip(written, self._insert(connection, codec, schema, written), strict=True):
                 places.append((number, row, batch.num_rows, batch_number, taken_at))
                 row += batch.num_rows
             connection.executemany(_KEEP, places)
@@ -327,9 +328,10 @@ class DurableChannelStore(ChannelStore):
         await self._write(write)
         self._append(first_row, self._joined(batches), taken_at)
 
-    def _insert(self, connection: Connection, codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> list[int]:
+    def _insert(
+        self, connection: Connection, codec: BatchCodec, schema: int, batches: Sequence[pa.RecordBatch]
+    ) -> list[int]:
         """Write batches; return their numbers, by which other tables refer to them."""
-        schema = self._schemas - 1
         facts = [(self._store.new_batch_number(), schema, *_encoded(codec, batch)) for batch in batches]
         connection.executemany("INSERT INTO batches (id, schema, arrow, checksum) VALUES (?, ?, ?, ?)", facts)
         return [number for number, *_ in facts]
@@ -371,14 +373,14 @@ class DurableChannelStore(ChannelStore):
 
     async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
         """Append chunks to an attempt."""
-        codec, number = self._known_codec(), self.number
+        codec, number, schema = self._known_codec(), self.number, self._schemas - 1
 
         def write(connection: Connection) -> None:
             part = _part_of(connection, number, staging)
             if part is None:
                 part = _number_of(connection.execute(_ADD_PART, (number, *staging)))
             ((first,),) = connection.execute(_NEXT_POSITION, (part,))
-            numbered = enumerate(zip(batches, self._insert(connection, codec, batches), strict=True), first)
+            numbered = enumerate(zip(batches, self._insert(connection, codec, schema, batches), strict=True), first)
             connection.executemany(
                 "INSERT INTO staged (part, position, rows, batch) VALUES (?, ?, ?, ?)",
                 [(part, position, batch.num_rows, batch_number) for position, (batch, batch_number) in numbered],
@@ -513,7 +515,8 @@ class DurableStore(Store):
         for name in names:
             if (stored := self._stored.get(name)) is not None:
                 self._require_same(name, stored, parameters, consumers)
-                if schema is not None and (known := stored.load().schema) is not None:
+                known = stored.load().schema
+                if schema is not None and known is not None and not extends(known, schema):
                     require_equal_schemas(ours=known, theirs=schema, owners=OF_STORE)
         self._stored |= self._added([name for name in names if name not in self._stored], parameters, consumers)
         places = {name: self._stored.pop(name) for name in names}

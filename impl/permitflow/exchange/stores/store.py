@@ -95,6 +95,9 @@ class KeptChannel:
     producers: Mapping[str, int] = field(default_factory=dict)
     """By named producer: the number of its rows ever appended."""
     schema: pa.Schema | None = None
+    """The newest one."""
+    schemas: int = 0
+    """How many it has had; each extends the one before."""
     state: ChannelState = ChannelState.OPEN
     reason: str = ""
     """The reason why it is broken; else empty."""
@@ -158,7 +161,7 @@ class ChannelStore:
         return self._kept
 
     async def declare(self, schema: pa.Schema) -> None:
-        """Note the schema; called once, before the first ``append``.
+        """Note the schema, before the first ``append``; or a newer one, which extends it.
 
         Raises:
             StoreError: the write failed.
