@@ -204,8 +204,9 @@ def test_commands_that_documents_do_not_run_have_valid_options() -> None:
     """In ``sh`` blocks: servers, and commands that look at what the reader has."""
     lines = [line for _, text, _ in blocks("sh") for line in text.splitlines() if line.startswith("permitflow ")]
     assert len(lines) >= 5
+    application: Any = get_command(app)
     for line in lines:
-        command: Any = get_command(app)
+        command = application
         words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
         while isinstance(command, TyperGroup):
             context = command.make_context("", words, resilient_parsing=True)
