@@ -183,7 +183,7 @@ def kept(rows: int, kills: Sequence[str], seconds: float, failures: int, is_wron
             "Producers fill a stream of three exchanges, a streaming query on two workers of Spark with four executors "
             f"copies {rows:,} rows into another one by a key, and consumers write down what comes. Each exchange has "
             "a store in PostgreSQL, an owner, and a standby that takes over. Whenever some more rows have come, "
-            f"something gets `kill -9`. The query failed {failures} times, and went on from its checkpoint."
+            f"something gets `kill -9`; PostgreSQL stops as by a crash. The query itself has failed {failures} times."
         ),
         command=".venv/bin/nox -s cluster -- --keep",
         date=datetime.now(UTC).date().isoformat(),
