@@ -1,0 +1,187 @@
+"""Any state of the gate: any queues with their laws, and what its theorems are about.
+
+One channel is in focus; of the others is known what every channel satisfies.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import partial
+from typing import cast
+
+from permitflow_model.input_gate import (
+    CHANNEL_CLAUSES,
+    GATE_CLAUSES,
+    OUT_OF_ORDER,
+    SYSTEM,
+    Channel,
+    ChannelClause,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    due_after,
+    effect_in,
+    is_blocked,
+    promise_in,
+    span_in,
+)
+from permitflow_model.mistakes import mistaken, mistakes_in
+from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
+from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.symbols import all_of, assume, integer, merged, natural
+
+INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name != "InEpoch"}
+"""What every reachable state satisfies; proved by induction."""
+
+EPOCHS_INVARIANT = {
+    name: SYSTEM.invariants[name]
+    for name in ("TypeOK", "StoppedByBarrier", "NothingBehind", "NothingAfterEnd", "InEpoch")
+}
+"""The part of the invariant that the order of epochs needs."""
+
+any_parameters = partial(any_parameters_of, Parameters)
+
+_MISTAKES = mistakes_in("InputGate")
+GOES_ON = (_MISTAKES["SendBarrierAndGoOn"], _MISTAKES["AlignSilently"])
+KEEPS = (_MISTAKES["DeliverAndKeep"],)
+ANNOUNCES_NOTHING = (_MISTAKES["AnnounceNothing"],)
+
+
+def _goes_on_and_keeps(channel: Channel, _parameters: Parameters, _epoch: int, _failed: bool) -> bool:
+    """Its sender never stops, and nothing is taken back."""
+    keeps = effect_in(channel.grants).keeps
+    return not channel.stopped and not channel.released and keeps == 1
+
+
+_CLAUSES: Mapping[str, ChannelClause] = {**CHANNEL_CLAUSES, "GoesOnAndKeeps": _goes_on_and_keeps}
+STORING_CLAUSES = ("TypeOK", "Conservation", "GoesOnAndKeeps", "NothingAfterEnd")
+"""The invariant where senders do not stop and nothing is taken back: the gate stores data behind a barrier."""
+
+
+# Laws of queues: each number is never negative.
+
+COUNTED: tuple[Law, ...] = (
+    lambda items: content_in(items).items - items.size(),
+    lambda items: items.size() - content_in(items).items,
+    lambda items: content_in(items).data,
+    lambda items: content_in(items).barriers,
+    lambda items: content_in(items).items - content_in(items).data - content_in(items).barriers,
+    lambda items: (content_in(items).items, content_in(items).behind),
+)
+PROMISED: tuple[Law, ...] = (
+    lambda messages: promise_in(messages).data - content_in(messages).data,
+    lambda messages: content_in(messages).data - promise_in(messages).data,
+    lambda messages: promise_in(messages).most,
+)
+SPANNED: tuple[Law, ...] = (lambda messages: 1 + span_in(messages).newest,)
+HEARD: tuple[Law, ...] = (
+    lambda grants: 2 * effect_in(grants).keeps,
+    lambda grants: 1 - effect_in(grants).keeps,
+    lambda grants: effect_in(grants).adds,
+    lambda grants: (effect_in(grants).words, effect_in(grants).keeps + effect_in(grants).words - 1),
+    lambda grants: granted_in(grants),
+)
+
+
+def _granted(grant: int) -> int:
+    return grant if grant > 0 else 0
+
+
+def _plus(left: int, right: int) -> int:
+    return left + right
+
+
+def granted_in(grants: Sums) -> int:
+    """All credit that is granted, void or not."""
+    return grants.sum_of(_granted, _plus, 0)
+
+
+def any_item(name: str) -> Item:
+    """Any item."""
+    return arbitrary(Item, f"{name}.")
+
+
+def any_channel(name: str) -> Channel:
+    """Any input."""
+
+    def items(field: str, *laws: Law) -> SymbolicQueue[Item]:
+        return SymbolicQueue.any_queue(f"{name}.{field}", any_item, (*COUNTED, *laws), {due_after: OUT_OF_ORDER})
+
+    queues = {
+        "waiting": items("waiting"),
+        "wire": items("wire", *PROMISED, *SPANNED),
+        "inbox": items("inbox", *SPANNED),
+        "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, HEARD),
+    }
+    return arbitrary(Channel, f"{name}.", special=queues)
+
+
+def lawful(channel: Channel, parameters: Parameters, epoch: int, failed: bool, names: tuple[str, ...]) -> bool:
+    """All clauses together: one question about all channels instead of one for each clause."""
+    return all_of([merged(partial(_CLAUSES[name], channel, parameters, epoch, failed)) for name in names])
+
+
+def any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
+    """Any state that satisfies these clauses."""
+    channels = SymbolicFamily.any_family("channels", any_channel)
+    state = arbitrary(State, special={"channels": channels})
+    channels.assume_every(lawful, parameters, state.epoch, state.failed, tuple(names))
+    assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
+    channels.settle()
+    return state
+
+
+def any_state(parameters: Parameters) -> State:
+    """Any state that satisfies the invariant."""
+    return any_lawful_state(INVARIANT, parameters)
+
+
+def _any_skip(parameters: Parameters) -> tuple[int, ...]:
+    skipped = natural("skipped", 1)
+    assume(skipped <= parameters.skip)
+    return (skipped,)
+
+
+SKIPPED = {"OfferNewerBarrier": _any_skip}
+
+SUBJECT = Subject(SYSTEM, any_parameters, any_state, SKIPPED)
+"""The gate."""
+
+EPOCHS = Subject(SYSTEM, any_parameters, partial(any_lawful_state, EPOCHS_INVARIANT), SKIPPED)
+"""The same, with the order of epochs: any number of them, or without end."""
+
+STORING = Subject(
+    mistaken(SYSTEM, *GOES_ON, *KEEPS),
+    partial(any_parameters, revoke=False),
+    partial(any_lawful_state, STORING_CLAUSES),
+    SKIPPED,
+)
+"""The gate whose senders do not stop, and where nothing is taken back."""
+
+LOSSES = Subject(SYSTEM, any_parameters, partial(any_lawful_state, ("LossFrees",)), SKIPPED)
+"""The gate, and what it is after an input was lost."""
+
+RESTING = Subject(
+    SYSTEM, any_parameters, partial(any_lawful_state, ("TypeOK", "NothingAfterEnd", "BacklogKnown")), SKIPPED
+)
+"""The gate with what its ranks need of the invariant."""
+
+
+def _any_aligning_state(parameters: Parameters) -> State:
+    """In focus is a channel that is blocked, if one is: its step is what makes the ranks fall."""
+    state = RESTING.any_state(parameters)
+    return state._replace(channels=cast("SymbolicFamily[Channel]", state.channels).with_some(is_blocked))
+
+
+ALIGNING = Subject(SYSTEM, any_parameters, _any_aligning_state)
+
+
+def _any_gate(_parameters: Parameters) -> State:
+    """Any state of the right types: in focus are an input that acts, and any other one."""
+    channels = SymbolicFamily.any_family("channels", any_channel, focus=2)
+    return arbitrary(State, special={"channels": channels})
+
+
+ANY = Subject(SYSTEM, any_parameters, _any_gate, SKIPPED)
+"""The gate in any state at all."""
