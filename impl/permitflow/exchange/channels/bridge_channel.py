@@ -87,6 +87,8 @@ class BridgeChannel:
         self._schema_known = asyncio.Event()
         if schema is not None:
             self._schema_known.set()
+        self.aborted = asyncio.Event()
+        """Set when a producer breaks the channel, or an administrator ends it."""
         self.books: BridgeBooks[_Consumer] = BridgeBooks(name)
         """Its state and its consumer."""
         self.producers: dict[_Producer, None] = {}
@@ -196,6 +198,7 @@ class BridgeChannel:
         """Break the channel: its data are incomplete, and the consumer gets an error instead of an end."""
         self._sender.abort(reason)
         if self.books.break_off(reason):
+            self.aborted.set()
             self._tell_broken()
 
     # The consumer.
@@ -435,7 +438,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         self._holds_channel = True
         self._agree(await self._meet(schema))
         self._bridge = Bridge(channel.receiver, self._end)
-        aborted = await self._bridge.run()
+        aborted = await self._moved(self._bridge)
         if aborted is not None:
             self._end.abort(aborted.reason)
             channel.books.release()
@@ -443,6 +446,23 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             await self._end.end(closes_channel=False)
             channel.books.spend()
         self._holds_channel = False
+
+    async def _moved(self, bridge: Bridge) -> ChannelAbortedError | None:
+        """Move messages until the channel ends; the error if it is broken: at once, whatever waits for room.
+
+        Spec: PassAbort of Bridge.
+        """
+        channel = self._channel
+        moving, broken = asyncio.create_task(bridge.run()), asyncio.create_task(channel.aborted.wait())
+        try:
+            await asyncio.wait((moving, broken), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            broken.cancel()
+            moving.cancel()
+            await asyncio.wait((moving,))
+        if moving.cancelled():
+            return ChannelAbortedError(channel=channel.name, reason=channel.books.reason)
+        return moving.result()
 
     def _require_no_replay(self, get: Get) -> None:
         rule = ""
