@@ -30,7 +30,7 @@ CORES: tuple[type[Any], ...] = (
     *(seam.MessageSender, seam.MessageReceiver, seam.Outbound, seam.Inbound),
     *(byte_window.ByteWindow, byte_window.OutstandingBytes, byte_window.UnreturnedBytes),
     *(drop_queue.DropQueue, token_bucket.TokenBucket, ports.Connection, ports.Island),
-    *(gate.GateSender, gate.GateReceiver, graph.MuteGraph),
+    *(gate.GateSender, gate.GateReceiver, gate.Gate, graph.MuteGraph),
 )
 
 _HEAD = """\

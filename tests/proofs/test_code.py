@@ -15,7 +15,7 @@ CODE = {theorem.id: theorem for theorem in catalogue()}
 OBLIGATIONS = {f"{name}: {each.name}": each for name, theorem in CODE.items() for each in theorem.obligations}
 QUICK = (
     *("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender"),
-    "code-gate-sender: the oldest",
+    *("code-gate-sender: the oldest", "code-gate-receiver: all go on", "code-gate-receiver: an input ends"),
 )
 SAMPLES = {
     "code-permits-sender: the oldest leaves",

@@ -12,13 +12,14 @@ satisfy it for the last chunk.  For that the stand-in sets variables of the runn
 import ctypes
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import FrameType
 from typing import Any
 
 from permitflow_proofs.kernel.paths import Contradiction
 from permitflow_proofs.kernel.symbols import (
+    Integer,
     all_of,
     any_of,
     equal,
@@ -222,12 +223,21 @@ def total_of(items: Any) -> Any:
 
 def largest_of(*items: Any) -> Any:
     """``max``, also of a batch."""
-    return items[0].most if isinstance(items[0], Batch) else max(*items)
+    if isinstance(items[0], Batch):
+        return items[0].most
+    return items[0] + (items[1] > items[0]) * (items[1] - items[0]) if _are_two_numbers(items) else max(*items)
 
 
 def least_of(*items: Any) -> Any:
     """``min``, also of a batch."""
-    return items[0].least if isinstance(items[0], Batch) else min(*items)
+    if isinstance(items[0], Batch):
+        return items[0].least
+    return items[0] + (items[1] < items[0]) * (items[1] - items[0]) if _are_two_numbers(items) else min(*items)
+
+
+def _are_two_numbers(items: Sequence[Any]) -> bool:
+    """Then which of them it is need not be decided."""
+    return len(items) == 2 and any(isinstance(item, Integer) for item in items)
 
 
 def mapped(made: Any, *items: Any) -> Any:

@@ -79,7 +79,7 @@ class Case(ABC, Generic[S, P]):
         self.events: list[Event] = []
         self.core = self.make(lambda *event: self.events.append(Event(*event)))
         self.silent = self.make(None)
-        self.before = dict(fields_of(self.core))
+        self.before = self.fields(self.core)
 
     @abstractmethod
     def stands_for(self, state: S) -> Mapping[str, Any]:
@@ -88,6 +88,10 @@ class Case(ABC, Generic[S, P]):
     @abstractmethod
     def make(self, record: Callable[..., None] | None) -> Any:
         """The object, in the state of this case."""
+
+    def fields(self, core: Any) -> Mapping[str, Any]:
+        """Those of an object, by their paths."""
+        return dict(fields_of(core))
 
     @abstractmethod
     def replay(self) -> "Explaining[S, P]":
@@ -109,7 +113,7 @@ class Case(ABC, Generic[S, P]):
     def holds(self, core: Any, state: S, changes: Mapping[str, Any], wrong: int) -> bool:
         """Does each field hold what it must?"""
         expected = {**self.before, **self.stands_for(state), **changes}
-        found = dict(fields_of(core))
+        found = self.fields(core)
         if set(expected) != set(found):
             raise TypeError(f"nobody says what becomes of {set(expected) ^ set(found)}")
         expected[self.off_by_one] = expected[self.off_by_one] + wrong

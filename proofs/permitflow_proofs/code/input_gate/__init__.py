@@ -1,13 +1,14 @@
-"""``GateSender`` refines ``InputGate``."""
+"""``GateSender``, ``GateReceiver`` and ``Gate`` refine ``InputGate``."""
 
 from permitflow_proofs.code.input_gate.counts import COUNTS
+from permitflow_proofs.code.input_gate.receiver import RECEIVER, TOGETHER
 from permitflow_proofs.code.input_gate.sender import ANY_LENGTH, SENDER
 from permitflow_proofs.code.refinement import obligation
 from permitflow_proofs.kernel.theorem import Theorem
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of the sender, and of the numbers by which it is judged."""
+    """Of both ends, and of the numbers by which they are judged."""
     return (
         Theorem(
             id="code-gate-sender",
@@ -20,5 +21,27 @@ def theorems() -> tuple[Theorem, ...]:
             module="InputGate",
             operator="Next",
             obligations=(*map(obligation, SENDER), *ANY_LENGTH, *COUNTS),
+        ),
+        Theorem(
+            id="code-gate-receiver",
+            statement=(
+                "Likewise the running GateReceiver and Gate, with two inputs: one that is called, and one that stands "
+                "for all others. Credit is lent as the model lends it, to all that lack it, as far as the pool goes; "
+                "none is lent or granted to an input whose barrier has taken it back. Nothing comes behind the end of "
+                "an input, and nothing is consumed of a gate that has failed."
+            ),
+            module="InputGate",
+            operator="Next",
+            obligations=tuple(map(obligation, RECEIVER)),
+        ),
+        Theorem(
+            id="code-gate-loops",
+            statement=(
+                "The loop of a gate that lends in turn lends each input in the line what it lacks, or all that there "
+                "is, and nobody more; any number of chunks arrive and are consumed as their sum."
+            ),
+            module="InputGate",
+            operator="Next",
+            obligations=TOGETHER,
         ),
     )

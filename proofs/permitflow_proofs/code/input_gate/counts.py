@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from permitflow.flows import byte_window, seam
 from permitflow.flows.gate import core
+from permitflow.flows.messages import Kind, Message
 from permitflow_model.input_gate import (
     RESUME,
     REVOKE,
@@ -22,6 +23,7 @@ from permitflow_model.input_gate import (
     State,
     content_in,
     effect_in,
+    freed,
     opened,
 )
 from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
@@ -35,7 +37,18 @@ from permitflow_proofs.kernel.frame import is_same_state
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, limit, natural, truth
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    function,
+    implies,
+    limit,
+    merged,
+    natural,
+    truth,
+)
 
 MODULES = (seam, core, byte_window)
 
@@ -90,6 +103,42 @@ class Contents(NamedTuple):
         return Content(data + self.barriers, data, self.barriers, self.behind + self.barriers - (self.barriers > 0) * 1)
 
 
+class Wire(NamedTuple):
+    """Data on its way, a barrier behind it or none, and the backlog that each item tells, told by its number."""
+
+    ahead: int
+    barriers: int = 0
+    number: int = 0
+    gone: int = 0
+
+    @property
+    def told(self) -> int:
+        """By the item that has left last."""
+        return function("told")(self.gone - 1)
+
+    def is_empty(self) -> bool:
+        """Is there nothing on it?"""
+        return self.ahead + self.barriers <= 0
+
+    def head(self) -> Item:
+        """The oldest item."""
+        if self.ahead > 0:
+            return Item("data", 0, self.without(1).told)
+        return Item("barrier", self.number, 0)
+
+    def without_head(self) -> "Wire":
+        """The others."""
+        return self.without(1) if self.ahead > 0 else self._replace(barriers=0)
+
+    def without(self, count: int) -> "Wire":
+        """So much less data at its head."""
+        return self._replace(ahead=self.ahead - count, gone=self.gone + count)
+
+    def sum_of(self, _measure: object, _plus: object, _nothing: object) -> Content:
+        """What is counted."""
+        return Content(self.ahead + self.barriers, self.ahead, self.barriers, 0)
+
+
 class Sink(NamedTuple):
     """A wire into which messages go, and of which nobody asks."""
 
@@ -114,6 +163,71 @@ def counted(queue: Any) -> tuple[int, int, int]:
     content = content_in(queue)
     late = content.behind + (content.barriers > 0) * 1 - content.barriers
     return content.data - late, content.barriers, late
+
+
+class Chunks:
+    """The line: the credit that its chunks need, how many messages it has, and the rows of the oldest chunk."""
+
+    __hash__ = None  # type: ignore[assignment]  # compared by symbols
+
+    def __init__(self, contents: Contents, count: int, rows: int) -> None:
+        """``rows``: of the oldest chunk, if there is one."""
+        self.contents = contents
+        self._count = count
+        self._rows = rows
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Chunks):
+            return NotImplemented
+        ours, theirs = self.contents, other.contents
+        is_same = [
+            equal(ours.ahead + ours.behind, theirs.ahead + theirs.behind),
+            equal(ours.barriers, theirs.barriers),
+            any_of([equal(ours.barriers, 0), equal(ours.ahead, theirs.ahead)]),
+        ]
+        return bool(all_of(is_same))
+
+    def is_empty(self) -> bool:
+        """Is there nothing in it?"""
+        return self.contents.is_empty()
+
+    def size(self) -> int:
+        """How many there are."""
+        return self._count
+
+    def credit(self) -> int:
+        """All that its chunks need."""
+        return self.contents.ahead + self.contents.behind
+
+    def has_chunks(self) -> bool:
+        """Is there one?"""
+        return bool(self.credit() > 0)
+
+    def oldest(self) -> Message[Any]:
+        """The oldest chunk."""
+        return Message(Kind.CHUNK, "oldest", self._rows)
+
+    def without_oldest(self) -> "Chunks":
+        """The others, if it was all that is before the next barrier, or is the head."""
+        return Chunks(self.contents.without(cost_of(self._rows)), self._count - 1, self._rows)
+
+    def head(self) -> Message[Any]:
+        """The oldest."""
+        return self.oldest() if self.contents.ahead > 0 else Message(Kind.BARRIER, self.contents.number)
+
+    def without_head(self) -> "Chunks":
+        """The others."""
+        if self.contents.ahead > 0:
+            return self.without_oldest()
+        return Chunks(self.contents.without_head(), self._count - 1, self._rows)
+
+    def push(self, message: Message[Any]) -> "Chunks":
+        """One more."""
+        if message.kind is Kind.CHUNK:
+            grown = self.contents.more(cost_of(message.rows))
+        else:
+            grown = self.contents._replace(barriers=self.contents.barriers + 1)
+        return Chunks(grown, self._count + 1, self._rows)
 
 
 # Numbers, as the code accepts them.
@@ -160,7 +274,42 @@ def _sent(state: State, _made: Parameters, channel: Channel, count: int) -> Stat
     return _with(state, channel, waiting=waiting.without(count), credit=channel.credit - count, announced=left)
 
 
-MANY: Mapping[str, Callable[[State, Parameters, Channel, int], State]] = {"OfferData": _offered, "SendData": _sent}
+def _delivered(state: State, made: Parameters, channel: Channel, count: int) -> State:
+    wire, inbox = channel.wire, channel.inbox
+    if not isinstance(wire, Wire) or not isinstance(inbox, Contents) or not wire.ahead > 0:
+        require(count <= 1)
+        return SYSTEM.perform("Deliver", state, made, _name_of(state, channel))
+    require(wire.ahead >= count)
+    left = wire.without(count)
+    return _with(state, channel, wire=left, inbox=inbox.more(count), required=left.told)
+
+
+def _consumed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
+    inbox = _counts(channel.inbox)
+    require(not state.failed)
+    require(not channel.blocked)
+    require(inbox.ahead >= count)
+    home = min(channel.borrowed, count)
+    kept = {"borrowed": channel.borrowed - home, "free": channel.free + count - home}
+    return _with(state, channel, inbox=inbox.without(count), **kept)._replace(pool=state.pool + home)
+
+
+def _borrowed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
+    require(state.pool >= count)
+    require(not channel.released)
+    require(not channel.over)
+    require(channel.borrowed + count - content_in(channel.inbox).data <= channel.required)
+    more = {"borrowed": channel.borrowed + count, "free": channel.free + count}
+    return _with(state, channel, **more)._replace(pool=state.pool - count)
+
+
+MANY: Mapping[str, Callable[[State, Parameters, Channel, int], State]] = {
+    "OfferData": _offered,
+    "SendData": _sent,
+    "Deliver": _delivered,
+    "ConsumeData": _consumed,
+    "Borrow": _borrowed,
+}
 """The first so many steps of each of these actions."""
 
 
@@ -170,8 +319,11 @@ def _counts(queue: Any) -> Contents:
 
 
 def _with(state: State, channel: Channel, **changes: Any) -> State:
-    name = next(name for name in state.channels.names() if state.channels.get(name) is channel)
-    return state._replace(channels=state.channels.put(name, channel._replace(**changes)))
+    return state._replace(channels=state.channels.put(_name_of(state, channel), channel._replace(**changes)))
+
+
+def _name_of(state: State, channel: Channel) -> int:
+    return next(name for name in state.channels.names() if state.channels.get(name) is channel)
 
 
 def times(action: str, state: State, made: Parameters, name: int, count: int) -> State:
@@ -274,11 +426,16 @@ def _grants_fit(wrong: int) -> bool:
 def _next_follows(action: str, wrong: int) -> bool:
     """One step more, behind any number of them."""
     made, _ = any_numbers()
-    state = State(Members((any_channel("input"),)), 0, 0, failed=False)
+    changes: dict[str, Any] = {name: natural(f"input.{name}") for name in ("required", "free", "borrowed")}
+    changes.update({name: truth(f"input.{name}") for name in ("blocked", "released", "over")})
+    if SYSTEM.action(action).end == "receiver":
+        changes.update({"inbox": Contents(natural("input.inbox")), "wire": Wire(natural("input.wire"))})
+    channel = any_channel("input")._replace(**changes)
+    state = State(Members((channel,)), natural("pool"), 0, failed=truth("failed"))
     count = natural("count")
     before, after = (attempted(action, state, made, 0, number) for number in (count, count + 1 + wrong))
     following = None if before is None else take(SYSTEM, made, before, [(action, (0,))])
-    return following is after if None in (following, after) else bool(is_same_state(following, after))
+    return following is after if following is None or after is None else bool(is_same_state(following, after))
 
 
 def _any_item(name: str) -> Item:
@@ -315,10 +472,47 @@ def _queue_is_counted(wrong: int) -> bool:
     return all_of([equal(ahead, 0), equal(rest[1], barriers - 1), equal(rest[0] + rest[2], ours.behind)])
 
 
+def _is_quiet(more: int, channel: Channel) -> bool:
+    """While the word to go on is on its way, nothing else is on its way to the gate, or here."""
+    items = content_in(channel.wire).items + content_in(channel.inbox).items
+    return any_of([equal(effect_in(channel.grants).words + more, 0), equal(items + more, 0)])
+
+
+def _stays_quiet(wrong: int, before: State, after: State, _made: Parameters) -> bool:
+    one, other = before.channels.get(0), after.channels.get(0)
+    return implies(_is_quiet(0, one), merged(partial(_is_quiet, wrong, other)))
+
+
+def _is_quiet_when_freed(wrong: int) -> bool:
+    state, _ = SUBJECT.any_case()
+    channel = state.channels.get(0)
+    assume(_is_quiet(0, channel))
+    return bool(_is_quiet(wrong, freed(channel)))
+
+
+def _tells_no_less(wrong: int) -> bool:
+    """With a row: one less than was told before at most."""
+    made, _ = any_numbers()
+    channel = any_channel("input")
+    limit(sender_facts(channel, made))
+    state = State(Members((channel,)), 0, 0, failed=False)
+    after = SYSTEM.perform("SendData", state, made, 0)
+    return bool(after.channels.get(0).announced + 1 >= channel.announced + wrong)
+
+
+_MOVES = (
+    *("SendData", "SendBarrier", "AnnounceBacklog", "Deliver", "ResumeConsumption", "Grant"),
+    *("ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "LoseInput"),
+)
+"""Those that put something on one of the wires, or let go on."""
+
 COUNTS: tuple[SymbolicObligation, ...] = (
     *law_obligations("a queue's counts", _laws, lambda: _any_item("item")),
     claim("a queue has what is counted of it", _queue_is_counted, "one more behind a barrier"),
     claim("what is granted fits", _grants_fit, "it is more by the pool and one"),
+    *SUBJECT.step_obligations(_MOVES, partial(_stays_quiet, 0), partial(_stays_quiet, 1), "a word and an item more"),
+    claim("an input is quiet when it is freed", _is_quiet_when_freed, "a word and an item more"),
+    claim("data tells one less than was told", _tells_no_less, "none less"),
     claim("the invariant says as much of a sender", _facts_follow, "it has announced one more"),
     *(claim(f"{action}, one more", partial(_next_follows, action), "two more") for action in MANY),
 )

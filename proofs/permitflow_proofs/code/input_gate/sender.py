@@ -15,6 +15,7 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_proofs.code.batches import Batch, Invariant, InvariantBroken
 from permitflow_proofs.code.input_gate.counts import (
     MODULES,
+    Chunks,
     Contents,
     Explanation,
     any_channel,
@@ -30,71 +31,6 @@ from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, limit, natural, truth
-
-
-class Chunks:
-    """The line: the credit that its chunks need, how many messages it has, and the rows of the oldest chunk."""
-
-    __hash__ = None  # type: ignore[assignment]  # compared by symbols
-
-    def __init__(self, contents: Contents, count: int, rows: int) -> None:
-        """``rows``: of the oldest chunk, if there is one."""
-        self.contents = contents
-        self._count = count
-        self._rows = rows
-
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, Chunks):
-            return NotImplemented
-        ours, theirs = self.contents, other.contents
-        is_same = [
-            equal(ours.ahead + ours.behind, theirs.ahead + theirs.behind),
-            equal(ours.barriers, theirs.barriers),
-            any_of([equal(ours.barriers, 0), equal(ours.ahead, theirs.ahead)]),
-        ]
-        return bool(all_of(is_same))
-
-    def is_empty(self) -> bool:
-        """Is there nothing in it?"""
-        return self.contents.is_empty()
-
-    def size(self) -> int:
-        """How many there are."""
-        return self._count
-
-    def credit(self) -> int:
-        """All that its chunks need."""
-        return self.contents.ahead + self.contents.behind
-
-    def has_chunks(self) -> bool:
-        """Is there one?"""
-        return bool(self.credit() > 0)
-
-    def oldest(self) -> Message[Any]:
-        """The oldest chunk."""
-        return Message(Kind.CHUNK, "oldest", self._rows)
-
-    def without_oldest(self) -> "Chunks":
-        """The others, if it was all that is before the next barrier, or is the head."""
-        return Chunks(self.contents.without(cost_of(self._rows)), self._count - 1, self._rows)
-
-    def head(self) -> Message[Any]:
-        """The oldest."""
-        return self.oldest() if self.contents.ahead > 0 else Message(Kind.BARRIER, "oldest")
-
-    def without_head(self) -> "Chunks":
-        """The others."""
-        if self.contents.ahead > 0:
-            return self.without_oldest()
-        return Chunks(self.contents.without_head(), self._count - 1, self._rows)
-
-    def push(self, message: Message[Any]) -> "Chunks":
-        """One more."""
-        if message.kind is Kind.CHUNK:
-            grown = self.contents.more(cost_of(message.rows))
-        else:
-            grown = self.contents._replace(barriers=self.contents.barriers + 1)
-        return Chunks(grown, self._count + 1, self._rows)
 
 
 class _Summed(Line[Message[Any], Offered[Any]]):

@@ -1,0 +1,856 @@
+"""``GateReceiver`` and ``Gate``: arriving, consuming, lending, alignment, and credit to grant.
+
+Two inputs are looked at: one that is called, and another one, which stands for all.  What the gate lends to whom is
+told by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
+"""
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+from permitflow.flows import seam
+from permitflow.flows.gate import core
+from permitflow.flows.messages import Kind, Message
+from permitflow_model.input_gate import (
+    CHANNEL_CLAUSES,
+    GATE_CLAUSES,
+    RESUME,
+    REVOKE,
+    Channel,
+    Effect,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    is_pending,
+    opened,
+)
+from permitflow_model.kernel.family import Members
+from permitflow_model.kernel.queue import Fifo
+from permitflow_model.kernel.replay import World
+from permitflow_model.kernel.system import Disabled
+from permitflow_proofs.code.batches import Batch, InvariantBroken, set_variables
+from permitflow_proofs.code.input_gate.counts import (
+    MODULES,
+    Chunks,
+    Contents,
+    Explanation,
+    Wire,
+    any_numbers,
+    as_code,
+    attempted,
+    cost_of,
+    recorder,
+)
+from permitflow_proofs.code.refinement import Call, Case, Event, Is, Outcome, attempt, fields_of, is_larger, put
+from permitflow_proofs.code.stand_ins import Inbox, standing_in
+from permitflow_proofs.kernel.chapter import claim
+from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.paths import Contradiction
+from permitflow_proofs.kernel.symbols import all_of, any_of, equal, implies, integer, limit, merged, natural, truth
+
+_CLAUSES = ("Conservation", "NothingBehind", "NothingAfterEnd", "ReleasedByBarrier", "LossFrees")
+"""Of the inductive invariant: what the claims need."""
+
+
+def _own_input(made: Parameters, failed: bool) -> Channel:
+    """An input that goes on, has its barrier here, is blocked, is due to be told to go on, or is over.
+
+    Grants that have left for the sender count as credit there.
+    """
+    if truth("own.over"):
+        return _input("own")._replace(over=True, closed=True)
+    blocked = not failed and bool(truth("own.blocked"))
+    here = not blocked and bool(truth("own.barrier_here"))
+    due = not blocked and not here and bool(truth("own.word_due"))
+    if not (blocked or here or due):
+        return _input("own")
+    is_lent_only = bool(made.exclusive <= 0)
+    words: Any = Fifo((REVOKE if is_lent_only else RESUME,) if due else ())
+    changes: dict[str, Any] = {
+        "stopped": True,
+        "blocked": blocked,
+        "released": is_lent_only and not due,
+        "grants": words,
+    }
+    return _input("own", int(here))._replace(**changes)
+
+
+def _other_input(made: Parameters, failed: bool) -> Channel:
+    """Likewise, but what it is decides itself only where it is asked."""
+    over, here, due = (truth(f"other.{name}") for name in ("over", "barrier_here", "word_due"))
+    blocked = not failed and bool(truth("other.blocked"))
+    for flag in (over, here, due):
+        limit(implies(blocked, implies(flag, False)))
+    limit(implies(over, all_of([implies(here, False), implies(due, False)])))
+    limit(implies(here, implies(due, False)))
+    released = all_of([made.exclusive <= 0, any_of([blocked, here])])
+    words: Any = _Words(due, all_of([due, made.exclusive <= 0]))
+    is_stopped = any_of([blocked, here, due])
+    other = _input("other", here * 1)._replace(stopped=is_stopped, over=over, closed=over)
+    return other._replace(blocked=blocked, released=released, grants=words)
+
+
+def _input(name: str, barriers: int = 0) -> Channel:
+    parts: dict[str, Any] = {
+        "inbox": Contents(natural(f"{name}.data"), barriers, natural(f"{name}.number")),
+        "wire": Wire(natural(f"{name}.wire")),
+        "waiting": Contents(0),
+    }
+    parts.update({each: natural(f"{name}.{each}") for each in ("credit", "required", "free", "borrowed")})
+    return opened(0)._replace(**parts)
+
+
+class _Words(NamedTuple):
+    """Grants of which only the word that is due is known."""
+
+    due: bool
+    revoke: bool
+
+    def push(self, word: int) -> "_Words":
+        """It is told to go on."""
+        return _Words(True, word < RESUME)
+
+    def sum_of(self, _measure: object, _plus: object, _nothing: object) -> Effect:
+        """No grant counts twice: those that have left are at the sender."""
+        return Effect(1, 0, self.due * 1)
+
+
+class _InLine:
+    """The line for loans: who is in it."""
+
+    def __init__(self, gate: core.Gate, are_in: Sequence[bool]) -> None:
+        self._gate = gate
+        self.are_in = list(are_in)
+
+    def __contains__(self, member: object) -> bool:
+        return bool(self.are_in[self._place(member)])
+
+    def append(self, member: object) -> None:
+        """As a deque's."""
+        self.are_in[self._place(member)] = True
+
+    def remove(self, member: object) -> None:
+        """As a deque's."""
+        self.are_in[self._place(member)] = False
+
+    def _place(self, member: object) -> int:
+        return next(place for place, one in enumerate(self._gate.members) if one is member)
+
+
+class GateCase(Case[State, Parameters]):
+    """Any state of a gate with two inputs; the first one is called."""
+
+    modules = MODULES
+    off_by_one = "pool"
+
+    history: Mapping[str, int]
+    """Fields of which no state tells."""
+    own: Channel
+    """The input that is called, at the beginning."""
+
+    def __init__(self) -> None:
+        """Any state at all."""
+        made, self.most = any_numbers(inputs=2)
+        failed = bool(truth("failed"))
+        channels = (_own_input(made, failed), _other_input(made, failed))
+        state = State(Members(channels), natural("pool"), natural("epoch"), failed)
+        for channel in channels:
+            for name in _CLAUSES:
+                limit(merged(partial(CHANNEL_CLAUSES[name], channel, made, state.epoch, failed)))
+            told_to_go_on = any_of([channel.stopped == False, channel.blocked])  # noqa: E712
+            limit(any_of([told_to_go_on, equal(content_in(channel.wire).data, 0)]))
+        limit(GATE_CLAUSES["Conservation"](state, made))
+        self.batch, self.surplus = natural("batch", 1), natural("surplus")
+        self.required = [natural(f"{name}_known") for name in ("own", "other")]
+        self.oldest, self.loans = natural("oldest_rows"), [natural(f"{name}_loan") for name in ("own", "other")]
+        self.in_line = [truth(f"{name}_in_line") for name in ("own", "other")]
+        limit(self.oldest <= self.most)
+        limit(implies(content_in(channels[0].inbox).data > 0, self.oldest <= content_in(channels[0].inbox).data))
+        for channel, known in zip(channels, self.required, strict=True):
+            limit(known <= channel.required)
+            limit(implies(channel.stopped, equal(known, 0)))
+        self.history = {name: natural(name.strip("_")) for name in _TOLD_OF_NO_STATE}
+        here = content_in(channels[0].inbox).items
+        limit(equal(self.history["_here"], 0) == (here <= 0))
+        self.shapes = [(False, False)]
+        state = self.begin(state, made)
+        self.own = state.channels.get(0)
+        super().__init__(state, made)
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """The state at the beginning of the call."""
+        return state
+
+    def stands_for(self, state: State) -> Mapping[str, Any]:
+        """The fields of the gate and of its inputs."""
+        pending = is_pending(state)
+        told: dict[str, Any] = {
+            "pool": state.pool,
+            "pending": state.epoch if pending else None,
+            "last": Is(lambda found: pending or equal(found, state.epoch - 1)),  # not looked at while one is pending
+            "has_failed": state.failed,
+            "_over": state.channels.sum_of(_one_if_over),
+        }
+        for name in state.channels.names():
+            channel, before = state.channels.get(name), self.state.channels.get(name)
+            told.update({f"{name}.{field}": value for field, value in _fields_of(channel).items()})
+            told[f"{name}._runs"] = self.line(channel)
+            is_told = name > 0 and channel.grants is not before.grants
+            if told[f"{name}._is_behind_barrier"] is True or is_told:
+                told[f"{name}._required"] = 0  # behind a barrier no more is wanted
+            elif channel.required is not before.required:
+                told[f"{name}._required"] = _at_most(channel.required)
+        return told
+
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """A gate with two inputs."""
+        gate: Any = core.Gate(as_code(self.parameters, self.most))
+        state = self.state
+        gate.pool, gate.has_failed, gate._surplus = state.pool, state.failed, self.surplus
+        gate.pending = state.epoch if is_pending(state) else None
+        gate.last = state.epoch - 1
+        gate._over = state.channels.sum_of(_one_if_over)
+        gate._serve, gate._line = partial(self.lend, gate), _InLine(gate, self.in_line)
+        for name in state.channels.names():
+            channel = state.channels.get(name)
+            member = core.GateReceiver.__new__(core.GateReceiver)
+            seam.Inbound.__init__(member, gate.parameters, record=recorder(record, str(name), "receiver"))
+            told = {
+                **self.history,
+                "untaken": self.history["_here"],
+                **_fields_of(channel),
+                "_required": self.required[name],
+                "gate": gate,
+            }
+            numbers = {"_exclusive": self.parameters.exclusive, "_max_chunk_cost": self.most, "_batch": self.batch}
+            told["_runs"] = Inbox(self.line(channel), lambda message: message, lambda message: message, self.shapes)
+            gate.members.append(put(member, {**told, **numbers, "is_admitted": True}))
+        return gate
+
+    def line(self, channel: Channel) -> Chunks:
+        """What is here of an input."""
+        inbox = channel.inbox if isinstance(channel.inbox, Contents) else Contents(0)
+        return Chunks(inbox, self.history["_here"], self.oldest)
+
+    def credit_out(self) -> int:
+        """Credit at the sender, or on its way."""
+        own = self.own
+        return self.parameters.exclusive + own.borrowed - content_in(own.inbox).data - own.free
+
+    def can(self, action: str) -> bool:
+        """Is this possible?"""
+        return self.replay().system.is_enabled(action, self.state, self.parameters)
+
+    def explained_from(self, state: State, events: Sequence[Event]) -> State:
+        """Where these events lead."""
+        world = World(state)
+        for event in events:
+            (world,) = self.replay().perform(world, event)
+        return world.state
+
+    def fields(self, core: Any) -> Mapping[str, Any]:
+        """Of the gate, and of each input by its number."""
+        own = {name: value for name, value in vars(core).items() if name not in _NOT_COMPARED}
+        members = [(str(name), dict(fields_of(member))) for name, member in enumerate(core.members)]
+        return {**own, **{f"{name}.{field}": value for name, fields in members for field, value in fields.items()}}
+
+    def lend(self, gate: Any) -> None:
+        """In place of the loop: each in line gets no more than it lacks, and all of it unless there is no more."""
+        lendable = gate.pool - gate._surplus
+        if not lendable > 0:
+            return
+        loans = list(zip(gate.members, self.loans, gate._line.are_in, strict=True))
+        given = sum(self.loans)
+        limit(all_of([loan <= member.lacks * is_in for member, loan, is_in in loans]))
+        limit(given <= lendable)
+        served = [equal(loan, member.lacks * is_in) for member, loan, is_in in loans]
+        limit(any_of([equal(given, lendable), all_of(served)]))
+        for member, loan, _ in loans:
+            if loan > 0:
+                gate.pool -= loan
+                member._is_behind_barrier = bool(member._is_behind_barrier)
+                member.lend(loan)
+                gate.touch(member)
+
+    def replay(self) -> Explanation:
+        """As recorded runs are explained."""
+        return Explanation(self.parameters)
+
+
+_NOT_COMPARED = ("members", "parameters", "wake", "touched", "_line", "_serve")
+
+_TOLD_OF_NO_STATE = (
+    *("_here", "inbox_rows", "peak_inbox_rows", "_came_chunks", "_came_rows", "_came_barriers"),
+    *("consumed_chunks", "consumed_rows", "_consumed_untold", "_barriers_untold", "_last_number"),
+    *("_watermarks_out", "_watermarks_due"),
+)
+
+
+def _fields_of(channel: Channel) -> dict[str, Any]:
+    """What an input's fields hold of it."""
+    here, grants = content_in(channel.inbox), channel.grants
+    if isinstance(grants, _Words):
+        due, word = grants.due, core.Grant(resume=grants.due, revoke=grants.revoke)
+        is_behind = any_of([channel.blocked, here.barriers > 0, due])
+    else:
+        words = [grant for grant in grants if isinstance(grant, int) and grant <= RESUME]
+        due, word = bool(words), core.Grant(resume=bool(words), revoke=words[-1:] == [REVOKE])
+        is_behind = channel.blocked or here.barriers > 0 or due
+    return {
+        "stored": here.data,
+        "free": channel.free,
+        "borrowed": channel.borrowed,
+        "is_blocked": channel.blocked,
+        "is_released": channel.released,
+        "_is_over": channel.over,
+        "_is_behind_barrier": is_behind,
+        "_resumption": word,
+    }
+
+
+def _one_if_over(channel: Channel) -> int:
+    return channel.over * 1
+
+
+def _at_most(most: int) -> Is:
+    return Is(lambda found: all_of([found >= 0, found <= most]))
+
+
+def _require(is_so: bool) -> None:
+    """The claim is about such states only."""
+    if not is_so:
+        raise Disabled
+
+
+def _of_own(counts: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {f"0.{name}": value for name, value in counts.items()}
+
+
+# Arriving: nothing comes behind the end of an input.
+
+
+class Arriving(GateCase):
+    """The next chunk arrives, which may be a part of the data on its way."""
+
+    rows: int
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Each item tells at most one less than was told before it."""
+        self.rows = natural("rows")
+        channel, cost = state.channels.get(0), cost_of(self.rows)
+        wire = channel.wire
+        assert isinstance(wire, Wire)
+        _require(channel.over is False)
+        limit(self.rows <= self.most)
+        limit(wire.ahead >= cost)
+        limit(all_of([wire.without(cost).told >= 0, wire.without(cost).told >= channel.required - cost]))
+        return state
+
+
+def _came(case: GateCase, rows: Sequence[int], barriers: int = 0, watermarks: int = 0) -> Mapping[str, Any]:
+    before, total, count = case.history, sum(rows), len(rows) + barriers + watermarks
+    here = before["inbox_rows"] + total
+    counts = {
+        "_here": before["_here"] + count,
+        "untaken": before["_here"] + count,
+        "_came_chunks": before["_came_chunks"] + len(rows),
+        "_came_rows": before["_came_rows"] + total,
+        "_came_barriers": before["_came_barriers"] + barriers,
+        "inbox_rows": here,
+    }
+    return _of_own({**counts, **({"peak_inbox_rows": is_larger(before["peak_inbox_rows"], here)} if rows else {})})
+
+
+class AnyChunk(GateCase):
+    """Any chunk arrives, or what must not."""
+
+    rows: int
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Of any size."""
+        self.rows = integer("rows")
+        _require(state.channels.get(0).over is False)
+        return state
+
+    def may_arrive(self) -> bool:
+        """Has the sender got so much credit, and no barrier stops it?"""
+        fits = self.rows >= 0 and self.rows <= self.most and cost_of(self.rows) <= self.credit_out()
+        return bool(fits) and not self.own.stopped
+
+    def arrived(self) -> State:
+        """Once it is here."""
+        assert isinstance(self.own.inbox, Contents)
+        inbox: Any = self.own.inbox.more(cost_of(self.rows))
+        own = self.own._replace(inbox=inbox, required=self.own.required + 0)
+        return self.state._replace(channels=self.state.channels.put(0, own))
+
+
+class ArrivingMarker(GateCase):
+    """A barrier arrives, or a watermark; or what must not."""
+
+    kind = Kind.BARRIER
+    number: int
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Nothing is on the way before it."""
+        own = state.channels.get(0)
+        _require(own.over is False)
+        self.number = natural("number")
+        if self.kind is Kind.WATERMARK:
+            return state
+        limit(equal(content_in(own.wire).data, 0))
+        wire: Any = Wire(0, 1, self.number)
+        return state._replace(channels=state.channels.put(0, own._replace(wire=wire)))
+
+    def may_arrive(self) -> bool:
+        """Does no barrier stop the sender, and is the last watermark consumed?"""
+        return not self.own.stopped and (self.kind is Kind.BARRIER or bool(self.history["_watermarks_out"] <= 0))
+
+
+class ArrivingWatermark(ArrivingMarker):
+    """A watermark: the model knows none."""
+
+    kind = Kind.WATERMARK
+
+
+def _marker_came(case: ArrivingMarker, _after: State, outcome: Outcome) -> Mapping[str, Any]:
+    if outcome.refusal is not None:
+        return {}
+    if case.kind is Kind.BARRIER:
+        return _came(case, (), barriers=1)
+    line = case.line(case.own).push(Message(Kind.BARRIER, None))
+    return {**_came(case, (), watermarks=1), "0._watermarks_out": 1, "0._runs": line}
+
+
+class Announced(GateCase):
+    """The next announcement arrives, by itself, or of what data has told."""
+
+    backlog: int
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """No sender announces anything behind its barrier."""
+        own = state.channels.get(0)
+        _require(own.over is False and own.stopped is False)
+        self.backlog = natural("backlog_told")
+        if truth("is_told_by_data"):
+            limit(equal(self.backlog, own.required))
+            return state
+        limit(equal(content_in(own.wire).data, 0))
+        own = own._replace(wire=Fifo((Item("backlog", 0, self.backlog),)))
+        return state._replace(channels=state.channels.put(0, own))
+
+
+class AnyAnnouncement(GateCase):
+    """Any announcement, or what must not come; credit that is returned is that of chunks that were withdrawn."""
+
+    told: core.Backlog
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Of any numbers."""
+        self.told = core.Backlog(integer("backlog_told"), integer("returned"))
+        return state
+
+    def is_taken_in(self) -> bool:
+        """Does no barrier stop the sender, which has so much borrowed credit?"""
+        backlog, returned = self.told
+        most = min(self.own.borrowed, self.credit_out())
+        return not (self.own.stopped or self.own.over) and bool(backlog >= 0 and 0 <= returned <= most)
+
+    def told_and_lent(self) -> State:
+        """What is returned is in the pool; then what the events say is lent."""
+        backlog, returned = self.told
+        own = self.own._replace(required=backlog + 0, borrowed=self.own.borrowed - returned)
+        state = self.state._replace(channels=self.state.channels.put(0, own), pool=self.state.pool + returned)
+        return self.explained_from(state, self.events[1:])
+
+
+# Consuming: nothing is consumed of a gate that has failed.
+
+
+class Consuming(GateCase):
+    """The oldest message is consumed."""
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """The gate has not failed; who is over is asked."""
+        _require(state.failed is False)
+        other = state.channels.get(1)
+        return state._replace(channels=state.channels.put(1, other._replace(over=bool(other.over))))
+
+
+class ConsumingItself(Consuming):
+    """A barrier, in a gate that aligns itself."""
+
+    def begin(self, state: State, made: Parameters) -> State:
+        """It is the oldest."""
+        inbox = content_in(state.channels.get(0).inbox)
+        _require(inbox.barriers == 1)
+        limit(equal(inbox.data, 0))
+        return super().begin(state, made)
+
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """Nobody takes a snapshot before."""
+        gate = super().make(record)
+        gate.aligns_itself = True
+        return gate
+
+
+def _consumed(case: Consuming, after: State, outcome: Outcome) -> Mapping[str, Any]:
+    message, before = outcome.result, case.history
+    if message is None:
+        return {}
+    counts = {"_here": before["_here"] - 1, "untaken": before["_here"] - 1}
+    if message.kind is Kind.CHUNK:
+        rows = message.rows
+        more = {
+            "consumed_chunks": before["consumed_chunks"] + 1,
+            "consumed_rows": before["consumed_rows"] + rows,
+            "inbox_rows": before["inbox_rows"] - rows,
+            "_consumed_untold": before["_consumed_untold"] + cost_of(rows),
+        }
+        return _of_own({**counts, **more})
+    actions = [event.action for event in case.events]
+    gate = {"alignments": int("Align" in actions), "given_up": int("AbortAlignment" in actions)}
+    barrier = {"_barriers_untold": before["_barriers_untold"] + 1, "_last_number": message.payload}
+    return {**_of_own({**counts, **barrier}), **gate}
+
+
+def _is_served(case: GateCase, _after: State, outcome: Outcome) -> bool:
+    """Where there is something to lend, no input that was in the line lacks any, nor does the one that was called."""
+    gate = outcome.core
+    if outcome.refusal is not None or not gate.pool > gate._surplus:
+        return True
+    return outcome.result is None or bool(merged(lambda: gate.members[0].lacks <= 0))
+
+
+# Alignment.
+
+
+def _aligned(case: Consuming, _after: State, outcome: Outcome) -> Mapping[str, Any]:
+    return {} if outcome.refusal is not None else {"alignments": 1}
+
+
+class Ending(Consuming):
+    """The end of an input is consumed: nothing is here or on the way, and its sender is not stopped."""
+
+    def begin(self, state: State, made: Parameters) -> State:
+        """It may have been consumed before."""
+        state = super().begin(state, made)
+        own = state.channels.get(0)
+        if own.over:
+            return state
+        _require(own.stopped is False)
+        limit(equal(content_in(own.inbox).items + content_in(own.wire).items, 0))
+        return state._replace(channels=state.channels.put(0, own._replace(closed=True)))
+
+
+class Losing(GateCase):
+    """An input is lost."""
+
+
+def _lost(case: Losing, _after: State, _outcome: Outcome) -> Mapping[str, Any]:
+    given_up = not case.own.over and is_pending(case.state)
+    return {"0._runs": case.line(case.own), "given_up": int(given_up)}
+
+
+# Credit to grant.
+
+
+class Feeding(GateCase):
+    """Feedback is taken, with the residue or without it."""
+
+    residue: bool
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Either."""
+        self.residue = bool(truth("residue"))
+        return state
+
+    @property
+    def is_due(self) -> bool:
+        """Is the word to go on?"""
+        return bool(_fields_of(self.own)["_resumption"].resume)
+
+
+def _fed_back(case: Feeding, _after: State, outcome: Outcome) -> Mapping[str, Any]:
+    if outcome.result is None:
+        return {}
+    before = case.history
+    untold = {"_consumed_untold": 0, "_barriers_untold": 0, "_watermarks_due": 0}
+    told: dict[str, Any] = {**untold, "_watermarks_out": before["_watermarks_out"] - before["_watermarks_due"]}
+    if case.is_due:
+        told |= {"_resumption": core.Grant(), "_is_behind_barrier": False}
+    return _of_own(told)
+
+
+def _is_right_feedback(case: Feeding, _after: State, outcome: Outcome) -> bool:
+    """All that is free or nothing, and all of it with the word, or where nothing is here; all else is told with it."""
+    own, before, told = case.own, case.history, outcome.result
+    is_idle = case.residue and bool(before["_here"] <= 0)
+    may = bool(own.free > 0) and not own.released
+    counts = (before["_consumed_untold"], before["_barriers_untold"])
+    must = (may and (case.is_due or is_idle or bool(own.free >= case.batch))) or case.is_due
+    owes = bool(before["_watermarks_due"] > 0) or (is_idle and bool(counts[0] + counts[1] > 0))
+    if told is None:
+        return not must and not owes
+    is_all = told.credit == own.free if must and may else told.credit == 0
+    same = [equal(told.watermarks, before["_watermarks_due"]), equal(told.consumed, counts[0])]
+    word = _fields_of(own)["_resumption"]
+    flags = bool(told.resume) == case.is_due and bool(told.revoke) == bool(word.revoke)
+    return (must or owes) and flags and bool(is_all) and bool(all_of([*same, equal(told.barriers, counts[1])]))
+
+
+class Resizing(GateCase):
+    """Another target."""
+
+    target: int
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Any number."""
+        self.target = integer("target")
+        return state
+
+    def is_accepted(self) -> bool:
+        """From the floor to the whole pool."""
+        least = 0 if self.parameters.exclusive > 0 else 1 + (self.most - 1) * 2
+        return bool(least <= self.target) and bool(self.target <= self.parameters.floating)
+
+
+RECEIVER: tuple[Call[Any], ...] = (
+    Call(
+        "the next chunk arrives",
+        Arriving,
+        lambda gate, case: gate.members[0].deliver(Message(Kind.CHUNK, "new", case.rows)),
+        lambda _: True,
+        lambda case, _after, _outcome: _came(case, [case.rows]),
+    ),
+    Call(
+        "any chunk arrives, or what must not",
+        AnyChunk,
+        lambda gate, case: gate.members[0].deliver(Message(Kind.CHUNK, "new", case.rows)),
+        AnyChunk.may_arrive,
+        lambda case, _after, outcome: {} if outcome.refusal else _came(case, [case.rows]),
+        leads_to=AnyChunk.arrived,
+    ),
+    Call(
+        "a barrier arrives, or one that must not",
+        ArrivingMarker,
+        lambda gate, case: gate.members[0].deliver(Message(Kind.BARRIER, case.number)),
+        ArrivingMarker.may_arrive,
+        _marker_came,
+    ),
+    Call(
+        "a watermark arrives, or one that must not",
+        ArrivingWatermark,
+        lambda gate, _: gate.members[0].deliver(Message(Kind.WATERMARK, None)),
+        lambda _: False,
+        _marker_came,
+        lambda case, _after, outcome: (outcome.refusal is None) == case.may_arrive(),
+    ),
+    Call(
+        "all go on, or not yet",
+        Consuming,
+        lambda gate, _: gate.align(),
+        lambda case: case.can("Align"),
+        _aligned,
+    ),
+    Call(
+        "an input ends",
+        Ending,
+        lambda gate, _: gate.end_input(gate.members[0]),
+        lambda case: not case.own.over,
+        lambda case, _after, _outcome: {} if case.own.over else {"0._required": 0},
+    ),
+    Call(
+        "an input is lost",
+        Losing,
+        lambda gate, _: gate.lose_input(gate.members[0]),
+        lambda case: not case.own.over,
+        _lost,
+    ),
+    Call(
+        "feedback is taken",
+        Feeding,
+        lambda gate, case: gate.members[0].take_feedback(residue=case.residue),
+        lambda case: bool(case.events),
+        _fed_back,
+        _is_right_feedback,
+    ),
+    Call(
+        "the target changes, or must not",
+        Resizing,
+        lambda gate, case: gate.resize(case.target),
+        lambda case: bool(case.events),
+        lambda case, _after, outcome: {} if outcome.refusal else {"_surplus": case.parameters.floating - case.target},
+        lambda case, _after, outcome: (outcome.refusal is None) == case.is_accepted(),
+    ),
+    Call(
+        "the next announcement arrives",
+        Announced,
+        lambda gate, case: gate.members[0].on_announcement(core.Backlog(case.backlog)),
+        lambda _: True,
+        lambda case, _after, _outcome: {"0._required": case.backlog},
+        _is_served,
+    ),
+    Call(
+        "any announcement arrives, or what must not",
+        AnyAnnouncement,
+        lambda gate, case: gate.members[0].on_announcement(case.told),
+        AnyAnnouncement.is_taken_in,
+        leads_to=AnyAnnouncement.told_and_lent,
+    ),
+    *(
+        Call(
+            f"the oldest {words}",
+            case,
+            lambda gate, _: gate.members[0].try_receive(),
+            lambda case: bool(content_in(case.own.inbox).items > 0),
+            _consumed,
+            _is_served,
+        )
+        for case, words in (
+            (Consuming, "is consumed"),
+            (ConsumingItself, "is a barrier, and the gate aligns itself"),
+        )
+    ),
+)
+
+
+# The loop that lends in turn keeps the contract.
+
+
+class _Turns:
+    """The line while the loop runs: one turn of it stands for all."""
+
+    def __init__(self, case: "Lending", members: Sequence[Any]) -> None:
+        self._case, self.members = case, list(members)
+        self._has_begun = False
+
+    def __bool__(self) -> bool:
+        case, gate = self._case, self._case.silent
+        if self._has_begun:
+            if not case.is_kept(self.members):
+                raise InvariantBroken
+            raise Contradiction
+        self._has_begun = True
+        stay = [member for member in self.members if truth("stays")]
+        self.members = stay[::-1] if len(stay) > 1 and truth("turned") else stay
+        for member, loan in zip(gate.members, case.loans, strict=True):
+            member.borrowed += loan
+            member.free += loan
+            gate.pool -= loan
+        limit(case.is_kept(self.members))
+        lendable = gate.pool - gate._surplus
+        set_variables(sys._getframe(1), {"lendable": lendable})
+        return bool(lendable > 0) and bool(self.members)
+
+    def size(self) -> int:
+        """How many are in it."""
+        return len(self.members)
+
+    def popleft(self) -> Any:
+        """As a deque's."""
+        return self.members.pop(0)
+
+    def append(self, member: Any) -> None:
+        """As a deque's."""
+        self.members.append(member)
+
+
+class Lending(GateCase):
+    """The real loop; each input is in the line, or not.  Behind a barrier or its end it would lack nothing, either."""
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Both go on."""
+        own, other = (state.channels.get(name) for name in (0, 1))
+        _require(own.over is False and own.stopped is False and other.blocked is False)
+        limit(implies(any_of([other.over, other.stopped]), False))
+        return state._replace(channels=Members((own, other._replace(over=False, released=False))))
+
+    def __init__(self) -> None:
+        super().__init__()
+        del self.silent._serve
+        self.lacking = [member.lacks for member in self.silent.members]
+        self.at_first = [member for member, is_in in zip(self.silent.members, self.in_line, strict=True) if is_in]
+        self.silent._line = _Turns(self, self.at_first)
+
+    def lent(self) -> list[int]:
+        """To each input."""
+        channels = (self.state.channels.get(name) for name in (0, 1))
+        return [
+            member.borrowed - channel.borrowed for member, channel in zip(self.silent.members, channels, strict=True)
+        ]
+
+    def is_kept(self, line: Sequence[Any], wrong: int = 0) -> bool:
+        """Nobody has been lent more than it lacks, and who is in the line no more has got all of it."""
+        members, pool = self.silent.members, self.silent.pool
+        parts = [
+            equal(self.state.pool - pool, sum(self.lent())),
+            any_of([pool >= self.surplus, equal(sum(self.lent()), 0)]),
+        ]
+        for name, (member, lent, lacking) in enumerate(zip(members, self.lent(), self.lacking, strict=True)):
+            parts += [lent >= 0, lent + wrong <= lacking, equal(member.free - self.state.channels.get(name).free, lent)]
+            if member not in self.at_first:
+                parts.append(equal(lent, 0))
+            elif member not in line:
+                parts.append(equal(lent, lacking))
+        return all_of(parts)
+
+
+def _lends_in_turn(wrong: int) -> bool:
+    case = Lending()
+    with standing_in(case.modules):
+        try:
+            case.silent._serve()
+        except InvariantBroken:
+            return False
+    is_over = case.silent.pool <= case.surplus
+    left = case.silent._line.members if is_over else ()
+    return bool(case.is_kept(left, wrong))
+
+
+# Any number of chunks.
+
+
+def _arrive(wrong: int) -> bool:
+    case = GateCase()
+    _require(case.own.over is False)
+    batch = Batch("batch", cost_of, case.most)
+    limit(batch.least >= 0)
+    cost, out = batch.costs(batch.look(batch.count)), case.credit_out()
+    with standing_in(case.modules):
+        rows = batch.sums(batch.count)
+        outcome = attempt(case.silent, lambda gate: gate.members[0]._accept_chunks(batch, rows, batch.least))
+    may = not case.own.stopped and bool(batch.most <= case.most) and bool(cost <= out)
+    if outcome.refusal is not None:
+        return not may and case.holds(case.silent, case.state, {}, wrong)
+    stored = content_in(case.own.inbox).data + cost
+    changes = {"0.stored": stored, "0._required": max(0, case.required[0] - cost)}
+    return may and case.holds(case.silent, case.state, changes, wrong)
+
+
+def _are_consumed(wrong: int) -> bool:
+    case = Consuming()
+    batch = Batch("batch", cost_of, case.most)
+    limit(all_of([batch.least >= 0, batch.most <= case.most]))
+    cost = batch.costs(batch.look(batch.count))
+    limit(cost <= content_in(case.own.inbox).data)
+    with standing_in(case.modules):
+        rows = batch.sums(batch.count)
+        outcome = attempt(case.silent, lambda gate: gate.members[0]._consume(batch, rows, (), ()))
+    after = attempted("ConsumeData", case.state, case.parameters, 0, cost)
+    is_lent = after is not None and after.pool > case.surplus
+    for name, loan in enumerate(case.loans if is_lent else ()):
+        after = None if after is None else attempted("Borrow", after, case.parameters, name, loan)
+    if after is None or outcome.refusal is not None:
+        return False
+    changes = {"0._consumed_untold": case.history["_consumed_untold"] + cost, "0._runs": case.line(case.own)}
+    return case.holds(case.silent, after, changes, wrong)
+
+
+TOGETHER: tuple[SymbolicObligation, ...] = (
+    claim("what is free is lent in turn", _lends_in_turn, "one less than is lacking"),
+    claim("any number arrive at once", _arrive, "one more is in the pool"),
+    claim("any number are consumed at once", _are_consumed, "one more is in the pool"),
+)
