@@ -58,7 +58,7 @@ _GATE: Words = {
     "_starts(channel.waiting, 'barrier')": lambda: "no barrier is first in line",
     "not channel.stopped": lambda: _STOPPED,
     "channel.credit > 0": lambda *_: "the sender has no credit",
-    "parameters.exclusive == 0": lambda: "no backlog is announced here",
+    "parameters.exclusive == 0": lambda _exclusive, _none: "no backlog is announced here",
     "channel.credit == 0": lambda credit, _: f"the sender has {credit:,} credit, and its data tells the backlog",
     "channel.announced < backlog": lambda *_: "the gate knows the backlog",
     "not channel.grants.is_empty()": lambda: "nothing is on its way to the sender",
