@@ -63,7 +63,7 @@ def keep(report: Report, seconds: float, covered: str) -> None:
         name=f"simulator-{report.subject}",
         title=subject.title,
         told=subject.told,
-        command=f".venv/bin/python -m tests.simulator --subject {report.subject}",
+        command=f".venv/bin/python -m tests.simulator --subject {report.subject} --schedules {report.schedules}",
         date=datetime.now(UTC).date().isoformat(),
         seconds=round(seconds, 1),
         tried=report.schedules,
