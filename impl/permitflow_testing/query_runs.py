@@ -83,7 +83,7 @@ def judge_query(
         consumer: the name under which the source reads.
         source: its number among the query's sources, in Spark's order.
         published: the batches that the sink lists as published, in its order; None: it has no list.
-        durable: must the exchange never lose rows?
+        durable: must the exchange never lose rows, but for those that it says have expired?
         staging_rows: rows that jobs may stage for a channel, if they publish into channels that the query reads.
 
     Raises:
@@ -154,8 +154,10 @@ def _event(facts: Facts, first_row: int) -> QueryEvent:
     """What the source, or a task, has recorded; rows are counted from the first row."""
     start = facts.get("before", facts.get("start", first_row))
     end, produced = facts.get("row", facts.get("end")), facts.get("produced", first_row)
-    start, end, produced = (int(str(row)) - first_row for row in (start, end, produced))
-    return QueryEvent(str(facts["action"]), start, end, produced, str(facts["where"]))
+    told = (start, end, produced, facts.get("expired", first_row))
+    # Rows may have expired before the query's first one.
+    start, end, produced, expired = (max(0, int(str(row)) - first_row) for row in told)
+    return QueryEvent(str(facts["action"]), start, end, produced, expired, str(facts["where"]))
 
 
 def _facts(folder: Path, name: str) -> list[Facts]:

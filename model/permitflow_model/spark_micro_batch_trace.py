@@ -14,10 +14,10 @@ several steps, each of them an action of the specification, none a formula of it
   stopped and one that was killed are the same to the exchange; between the two another program may have acknowledged in
   its place (``AcknowledgeForDriver``), as the next answer of the exchange shows;
 - rows that the exchange reports are ``Offer`` and ``Produce``, or, beyond the permits,
-  ``ProduceBatch``;
+  ``ProduceBatch``; those that it reports as expired are ``Expire``;
 - an attempt with a successor is ``FailTask``, whether it had read all its rows or not;
 - a commit without a recorded publication is ``Publish`` and ``WriteCommitLog``;
-- a loss is ``CrashExchange`` and ``ReportLoss``, if the exchange may lose rows.
+- a loss is ``ReportLoss``, of rows that have expired, or behind ``CrashExchange`` if the exchange may lose rows.
 
 Rows are counted from where the query began.  Batches without rows of the channel are none of its steps.
 """
@@ -30,7 +30,7 @@ from typing import NamedTuple, TypeAlias
 from permitflow_model.kernel import replay
 from permitflow_model.kernel.replay import RecordedStep, Refused, Starved
 from permitflow_model.kernel.system import Disabled
-from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, keeps
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end, gone, keeps
 
 _WITHOUT_END = 2**62
 _FAULTS = 1
@@ -46,14 +46,16 @@ class QueryEvent(NamedTuple):
     end: int = 0
     """First row after the batch; of ``Acknowledge`` and ``ReportLoss``, the row that was named."""
     produced: int = 0
-    """Rows that the exchange had then; of ``Acknowledge`` and ``PlanBatch``."""
+    """Rows that the exchange had then; of ``Acknowledge``, ``PlanBatch`` and ``ReportLoss``."""
+    expired: int = 0
+    """All rows below it had expired then, or were acknowledged; of the same events."""
     where: str = ""
     """The recorder, in words."""
 
     @property
     def arguments(self) -> tuple[int, ...]:
         """The rows."""
-        return self.start, self.end, self.produced
+        return self.start, self.end, self.produced, self.expired
 
     @property
     def counters(self) -> tuple[int, ...]:
@@ -67,6 +69,7 @@ class _Told(NamedTuple):
     start: int
     end: int
     produced: int
+    expired: int
 
 
 World: TypeAlias = replay.World[State]
@@ -82,6 +85,7 @@ def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging
         horizon=_WITHOUT_END,
         driver_crashes=True,
         durable=durable,
+        expires=durable,
         faults=_FAULTS,
     )
 
@@ -158,12 +162,12 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
                 raise Starved(f"rows up to {row} are acknowledged, but {_where_the_driver_is(state)}") from None
         if row != state.acknowledged:
             raise Starved(f"rows up to {row} are acknowledged, but the last batch ends at row {state.end}")
-        return (self._produced(state, told.produced),)
+        return (self._as_told(state, told),)
 
     def _plan_batch(self, state: State, told: _Told) -> Sequence[State]:
         if told.start != state.end:
             raise Starved(f"a batch from row {told.start} is planned, but the last one ends at row {state.end}")
-        state = self._produced(state, told.produced)
+        state = self._as_told(state, told)
         rows = told.end - told.start
         try:
             state = self._step(state, "PlanBatch", cap=max(1, min(rows, self.parameters.batch_cap)))
@@ -178,9 +182,11 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
             raise Refused(f"a batch up to row {told.end} is planned, but it may end at row {state.plan} at most")
         return (state,)
 
-    def _report_loss(self, state: State, _told: _Told) -> Sequence[State]:
+    def _report_loss(self, state: State, told: _Told) -> Sequence[State]:
         if state.phase == "failed":
             return (state,)
+        if told.expired:
+            state = self._as_told(state, told)
         try:
             if keeps(state, committed_end(state)):
                 state = self._step(state, "CrashExchange")
@@ -188,13 +194,27 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
         except Disabled:
             raise Starved("no rows are lost that the query needs") from None
 
+    def _as_told(self, state: State, told: _Told) -> State:
+        """The exchange has so many rows, and so many have expired: perhaps in turns, as either makes room."""
+        if told.expired > told.produced:
+            raise Refused(f"rows up to {told.expired} have expired, and the exchange has had only {told.produced}")
+        while (first_kept := gone(state, self.parameters)) < told.expired:
+            within = min(told.produced, first_kept + self.parameters.row_permits)
+            state = self._produced(state, max(within, state.produced))
+            try:
+                state = self._step(state, "Expire", min(told.expired, state.produced))
+            except Disabled:
+                raise Refused(f"rows up to {told.expired} have expired in an exchange that lets none expire") from None
+        return self._produced(state, told.produced)
+
     def _produced(self, state: State, rows: int) -> State:
         """The exchange has so many rows."""
         if rows < state.produced:
             raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
         if rows == state.produced:
             return state
-        within = min(rows, state.acknowledged + self.parameters.row_permits)
+        first_kept = gone(state, self.parameters)
+        within = min(rows, first_kept + self.parameters.row_permits)
         try:
             if within > state.produced:
                 state = self._step(self._step(state, "Offer", within - state.produced), "Produce")
@@ -203,8 +223,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
             staging_rows = self.parameters.staging_rows
             beyond = f", and room for {staging_rows} staged rows" if staging_rows else ""
             raise Refused(
-                f"the exchange keeps {rows - state.acknowledged} rows, and has {self.parameters.row_permits} permits"
-                f"{beyond}"
+                f"the exchange keeps {rows - first_kept} rows, and has {self.parameters.row_permits} permits{beyond}"
             ) from None
 
     # Events of the logs, the tasks and the sink.

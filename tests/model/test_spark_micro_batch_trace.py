@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from permitflow_model.kernel.replay import Replay, interleave
-from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
+from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, committed_end
 from permitflow_model.spark_micro_batch_trace import (
     QueryEvent,
     SparkMicroBatchReplay,
@@ -22,6 +22,7 @@ WALKS = Parameters(row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, driv
 SOURCE, OFFSETS, TASKS, SINK, COMMITS = range(5)
 # Not recorded: an attempt that runs on is nobody's step, and an abort of what is published neither.
 UNSEEN = ("AbandonTask", "StageLate", "AbortLate", "Done")
+EXPIRING = replace(WALKS, expires=True)
 
 
 def recorded(seed: int, walks: Parameters = WALKS) -> Logs:
@@ -42,9 +43,11 @@ def recorded(seed: int, walks: Parameters = WALKS) -> Logs:
 def note(logs: Logs, action: str, before: State, after: State) -> None:
     batch = (after.start, after.end)
     if action == "Acknowledge":
-        logs[SOURCE].append(QueryEvent(action, before.acknowledged, after.acknowledged, after.produced))
+        logs[SOURCE].append(QueryEvent(action, before.acknowledged, after.acknowledged, after.produced, after.lost))
     elif action == "PlanBatch":
-        logs[SOURCE].append(QueryEvent(action, after.end, after.plan, after.produced))
+        logs[SOURCE].append(QueryEvent(action, after.end, after.plan, after.produced, after.lost))
+    elif action == "ReportLoss":
+        logs[SOURCE].append(QueryEvent(action, 0, committed_end(before), after.produced, after.lost))
     elif action == "Restart":
         logs[SOURCE].append(QueryEvent(action))
     elif action == "WriteOffsetLog":
@@ -69,6 +72,16 @@ def test_a_run_is_valid_in_whatever_order_its_logs_are_read(seed: int) -> None:
     random.Random(seed).shuffle(logs)
     assert replayed(logs).is_valid
     assert replayed(logs).performed == sum(map(len, logs))
+
+
+def test_a_run_whose_rows_expire_is_valid_if_the_recording_says_so() -> None:
+    runs = [recorded(seed, EXPIRING) for seed in range(40)]
+    assert all(replayed(logs).is_valid for logs in runs)
+    lossy = [logs for logs in runs if any(event.action == "ReportLoss" for event in logs[SOURCE])]
+    assert lossy
+    for logs in lossy:
+        logs[SOURCE] = [event._replace(expired=0) for event in logs[SOURCE]]
+        assert not replayed(logs).is_valid
 
 
 def test_a_run_with_published_batches_is_valid_with_room_to_stage() -> None:
@@ -175,6 +188,29 @@ def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
     outcome = interleave(interpretation, interpretation.start(), logs)
     assert outcome.is_valid
     assert outcome.worlds[0].state.phase == "failed"
+
+
+def test_rows_expire_before_more_than_the_window_can_come() -> None:
+    """Of 23 rows with 4 permits, 19 have expired or been acknowledged, however often the query looked."""
+    assert replayed(run(QueryEvent("ReportLoss", 0, 0, 23, 19), batches=[])).is_valid
+    assert refusal(run(QueryEvent("ReportLoss", 0, 0, 23, 18), batches=[]))[1] == (
+        "the exchange keeps 5 rows, and has 4 permits"
+    )
+
+
+@pytest.mark.parametrize(
+    ("expired", "words"),
+    [(0, "no rows are lost that"), (2, "no rows are lost that"), (5, "and the exchange has had only 4")],
+    ids=["not recorded", "before the query's", "more than there were"],
+)
+def test_a_loss_is_refused_unless_rows_that_are_needed_expired(expired: int, words: str) -> None:
+    def end(expired: int) -> Logs:
+        loss = QueryEvent("ReportLoss", 0, 2, 4, expired)
+        return run(plan(0, 2, 4), acknowledge(2, 4), loss, batches=[(0, 2)])
+
+    assert replayed(end(3)).is_valid
+    event, reason = refusal(end(expired))
+    assert (event.action, words in reason) == ("ReportLoss", True)
 
 
 def test_the_vocabulary_has_all_actions_and_tells_the_recorded_ones() -> None:

@@ -135,7 +135,7 @@ class SourceRecorder(QueryRecorder):
 
     def __init__(self, folder: str | None, consumer: str) -> None:
         super().__init__(folder, file_name_of("source", consumer))
-        self._seen: dict[str, tuple[int, int]] = {}
+        self._seen: dict[str, tuple[int, int, int]] = {}
 
     def restarted(self, positions: Positions, cap: Callable[[Position], int]) -> None:
         """The query runs, for the first time or again.
@@ -152,10 +152,10 @@ class SourceRecorder(QueryRecorder):
         Spec: Acknowledge of SparkMicroBatch.
         """
         for channel, row in start.rows.items():
-            produced = after[channel].next_row
-            if self._seen.get(channel) != (row, produced):
-                self._seen[channel] = (row, produced)
-                self.note("Acknowledge", channel, row=row, before=before[channel].acknowledged_row, produced=produced)
+            there = _rows_of(after[channel])
+            if self._seen.get(channel) != (row, *there.values()):
+                self._seen[channel] = (row, there["produced"], there["expired"])
+                self.note("Acknowledge", channel, row=row, before=before[channel].acknowledged_row, **there)
 
     def planned(self, start: StreamOffset, end: StreamOffset, positions: Positions) -> None:
         """A batch was planned.
@@ -165,14 +165,20 @@ class SourceRecorder(QueryRecorder):
         for channel, to_row in end.rows.items():
             from_row = start.rows.get(channel, to_row)
             if to_row > from_row:
-                self.note("PlanBatch", channel, start=from_row, end=to_row, produced=positions[channel].next_row)
+                self.note("PlanBatch", channel, start=from_row, end=to_row, **_rows_of(positions[channel]))
 
-    def lost(self, error: RowsLostError) -> None:
-        """The query cannot go on.
+    def lost(self, error: RowsLostError, positions: Positions) -> None:
+        """The query cannot go on; ``positions`` are the exchange's last ones.
 
         Spec: ReportLoss of SparkMicroBatch.
         """
-        self.note("ReportLoss", error.channel, row=error.wanted_row)
+        there = _rows_of(positions[error.channel]) if error.channel in positions else {}
+        self.note("ReportLoss", error.channel, row=error.wanted_row, **there)
+
+
+def _rows_of(position: Position) -> dict[str, int]:
+    """What the exchange has had of a channel, and what of it has expired."""
+    return {"produced": position.next_row, "expired": position.expired_row}
 
 
 @contextmanager

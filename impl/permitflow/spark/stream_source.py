@@ -230,7 +230,7 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limit_rows, min_rows = self._limit_rows(limit, offset, positions), self._min_rows(limit)
             end = self._planner.plan(offset, positions, limit_rows=limit_rows, min_rows=min_rows)
         except RowsLostError as error:
-            self._recorder.lost(error)
+            self._recorder.lost(error, self._positions or {})
             raise
         if end is offset:
             return start
