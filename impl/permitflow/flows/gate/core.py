@@ -506,7 +506,7 @@ class GateReceiver(Inbound[T]):
 
         Spec: Borrow.
         """
-        if self.is_released or self._is_over or not self._required:
+        if self._is_over or not self._required:  # behind its barrier an input requires nothing
             return 0
         lacking = self._required - self.borrowed + self.stored
         return max(0, min(lacking, self.parameters.floating - self.borrowed))
@@ -678,7 +678,7 @@ class GateReceiver(Inbound[T]):
         """How soon credit leaves: the word to resume, borrowed credit and large batches at once."""
         if self._resumption.resume or self._watermarks_due:
             return Urgency.NOW
-        free = 0 if self.is_released or self._is_over else self.free
+        free = 0 if self._is_over else self.free
         if free >= self._batch:
             return Urgency.SOON if self.untaken and self._credit_out > 0 else Urgency.NOW
         if self._here:
@@ -694,9 +694,7 @@ class GateReceiver(Inbound[T]):
         """
         resume, revoke = self._resumption.resume, self._resumption.revoke
         credit = 0
-        if not (self.is_released or self._is_over) and (
-            self.free >= self._batch or resume or (residue and not self._here)
-        ):
+        if not self._is_over and (self.free >= self._batch or resume or (residue and not self._here)):
             credit, self.free = self.free, 0
         watermarks, self._watermarks_due = self._watermarks_due, 0
         is_idle = residue and not self._here and (self._consumed_untold or self._barriers_untold)
