@@ -83,4 +83,4 @@ def require_one_place(channel: str, places: Sequence[str]) -> None:
 
 
 def _one_place(places: Sequence[str]) -> str:
-    return f"must be at one exchange, but is at {' and '.join(places)}: remove all but one"
+    return f"must be at one exchange ({' and '.join(places)} have it: remove all but one)"

@@ -161,14 +161,19 @@ def _words(channel: str, report: dict[str, object]) -> str:
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
     """The channels of a stream: as many as were stated, or as can be seen; an exchange refuses if it has more.
 
-    Each of several exchanges must answer.
+    Each of several exchanges must answer.  Whether two have a channel of the stream is asked when the stream is opened.
     """
     if ":" in stream:
         named = stream_name(stream)
         return stream_channels(named.name, named.channels)
     with exchange.orders() as orders:
         # A client that may produce sees these; a list of channels is for those who may administer them.
-        seen = {stream_and_position(each.channel) for each in orders.statistics().channels}
+        seen = {stream_and_position(each.channel) for each in orders.statistics(partial=True).channels}
+        unanswered = orders.survey().unanswered
+    if unanswered:
+        reasons = "; ".join(unanswered.values())
+        complain(f"{reasons}; it may have channels of {stream}: say how many there are, as in {stream}:4")
+        raise typer.Exit(ExitCode.FAILS)
     positions = {place[1] for place in seen if place is not None and place[0] == stream}
     if not positions:
         unusable(f"the exchange has no channel {stream}/0: with --key, CHANNEL is the name of a stream, as in orders")

@@ -185,7 +185,7 @@ async def test_a_channel_at_two_exchanges_is_named() -> None:
             told = await orders.statistics(partial=True)
             assert sorted(each.channel for each in told.channels) == [*CHANNELS]
             assert orders.survey.twice == {CHANNELS[1]: places}
-            with pytest.raises(InvalidParametersError, match=f"is at {places[0]} and {places[1]}: remove.*orders/1"):
+            with pytest.raises(InvalidParametersError, match=f"{places[0]} and {places[1]} have it: remove.*orders/1"):
                 await orders.channels()
 
 
@@ -195,7 +195,7 @@ async def test_a_channel_at_two_exchanges_is_refused() -> None:
     async with serving(*exchanges) as servers:
         address = listed(servers)
         first, second = ranked([servers[0].address, servers[1].address], CHANNELS[1])
-        words = f"channel must be at one exchange, but is at {first} and {second}: remove all but one, not 'orders/1'"
+        words = f"channel must be at one exchange ({first} and {second} have it: remove all but one), not 'orders/1'"
         for refused in (
             describe(address, CHANNELS[1]),
             require_single_places(address, CHANNELS),
