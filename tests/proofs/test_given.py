@@ -184,7 +184,14 @@ _CONDITION_IN_WORDS = {
 }
 """Conditions that relate constants and states, or of which also the opposite is shown: the words tell them."""
 
-_OF_FAILURES = {"bridge-full", "diamond-stuck", "echo-stuck", "gate-out-of-nothing", "gate-stuck", "shared-window-stuck"}
+_OF_FAILURES = {
+    "bridge-full",
+    "diamond-stuck",
+    "echo-stuck",
+    "gate-out-of-nothing",
+    "gate-stuck",
+    "shared-window-stuck",
+}
 """Theorems that say that the invariant is broken."""
 
 _OF_PARTS = {"mute-delay-coming", "token-bucket-served"}
