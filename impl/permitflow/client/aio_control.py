@@ -619,8 +619,12 @@ async def require_single_places(
         security: as for ``get``.
 
     Raises:
-        InvalidParametersError: two of them have the same channel, or the stream has further ones.
+        InvalidParametersError: two of them have the same channel, or the stream has further ones; or ``channels`` is a
+            single name, or empty.
     """
+    names = names_of(channels)
+    if not names:
+        raise InvalidParametersError(name="channels", value=names, rule="must be at least one name")
     if len(several(address)) == 1:
         return
     asking = control(
@@ -635,10 +639,10 @@ async def require_single_places(
             told = await orders.statistics(partial=True)
     except (PeerGoneError, SecurityError):  # a stream will tell
         return
-    for name in channels:
+    for name in names:
         require_one_place(name, orders.survey.twice.get(name, ()))
     if spread_over:
-        require_no_further(channels[0], (each.channel for each in told.channels), spread_over)
+        require_no_further(names[0], (each.channel for each in told.channels), spread_over)
 
 
 @asynccontextmanager

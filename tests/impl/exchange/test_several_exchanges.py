@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -206,6 +206,12 @@ async def test_a_channel_at_two_exchanges_is_refused() -> None:
             with pytest.raises(InvalidParametersError, match=re.escape(words)):
                 await refused
         await require_single_places(address, CHANNELS[2:])
+
+
+@pytest.mark.parametrize(("channels", "rule"), [("orders/0", "names, not one name"), ((), "at least one name")])
+async def test_places_are_asked_for_by_names(channels: Sequence[str], rule: str) -> None:
+    with pytest.raises(InvalidParametersError, match=rule):
+        await require_single_places("localhost:1,localhost:2", channels)
 
 
 async def asked(address: str, channel: str) -> None:
