@@ -869,7 +869,8 @@ class RowsExpiredError(ReplayError):
     text = (
         "row {wanted_row} of channel {channel!r} has expired: the exchange keeps rows for a limited time, or up to so "
         "many bytes (permitflow serve --expire-seconds, --expire-bytes); the first row that is still there is "
-        "{first_kept_row}: acknowledge up to it to go on without the rows before"
+        "{first_kept_row}: to go on without the rows before, read from it on (permitflow get --from-row "
+        "{first_kept_row}), or acknowledge up to it"
     )
 
 

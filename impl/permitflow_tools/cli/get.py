@@ -45,11 +45,21 @@ def get(
     consumer: Annotated[
         str, typer.Option(metavar="NAME", help="Of a channel that keeps its rows: who reads. Default: default.")
     ] = "",
+    from_row: Annotated[
+        int | None,
+        option(
+            whole_number(least=0),
+            "ROW",
+            "Of a channel that keeps its rows: begin at this row, and leave those before it out. "
+            "Default: the first one that the consumer has not acknowledged.",
+        ),
+    ] = None,
     acknowledge: Annotated[
         bool,
         typer.Option(
             "--acknowledge",
-            help="Of a channel that keeps its rows: acknowledge them once they are written, so that they may go.",
+            help="Of a channel that keeps its rows: acknowledge them once they are written, so that they may go; "
+            "with --from-row, the rows before it as well.",
         ),
     ] = False,
     timeout: Annotated[
@@ -82,7 +92,8 @@ def get(
     FILE.part until it is whole, then takes the place of an older one. If the command is stopped, or fails, what has
     come is readable there, and the error says how many rows that are: rows of a channel that is read once are nowhere
     else. Reading a channel that keeps its rows acknowledges nothing without --acknowledge; then rows are acknowledged
-    when the file is whole, or as soon as standard output has taken them.
+    when the file is whole, or as soon as standard output has taken them. A consumer whose rows have expired is told
+    with which --from-row it goes on.
 
     What was written is told on standard error. Exit code 0: the channel has ended, or --rows have come. 1: the channel
     is broken, the exchange has refused or is gone, or nobody takes the output. 2: the output cannot be used. 130:
@@ -114,6 +125,7 @@ def get(
                     *place,
                     timeout_seconds=seconds,
                     consumer=consumer,
+                    from_row=from_row,
                     security=security,
                     target_latency_seconds=target_latency,
                 )

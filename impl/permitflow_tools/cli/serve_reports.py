@@ -195,7 +195,9 @@ def _out(traffic: ChannelTraffic) -> str:
         return f"{traffic.rows_out:,} out"
     staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
     beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
-    return f"{traffic.rows_out:,} acknowledged (still to come: {lag_in_words(kept)}){staged}{beyond}"
+    expired = f", {traffic.expired_rows:,} expired" if traffic.expired_rows else ""
+    acknowledged = traffic.rows_out - traffic.expired_rows
+    return f"{acknowledged:,} acknowledged (still to come: {lag_in_words(kept)}){expired}{staged}{beyond}"
 
 
 def _by_channel(rows: Mapping[str, int]) -> str:

@@ -208,6 +208,20 @@ async def test_rows_that_were_written_are_acknowledged_if_asked(command: Command
     assert pa.ipc.open_file(target).read_all().num_rows == 40
 
 
+async def test_a_consumer_whose_rows_expired_may_go_on_behind_them(command: Command, tmp_path: Path) -> None:
+    source, target = written(tmp_path, "orders.csv", ROWS), str(tmp_path / "out.csv")
+    async with beside(command, Retention.REPLAY) as shell:
+        assert (await shell("put", NAME, source))[0] == 0
+        channel = shell.exchange.replay_channel(NAME)
+        await channel.expire(40)
+        code, _, told = await shell("get", NAME, target)
+        assert (code, "permitflow get --from-row 40" in told) == (1, True), told
+        answer = await shell("get", NAME, target, "--from-row", "40", "--rows", "10", "--acknowledge")
+        assert answer == (0, "", f"wrote 10 rows of orders/0 to {target}\n")
+        assert channel.books.acknowledged == {"default": 50}
+        assert (await shell("get", NAME, target))[0] == 0
+
+
 async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     schema = pa.schema([("n", pa.int64())])
