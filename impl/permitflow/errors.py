@@ -1124,7 +1124,8 @@ class RowsLostError(PermitflowError):
     text = (
         "channel {channel!r} has not all rows any more that this query needs from row {wanted_row} on, as "
         "consumer {consumer!r}; {reason}. The query stops here and skips nothing. To go on without these rows, "
-        "start it with a new checkpoint (and a new table, or remove duplicate rows from the old one)"
+        "set failOnDataLoss to false; or start it with a new checkpoint, where rows have expired with startingOffsets, "
+        "too (and a new table, or remove duplicate rows from the old one)"
     )
 
 

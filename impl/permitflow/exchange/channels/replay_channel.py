@@ -877,7 +877,7 @@ class ReplayConsumer(ConsumerStream[ReplayChannel]):
             agreed = pa.schema([met.field(name) for name in columns], met.metadata) if columns else met
             if get.with_time:
                 if met.get_field_index(TIME_FIELD.name) >= 0:
-                    rule = f"must be false: the channel has a column {TIME_FIELD.name!r} of its own"
+                    rule = f"must be false where the channel has a column {TIME_FIELD.name!r} of its own"
                     raise InvalidParametersError(name="with_time", value=True, rule=rule)
                 agreed = agreed.append(TIME_FIELD)
                 columns = [*columns, TIME_FIELD.name] if columns else []
