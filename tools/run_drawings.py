@@ -1,9 +1,11 @@
 """Write what the explorer finds into documents: the README's film; the shortest counterexamples in docs/protocols, as
-tables; and draw the packages of docs/concepts/architecture.md.
+tables; and draw the packages of docs/concepts/architecture.md, and a mistake in the code that a proof refutes.
 """
 
 from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor
 from html import escape
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from permitflow.tracing import read_trace
 from permitflow_model.exploration import explore_model, system_for
 from permitflow_model.kernel.system import Step
 from permitflow_model.manifest import Model, read_manifest
+from permitflow_proofs.code.catalogue import catalogue
 from permitflow_testing.traces import judge
 from permitflow_tools.checking.deciding import answer_for
 from permitflow_tools.cli.permits import run_of, setting_of
@@ -18,8 +21,11 @@ from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset
 from permitflow_tools.explain.look import Look
 from permitflow_tools.explain.looks.table import look_of
+from permitflow_tools.explain.refutation import refutation
 from permitflow_tools.explain.run_page import film
+from tests.support.mutated_code import mistaken_code
 from tools.marks import pasted
+from tools.mutants import CHECKOUT, read_mutants
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 FILM = "deadlock-film.svg"
@@ -41,6 +47,10 @@ TABLES = {
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }
 """Runs that are tables in pages of docs/protocols: the shortest counterexample of a model, or a recording."""
+
+REFUTED = "refuted.svg"
+_CODE = ("code-permits-sender", "the oldest leaves", "barrier sent without a permit")
+"""Of the drawing of a refuted claim: the theorem, the claim, and a mistake in the code (``code_mutants.toml``)."""
 
 PACKAGES = "packages.svg"
 _COLUMN, _LINE, _WIDTH, _HEIGHT = 196, 92, 176, 52
@@ -172,8 +182,29 @@ def film_of_the_readme() -> str:
     return film(run_of(answer_for(setting_of(8, 3, 7, None, flush_idle=False)), with_barriers=False))
 
 
+def refuted() -> str:
+    """What `permitflow prove --code --picture` draws, with a mistake in the code.
+
+    In a process of its own: which values the solver finds depends on what it was asked before.
+    """
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        return fresh.submit(_refuted).result()
+
+
+def _refuted() -> str:
+    name, words, mistake = _CODE
+    (theorem,) = (each for each in catalogue() if each.id == name)
+    (claim,) = (each for each in theorem.obligations if each.name == words)
+    (mutant,) = (each for each in read_mutants(CHECKOUT / "tests/mutants/code_mutants.toml") if each.name == mistake)
+    with mistaken_code(mutant):
+        found = claim.examine().counterexample
+    assert found is not None
+    return refutation(look_of(theorem.module), f"{name}: {words}", found.values, found.told)
+
+
 def main() -> None:
     (FOLDER / FILM).write_text(film_of_the_readme(), encoding="utf-8")
+    (FOLDER / REFUTED).write_text(refuted(), encoding="utf-8")
     (FOLDER / PACKAGES).write_text(packages(), encoding="utf-8")
     for page in TABLES:
         (PAGES / page).write_text(with_tables(page), encoding="utf-8")

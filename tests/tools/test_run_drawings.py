@@ -2,7 +2,18 @@
 
 import pytest
 
-from tools.run_drawings import FILM, FOLDER, PACKAGES, PAGES, TABLES, film_of_the_readme, packages, with_tables
+from tools.run_drawings import (
+    FILM,
+    FOLDER,
+    PACKAGES,
+    PAGES,
+    REFUTED,
+    TABLES,
+    film_of_the_readme,
+    packages,
+    refuted,
+    with_tables,
+)
 
 
 @pytest.mark.parametrize("page", TABLES)
@@ -14,6 +25,10 @@ def test_the_readmes_film_is_up_to_date_and_ends_stuck() -> None:
     kept = (FOLDER / FILM).read_text(encoding="utf-8")
     assert kept == film_of_the_readme(), "run `nox -s pictures`"
     assert "the next chunk needs 7" in kept
+
+
+def test_the_drawing_of_a_refuted_claim_is_up_to_date() -> None:
+    assert (FOLDER / REFUTED).read_text(encoding="utf-8") == refuted(), "run `nox -s pictures`"
 
 
 def test_the_drawing_of_the_packages_is_up_to_date() -> None:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table, run_table, tracked
-from permitflow_tools.cli.options import chosen, one_of, option, whole_number
+from permitflow_tools.cli.options import chosen, one_of, option, whole_number, writable
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.output import is_special, write_files
 
 if TYPE_CHECKING:
     from permitflow_proofs import Theorem, TheoremVerdict
@@ -45,6 +46,15 @@ def prove(
         typer.Option(metavar="DIRECTORY", help="Prove nothing: write the questions for any solver there, as SMT-LIB."),
     ] = None,
     code: Annotated[bool, typer.Option("--code", help="Prove only the theorems about the running code.")] = False,
+    picture: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            parser=writable,
+            help="Draw the first claim that is refuted, as SVG: the state, the call, what the code did, what the model "
+            "does. Nothing is written if none is.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Prove the theorems about the protocol, for all numbers of row permits, all batches and all chunk sizes.
@@ -64,6 +74,7 @@ def prove(
       permitflow prove
       permitflow prove --theorem threshold
       permitflow prove --code                                            the running code alone
+      permitflow prove --code --picture refuted.svg                      a mistake in the code as a drawing
       permitflow prove --theorem threshold --export questions/           for a third solver
       permitflow prove --solver z3 --json
 
@@ -72,6 +83,10 @@ def prove(
     """
     with requires_extra("proofs"):
         import permitflow_proofs  # noqa: F401  # is it all there?
+    if picture is not None and export is not None:
+        unusable("--picture draws what is proved, and --export proves nothing; leave one of them away")
+    if picture is not None and not is_special(picture) and picture.suffix.lower() != ".svg":
+        unusable(f"--picture writes an SVG drawing, and {picture} is none by its name; name a file .svg")
     wanted = _selected(theorem or [], code_only=code)
     if export is not None:
         _export(wanted, export)
@@ -86,6 +101,8 @@ def prove(
         _print_verdicts(verdicts, seconds)
         if theorem:
             _print_runs(verdicts)
+    if picture is not None:
+        _draw(verdicts, picture)
     stop(holds=holds)
 
 
@@ -187,6 +204,20 @@ def _print_runs(verdicts: "list[TheoremVerdict]") -> None:
         if run is not None:
             console.print(f"\n{verdict.theorem.id}: a shortest run to a state in which it is false")
             print_table(console, run_table(verdict.theorem.module, run.start, run.steps))
+
+
+def _draw(verdicts: "list[TheoremVerdict]", file: Path) -> None:
+    """Draw the first refuted claim of a theorem that should be proved."""
+    from permitflow_tools.explain.looks.table import look_of
+    from permitflow_tools.explain.refutation import refutation
+
+    for verdict in verdicts:
+        for found in verdict.examinations:
+            shown, theorem = found.counterexample, verdict.theorem
+            if shown is not None and theorem.expected == "proved":
+                title = f"{theorem.id}: {found.name}"
+                write_files({file: refutation(look_of(theorem.module), title, shown.values, shown.told)})
+                return
 
 
 def _as_json(verdict: "TheoremVerdict") -> dict[str, object]:

@@ -3,7 +3,7 @@
 A page is one HTML file with everything in it.  Nothing is fetched, and the page forbids itself to.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from html import escape
 
 from permitflow_tools.explain import svg
@@ -118,19 +118,26 @@ def film(run: ExplainedRun, *, step_seconds: float = 1.6, end_seconds: float = 4
 
 def _head(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     is_bad = run.verdict in (RunVerdict.STUCK, RunVerdict.VIOLATED, RunVerdict.INVALID)
-    badge = 26 + svg.length(run.verdict.value, 13)
+    facts = ", ".join(f"{name} {value}" for name, value, _ in facts_of(run))
+    return head(run.verdict.value, run.title, run.sentence, [*run.remarks, facts], y, is_bad=is_bad)
+
+
+def head(
+    verdict: str, title: str, sentence: str, remarks: Iterable[str], y: float, *, is_bad: bool
+) -> tuple[list[str], float]:
+    """The head of a drawing, and where it ends."""
+    badge = 26 + svg.length(verdict, 13)
     parts = [
         svg.element(
             "rect", class_="badge bad" if is_bad else "badge", x=MARGIN, y=y - 12, width=badge, height=22, rx=11
         ),
-        svg.text(MARGIN + badge / 2, y + 4, run.verdict.value, class_="badge-text"),
+        svg.text(MARGIN + badge / 2, y + 4, verdict, class_="badge-text"),
     ]
     y += 42
     for content, width, leading, kind in (
-        (run.title, 82, 28, "title"),
-        (run.sentence, 125, 22, "sentence"),
-        *((remark, 140, _LEADING, "muted") for remark in run.remarks),
-        (", ".join(f"{name} {value}" for name, value, _ in facts_of(run)), 130, _LEADING, "muted"),
+        (title, 82, 28, "title"),
+        (sentence, 125, 22, "sentence"),
+        *((remark, 130, _LEADING, "muted") for remark in remarks),
     ):
         parts += svg.paragraph(MARGIN, y, content, width=width, leading=leading, class_=kind)
         y += leading * len(svg.lines(content, width)) + 4

@@ -12,21 +12,26 @@ call, with any arguments, twice: with a recorder and without one.
 So the code does what the model does, exactly where the model does it.
 """
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, is_dataclass
+from dataclasses import fields as dataclass_fields
 from functools import partial
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from permitflow.errors import PermitflowError
 from permitflow.flows.messages import Message
+from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.replay import Refused, Starved, World
 from permitflow_model.kernel.system import Disabled, System
 from permitflow_proofs.code.stand_ins import Inbox, Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.frame import is_same_part
 from permitflow_proofs.kernel.obligation import SymbolicObligation
+from permitflow_proofs.kernel.paths import current_explorer
 from permitflow_proofs.kernel.symbols import all_of, any_of, equal
 
 S = TypeVar("S")
@@ -80,6 +85,14 @@ class Case(ABC, Generic[S, P]):
         self.core = self.make(lambda *event: self.events.append(Event(*event)))
         self.silent = self.make(None)
         self.before = self.fields(self.core)
+        parts = dict(_named_parts(state))
+        of = {id(value): name for name, value in parts.items() if not isinstance(value, int | str | None)}
+        current_explorer().told.update(
+            parameters=dict(_named_parts(parameters)),
+            state=parts,
+            before=_shown(self.before),
+            model_names={path: of[id(value)] for path, value in self.before.items() if id(value) in of},
+        )
 
     @abstractmethod
     def stands_for(self, state: S) -> Mapping[str, Any]:
@@ -117,7 +130,10 @@ class Case(ABC, Generic[S, P]):
         if set(expected) != set(found):
             raise TypeError(f"nobody says what becomes of {set(expected) ^ set(found)}")
         expected[self.off_by_one] = expected[self.off_by_one] + wrong
-        return all_of([_agrees(found[path], value) for path, value in expected.items()])
+        agree = {path: _agrees(found[path], value) for path, value in expected.items()}
+        must = {path: value for path, value in expected.items() if not isinstance(value, Is)}
+        current_explorer().told.update(found=_shown(found), must=_shown(must), agree=agree)
+        return all_of(list(agree.values()))
 
 
 def put(core: Any, fields: Mapping[str, Any]) -> Any:
@@ -175,6 +191,60 @@ def attempt(core: Any, call: Callable[[Any], Any]) -> Outcome:
         return Outcome(core, None, refusal)
 
 
+def _named_parts(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The parts of a state, or of parameters, by their paths."""
+    if is_dataclass(value):
+        yield from ((each.name, getattr(value, each.name)) for each in dataclass_fields(value))
+    elif hasattr(value, "_asdict"):
+        for name, part in value._asdict().items():
+            yield from _named_parts(part, f"{prefix}.{name}" if prefix else name)
+    elif isinstance(value, Members):
+        for name in value.names():
+            yield from _named_parts(value.get(name), f"{prefix}.{name}")
+    else:
+        yield prefix, value
+
+
+def _in_words(outcome: Outcome) -> Mapping[str, object]:
+    if outcome.refusal is not None:
+        return {"refusal": type(outcome.refusal).__name__}
+    return _shown({"result": outcome.result})
+
+
+class _ShownMessage(NamedTuple):
+    kind: str
+    rows: int
+
+
+def _shown(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Messages by their kind and their rows."""
+    return {
+        name: _ShownMessage(value.kind.value, value.rows) if isinstance(value, Message) else value
+        for name, value in values.items()
+    }
+
+
+@contextmanager
+def _first_call_told(modules: Sequence[ModuleType], told: dict[str, object]) -> Iterator[None]:
+    """Tell the first call of a function of these modules: its name and its arguments."""
+    before, spaces = sys.getprofile(), [vars(module) for module in modules]
+
+    def look(frame: FrameType, event: str, _argument: object) -> None:
+        if event == "call" and any(frame.f_globals is space for space in spaces):
+            sys.setprofile(before)
+            code, values = frame.f_code, frame.f_locals
+            names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+            owner = f"{type(values['self']).__name__}." if "self" in values else ""
+            arguments = {name: values[name] for name in names if name != "self"}
+            told.update(call=f"{owner}{code.co_name}", arguments=_shown(arguments))
+
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
 C = TypeVar("C", bound=Case[Any, Any])
 
 
@@ -211,23 +281,40 @@ class Call(Generic[C]):
 def refines(call: Call[C], wrong: int) -> bool:
     """Is the call what the model does?  (To be called in a claim.)"""
     case = call.make()
-    with standing_in(case.modules):
+    told = current_explorer().told
+    with standing_in(case.modules), _first_call_told(case.modules, told):
         outcomes = [attempt(core, lambda core: call.call(core, case)) for core in (case.core, case.silent)]
+    told.update(_in_words(outcomes[0]), found=_shown(case.fields(case.core)), events=case.events)
     if len({type(outcome.refusal) for outcome in outcomes}) > 1 or (outcomes[0].refusal is not None and case.events):
+        told["model"] = "asks for a refusal that is the same with a recorder and without one, and records nothing"
         return False
     has_moved = bool(case.events)
     try:
         after = case.explained() if call.leads_to is None or not has_moved else call.leads_to(case)
     except (Refused, Starved, Disabled):
+        _tell_of_model(call, case, told, "does something here, but not what is recorded")
         return False
     if bool(call.may(case)) != has_moved:
+        _tell_of_model(call, case, told, "does something here")
         return False
     with standing_in(case.modules):
         for outcome in outcomes:
             changes = call.changes(case, after, outcome)
-            if not case.holds(outcome.core, after, changes, wrong) or not call.returns(case, after, outcome):
+            if not case.holds(outcome.core, after, changes, wrong):
+                told["model"] = "does the same, which leads to other values" if has_moved else "does nothing"
+                return False
+            if not call.returns(case, after, outcome):
+                told["model"] = "has another result"
                 return False
     return True
+
+
+def _tell_of_model(call: Call[C], case: C, told: dict[str, object], otherwise: str) -> None:
+    """That it can do nothing, so that all must be as it was; or what it does otherwise."""
+    if call.may(case):
+        told["model"] = otherwise
+    else:
+        told.update(model="can do nothing here", must=_shown(case.before))
 
 
 def obligation(call: Call[Any]) -> SymbolicObligation:

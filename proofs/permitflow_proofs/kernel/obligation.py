@@ -17,6 +17,7 @@ from permitflow_model.kernel.system import Disabled, System
 from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, given_by
 from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
+from permitflow_proofs.kernel.reading import read
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -59,6 +60,9 @@ class Counterexample:
 
     run: Run[Any, Any] | None = None
     """A run of the model into it, if one was asked for."""
+
+    told: Mapping[str, Any] = field(default_factory=dict, repr=False, compare=False)
+    """What the claim tells of itself (``Explorer.told``), with values in place of symbols."""
 
     def __str__(self) -> str:
         """One line, without the members of families that are not in focus."""
@@ -159,7 +163,7 @@ def decide(claim: Claim) -> Finding:
         if path.witness is None:
             uncertain = True
             continue
-        counterexample = Counterexample(path.values())
+        counterexample = Counterexample(path.values(), told=read(path.told, path.witness))
         break
     outcome: Outcome = "refuted" if counterexample else "unknown" if uncertain else "proved"
     covered = None if counterexample else explorer.coverage()

@@ -505,6 +505,9 @@ class Path(Generic[R]):
     premises: "Premises"
     """What the function has assumed of the parameters that it made."""
 
+    told: Mapping[str, object]
+    """What the function has told of itself, symbols included, to be shown."""
+
     def values(self) -> dict[str, int | bool | str]:
         """Values of the symbols with which this path is taken; none if the solver could not tell."""
         if self.witness is None:
@@ -602,6 +605,8 @@ class Explorer:
         self._has_begun = False
         self.notes: dict[object, Mapping[Any, Any]] = {}
         """Of symbolic values, on this path."""
+        self.told: dict[str, object] = {}
+        """What a claim tells of itself on this path, symbols included: shown where the claim is false."""
         self._names: dict[str, int] = {}
         self._readers: dict[str, _Reader] = {}
         self._merging: list[Merge] = []
@@ -763,6 +768,7 @@ class Explorer:
         self._names = dict(way.names) if way else {}
         self._readers = dict(way.path.readers) if way else {}
         self.notes = dict(way.notes) if way else {}
+        self.told = {}
         self._parameters = list(way.path.premises.parameters) if way else []
         self._assumed = list(way.path.premises.assumed) if way else []
         self._merges_met = 0
@@ -838,4 +844,4 @@ class Explorer:
             self._trail.prune()
             return None
         premises = Premises(tuple(self._parameters), tuple(self._assumed))
-        return Path(self._trail.conditions(), result, enabled, self._trail.witness, self._readers, premises)
+        return Path(self._trail.conditions(), result, enabled, self._trail.witness, self._readers, premises, self.told)
