@@ -6,7 +6,7 @@ docs/protocols/store.md explains it.  Exchanges are numbered from 0.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
-from permitflow_model.kernel.family import Family, Members
+from permitflow_model.kernel.family import Family, Members, family
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -93,7 +93,7 @@ BEFORE = Exchange(
 
 def initial(parameters: Parameters) -> State:
     """All stand by, and the store is empty."""
-    exchanges: Members[Exchange] = Members([BEFORE] * parameters.exchanges)
+    exchanges = family(BEFORE, parameters.exchanges)
     return State(epoch=0, commits=0, kept=0, jobs=0, confirmed=0, faults=0, exchanges=exchanges)
 
 
@@ -428,4 +428,4 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.store_owner:theorems")

@@ -37,6 +37,7 @@ from permitflow_proofs import shared_window as shared_window_proofs
 from permitflow_proofs import spark_micro_batch as spark_proofs
 from permitflow_proofs import squelch as squelch_proofs
 from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
+from permitflow_proofs import store_owner as store_owner_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
 from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
@@ -323,6 +324,7 @@ TABLES = [
     spark_proofs,
     squelch_proofs,
     stop_and_wait_proofs,
+    store_owner_proofs,
     token_bucket_proofs,
 ]
 
