@@ -4,7 +4,8 @@ Named producers, writers of staged batches, and consumers go on after whatever h
 producer is within the exchange's own process, and loses its patience in the middle of a write.  The laws:
 
 1. A row number has one value, for all consumers and for ever; there are no gaps.  In some schedules rows expire: then
-   each consumer sees a row, or is told that it has expired.
+   each consumer sees a row, or is told that it has expired.  In some, producers come again with one more column: its
+   values are those that they sent, and null where the producer did not know it.
 2. The exchange never takes back what it has told: a producer's count of rows, a position, a published batch.
 3. Each producer's rows, and each published batch, are there once, in order.
 4. The store always opens.
@@ -47,6 +48,8 @@ from tests.simulator.surroundings import INSECURE, simulated
 from tests.simulator.world import Host, WaitsForEver, World
 
 SCHEMA: Final = pa.schema([("n", pa.int64())])
+GROWN: Final = SCHEMA.append(pa.field("again", pa.int64()))
+"""With the number once more."""
 CHANNEL: Final = "c"
 EXCHANGE: Final = "exchange"
 ADDRESS: Final = "tcp://exchange:5600"
@@ -70,6 +73,11 @@ _roots = count()
 def expire_seconds_of(seed: int) -> float | None:
     """For a quarter of the seeds rows expire, sooner or later."""
     return Random(f"expiry {seed}").choice((0.01, 1.0, *6 * (None,)))
+
+
+def is_growing(seed: int) -> bool:
+    """For a quarter of the seeds the second producer, and each one that comes again, brings one more column."""
+    return Random(f"columns {seed}").random() < 0.25
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,6 +200,8 @@ class KeptRun:
         self.clients: dict[str, _Client] = {}
         self.values: dict[int, int] = {}
         """By row number, as any consumer has ever seen it."""
+        self.grown: dict[int, int | None] = {}
+        """By row number, what stands in the column that came later."""
         self.read: dict[str, set[int]] = {name: set() for name in plan.consumers}
         self.expired: dict[str, set[int]] = {name: set() for name in plan.consumers}
         """The rows of which each consumer was told that they have expired."""
@@ -418,8 +428,9 @@ class KeptRun:
     async def _produce(self, number: int, chunks: tuple[int, ...], client: _Client) -> None:
         rows = sum(chunks)
         ends = [0, *accumulate(chunks)]
+        schema = GROWN if is_growing(self.seed) and (number or client.errors) else SCHEMA
         async with put(
-            ADDRESS, CHANNEL, SCHEMA, producer=client.name, same_host=SameHost.NEVER, silence_seconds=self._silence
+            ADDRESS, CHANNEL, schema, producer=client.name, same_host=SameHost.NEVER, silence_seconds=self._silence
         ) as sender:
             first = sender.first_row
             assert first is not None, "a named producer is told"
@@ -428,7 +439,7 @@ class KeptRun:
             self._note_told(client, first, "rows")
             for start, end in pairwise(ends):
                 if end > first:
-                    await sender.send(_rows(_PRODUCER_SHIFT * number, max(start, first), end))
+                    await sender.send(_rows(_PRODUCER_SHIFT * number, max(start, first), end, schema))
             outcome = await sender.end(closes_channel=False)
             if outcome is EndOutcome.ACCEPTED:
                 self._note_told(client, rows, "rows")
@@ -529,12 +540,21 @@ class KeptRun:
             row = first
             async with self._control() as orders:
                 async for message in receiver:
-                    for value in message.payload.column(0).to_pylist():
+                    for value, *grown in zip(*(each.to_pylist() for each in message.payload.columns), strict=True):
                         self._note_value(client, row, value)
+                        self._note_grown(client, row, value, *grown)
                         row += 1
                     if self.plan.kept_rows < _AMPLE_ROWS or self.world.random.random() < 0.5:
                         await self._acknowledge(orders, client, row)
                 await self._acknowledge(orders, client, row)
+
+    def _note_grown(self, client: _Client, row: int, value: int, *grown: int | None) -> None:
+        """What a reader that knows the later column sees there: null, of a producer that does not, or the number."""
+        for again in grown:
+            self.seen["rows with the later column"] += again is not None
+            is_grown = value < _BATCH_SHIFT and value // _PRODUCER_SHIFT in range(1, _INSIDE_NUMBER)
+            if again not in ((value,) if is_grown else (value, None)) or again != self.grown.setdefault(row, again):
+                self.broken.append(f"{client.name} sees {again} beside {value} in row {row}")
 
     async def _acknowledge(self, orders: AioControl, client: _Client, row: int) -> None:
         told, client.asked = self.next_row, max(client.asked, row)
@@ -621,8 +641,8 @@ class KeptRun:
             self.seen["staged rows left"] += 1
 
 
-def _rows(first: int, start: int, stop: int) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(range(first + start, first + stop), pa.int64())], schema=SCHEMA)
+def _rows(first: int, start: int, stop: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
+    return pa.record_batch([pa.array(range(first + start, first + stop), pa.int64())] * len(schema), schema=schema)
 
 
 def _begin(host: Host, work: Awaitable[None]) -> None:

@@ -5,6 +5,7 @@ from tests.simulator.running import collect, run_some
 from tests.simulator.world import quiet
 
 WITH_EXPIRY = (33, 86, 121)
+WITH_MORE_COLUMNS = (9, 68, 81)
 
 
 def test_kept_channels_lose_nothing() -> None:
@@ -19,6 +20,12 @@ def test_a_consumer_of_rows_that_expire_sees_them_or_is_told() -> None:
     report = run_some(WITH_EXPIRY, "kept")
     assert not report.broken, "\n".join(report.in_words())
     assert report.seen["default RowsExpiredError"] >= len(WITH_EXPIRY)
+
+
+def test_values_of_a_later_column_are_those_that_were_sent() -> None:
+    report = run_some(WITH_MORE_COLUMNS, "kept")
+    assert not report.broken, "\n".join(report.in_words())
+    assert report.seen["rows with the later column"] >= len(WITH_MORE_COLUMNS)
 
 
 def test_a_seed_of_a_kept_channel_tells_the_same_story_twice() -> None:
