@@ -145,6 +145,7 @@ def test_an_asynchronous_action_is_refused() -> None:
     [
         ({"initial": asynchronous}, "initial"),
         ({"at_rest": asynchronous}, "at_rest"),
+        ({"must_move": asynchronous}, "must_move"),
         ({"invariants": {"Small": asynchronous}}, "invariant 'Small'"),
         ({"probes": {"NeverFull": asynchronous}}, "probe 'NeverFull'"),
     ],

@@ -187,6 +187,7 @@ class System(Generic[S, P]):
             *((f"invariant {name!r}", condition) for name, condition in self.invariants.items()),
             *((f"probe {name!r}", condition) for name, condition in self.probes.items()),
             *([] if self.at_rest is None else [("at_rest", self.at_rest)]),
+            *([] if self.must_move is None else [("must_move", self.must_move)]),
         )
         for what, condition in conditions:
             _require_function(what, condition)
