@@ -195,3 +195,18 @@ def test_a_log_tells_what_consumers_have_still_to_acknowledge(tmp_path: Path) ->
     assert "500 rows in, 0 acknowledged (still to come: etl 100, audit 500)" in told
     assert "500 of 1,048,576 held" in told
     assert told.endswith("kept on disk: 500 rows (orders/0 500)\n")
+
+
+def test_a_log_tells_expired_rows_from_acknowledged_ones() -> None:
+    with serving("--stream", "orders", *REPLAY, "--expire-bytes", "1KiB") as process:
+        assert process.stdout is not None
+        address = process.stdout.readline().split()[-1]
+        produce(address, 1)
+        with control(address) as orders:
+            orders.acknowledge({"orders/0": 10})
+            produce(address, 1)
+            while orders.positions(["orders/0"])[0].expired_row != 100:
+                sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        told = process.stdout.read()
+    assert "200 rows in, 10 acknowledged (still to come: default 190), 90 expired" in told
