@@ -597,6 +597,7 @@ class MuteRun:
             and not any("/in/" in name for life in lives if life.worker for name in life.worker.pipeline.state())
             and self._is_told()
             and not any(self._who_is_cut_off())
+            and not any(self._unheard())  # a line that is silent is given up in time, and made again
         )
 
     def _who_is_cut_off(self) -> Iterator[str]:
@@ -654,23 +655,39 @@ class MuteRun:
 
     def _judge_signals(self) -> None:
         """Each boundary has heard a beginning of what was told on one of its connections, in the end the whole."""
+        told = self._signals_told()
+        for life in self.lives:
+            for session in self._signals_heard(life):
+                if not any(session == each[: len(session)] for each in told.get(_boundary_of(life), [[]])):
+                    self.broken.append(
+                        f"{_boundary_of(life)} has heard {session}, and was told {told.get(_boundary_of(life))}"
+                    )
+        self.broken += self._unheard()
+
+    def _unheard(self) -> Iterator[str]:
+        """The boundary that has not yet heard all that was told on its latest connection."""
+        life, told = self._now.get(FRONT), self._signals_told()
+        if life is not None and (sessions := self._signals_heard(life)):
+            name = _boundary_of(life)
+            if sessions[-1] not in told.get(name, []):
+                yield f"in the end, {name} has heard {sessions[-1]} only, of {told.get(name)}"
+
+    def _signals_told(self) -> dict[str, list[list[Signal]]]:
+        """By boundary, those of each of its connections."""
         told: dict[str, list[list[Signal]]] = {}
         for life in self.lives:
             if life.worker is not None and isinstance(life.worker.pipeline, JudgedPipeline):
                 graph = life.worker.pipeline.graph
                 for remote, caller in life.callers.items():
                     told.setdefault(caller, []).append((graph.told | graph.gone).get(remote, []))
-        for life in self.lives:
-            if life.part != FRONT or life.worker is None or not isinstance(life.worker.pipeline, JudgedPipeline):
-                continue
-            name = f"{life.name}/boundary"
-            # The first one is that of the start, before any connection.
-            sessions = life.worker.pipeline.graph.heard_sessions.get(Edge(name, f"{name} far end"), [])[1:]
-            for session in sessions:
-                if not any(session == each[: len(session)] for each in told.get(name, [[]])):
-                    self.broken.append(f"{name} has heard {session}, and was told {told.get(name)}")
-            if life is self._now[FRONT] and sessions and sessions[-1] not in told.get(name, []):
-                self.broken.append(f"in the end, {name} has heard {sessions[-1]} only, of {told.get(name)}")
+        return told
+
+    def _signals_heard(self, life: Life) -> list[list[Signal]]:
+        """By the boundary of a worker, on each of its connections; the first one is that of the start, before any."""
+        if life.part != FRONT or life.worker is None or not isinstance(life.worker.pipeline, JudgedPipeline):
+            return []
+        name = _boundary_of(life)
+        return life.worker.pipeline.graph.heard_sessions.get(Edge(name, f"{name} far end"), [])[1:]
 
     def _stop(self) -> None:
         """First the processes, from the front to the back, and then what is outside."""
@@ -709,3 +726,7 @@ def run_seed(seed: int, tells: bool) -> Outcome:
     run = MuteRun(Plan.drawn(seed), tells=tells)
     run.world.tell("plan", str(run.plan))
     return run.run()
+
+
+def _boundary_of(life: Life) -> str:
+    return f"{life.name}/boundary"
