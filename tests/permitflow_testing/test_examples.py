@@ -186,7 +186,7 @@ def test_cancellations_meet_each_state(judge_of: JudgeOf) -> None:
         assert report["cancelled-barrier"].finding == "4 cancellations at each of 1 await: 2 asleep, 2 woken"
         assert report["cancelled-receive"].finding == "4 cancellations at each of 1 await: 2 asleep, 2 woken"
     assert local["cancelled-end"].finding == "an end never waits: there is nothing to cancel"
-    assert exchange["cancelled-end"].finding == "3 cancellations at each of 2 awaits: 1 asleep, 2 woken"
+    assert exchange["cancelled-end"].finding == "4 cancellations at each of 3 awaits: 1 asleep, 3 woken"
 
 
 def test_the_tables_of_the_document_are_up_to_date(judge_of: JudgeOf) -> None:

@@ -9,10 +9,19 @@ import pytest
 COMPARED = {
     *("conflate", "demand-full-batches", "drop-youngest", "grpc-call-in-order", "gate-aborts", "chain", "mute"),
     *("mute-newcomer", "mute-delay-lossy", "mute-scheduler-helped", "barriers-in-line", "watermarks", "flush-idle"),
-    *("queue", "ports", "window-two", "spark-memory-exchange", "spark-published-beyond-the-window", "squelch-lossy"),
+    *(
+        "queue",
+        "ports",
+        "window-two",
+        "spark-memory-exchange",
+        "spark-expiry-alone",
+        "spark-published-beyond-the-window",
+        "squelch-lossy",
+    ),
     *("stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy-quiet"),
     *("lossy-reconnects", "byte-window", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
     *("hash-dispatch", "store-owner", "bridge-one", "stages-line", "resume-gives-up", "life-resumes"),
+    *("spark-expiry-alone",),
 }
 # A verdict of each kind, and one module of each kind that extends others.
 JUDGED = {
