@@ -658,7 +658,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "over",
             "Protocol",
-            "Where the protocol can do nothing more and the channel is over, whoever was there has heard so: the "
+            "Where the protocol can do nothing more and the channel is over, each end that was there has heard so: the "
             "producer has its last word, and no consumer waits.",
             follows(
                 "in every state",

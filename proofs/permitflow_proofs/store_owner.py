@@ -640,7 +640,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CONFIRMED.theorem(
             "durable",
             "Durable",
-            "Nothing that was confirmed is lost, whichever exchange has confirmed it, and whoever dies.",
+            "Nothing that was confirmed is lost, whichever exchange has confirmed it, and whichever dies.",
             _CONFIRMING.holds_whenever_invariant(
                 "in every state", partial(_durable, fewer=0), partial(_durable, fewer=1), "one more is kept"
             ),

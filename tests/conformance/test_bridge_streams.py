@@ -37,7 +37,7 @@ SOON_SECONDS = 30.0
 
 
 def settled(state: State) -> State:
-    """The exchange, and whoever reads the end, do all they can."""
+    """The exchange, and the consumer that reads the end, do all they can."""
     while True:
         for action in SYSTEM.actions:
             if not action.is_environment and SYSTEM.is_enabled(action.name, state, PARAMETERS):

@@ -152,7 +152,7 @@ class BridgeBooks(Generic[C]):
         self.consumer = None
 
     def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> None:
-        """Refuse whoever comes from now on with an error of this kind; the caller breaks the channel."""
+        """Refuse all that come from now on with an error of this kind; the caller breaks the channel."""
         self._retired = kind
 
     # The consumer.

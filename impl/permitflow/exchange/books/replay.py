@@ -150,7 +150,7 @@ class ReplayBooks:
         return self.first_kept_row - first_kept_row
 
     def expire(self, row: int) -> int:
-        """Give up the rows before this one, whoever needs them; return how many rows that frees.
+        """Give up the rows before this one, needed or not; return how many rows that frees.
 
         A row before the first kept one changes nothing: what all consumers have acknowledged is not lost.
 

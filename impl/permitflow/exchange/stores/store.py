@@ -49,7 +49,7 @@ class KeptBatch(NamedTuple):
 
 
 class Expiry(NamedTuple):
-    """When kept rows expire, whoever needs them; whole batches at a time."""
+    """When kept rows expire, needed or not; whole batches at a time."""
 
     seconds: float | None = None
     """After so long in the channel; None: never."""
