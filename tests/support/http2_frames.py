@@ -3,7 +3,7 @@
 import asyncio
 from asyncio import StreamReader, StreamWriter
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from enum import Enum
 
 _PREFACE_BYTES = 24
@@ -38,9 +38,9 @@ class Flip:
         return self.direction == "up" and self.number in (0, 1)
 
     async def carry(self, direction: str, reader: StreamReader, writer: StreamWriter) -> None:
-        """Pass everything on in one direction, until its end."""
-        with suppress(ConnectionError):
-            with suppress(asyncio.IncompleteReadError):
+        """Pass everything on in one direction until it ends or a connection is lost, then hang up."""
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
                 if direction == "up":
                     writer.write(await reader.readexactly(_PREFACE_BYTES))
                 while True:
@@ -55,6 +55,7 @@ class Flip:
                         self.passed[direction] += 1
                     writer.write(header + body)
                     await writer.drain()
+        finally:
             writer.close()
 
 
@@ -64,8 +65,9 @@ async def flipping(address: str, flip: Flip) -> AsyncIterator[str]:
     host, _, port = address.rpartition(":")
 
     async def accept(near: StreamReader, near_writer: StreamWriter) -> None:
-        far, far_writer = await asyncio.open_connection(host, int(port))
-        await asyncio.gather(flip.carry("up", near, far_writer), flip.carry("down", far, near_writer))
+        with closing(near_writer):
+            far, far_writer = await asyncio.open_connection(host, int(port))
+            await asyncio.gather(flip.carry("up", near, far_writer), flip.carry("down", far, near_writer))
 
     network = await asyncio.start_server(accept, "127.0.0.1", 0)
     try:
