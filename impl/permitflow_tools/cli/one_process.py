@@ -13,9 +13,10 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn
 
 from permitflow.carriers.addresses import parsed
+from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import MovedError, PeerGoneError, PermitflowError
 from permitflow.exchange.access import Access, AccessControl
 from permitflow.exchange.draining import Remainder, drain, remainder
@@ -28,9 +29,7 @@ from permitflow.stream.control import ControlReply, ControlRequest
 from permitflow.stream.traffic import Statistics
 from permitflow_tools.cli.serving import all_descriptors
 
-T = TypeVar("T")
-
-_LENGTH_BYTES = 8
+_PICKLE = 0  # the kind of every message here
 
 
 class Line:
@@ -48,15 +47,15 @@ class Line:
     async def read(self) -> object:
         """The next message; None: the other process is gone."""
         try:
-            length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
-            return pickle.loads(await self._reader.readexactly(length))
+            head = parse_header(memoryview(await self._reader.readexactly(HEADER_BYTES)))
+            return pickle.loads(await self._reader.readexactly(head[1])) if head else None
         except (asyncio.IncompleteReadError, OSError):
             return None
 
     async def write(self, message: object) -> None:
         """Send a message; in vain if the other process is gone, which ``read`` tells."""
         encoded = pickle.dumps(message)
-        self._writer.write(len(encoded).to_bytes(_LENGTH_BYTES, "big") + encoded)
+        self._writer.write(header(_PICKLE, len(encoded)) + encoded)
         with suppress(OSError):
             await self._writer.drain()
 

@@ -140,10 +140,10 @@ def test_an_answer_of_a_stranger_is_none(attempts: Attempts) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
 
         def answer() -> None:
-            with listener.accept()[0] as connection:
-                connection.sendall(bytes(16))
-                coordinator.send(connection, b"another secret", b"!" + bytes(16), GRANTED)
-                connection.recv(1_000)
+            with listener.accept()[0] as connection, connection.makefile("rwb") as line:
+                line.write(b"nonce\n")
+                coordinator.send(line, b"another secret", b"!nonce", GRANTED)
+                line.readline()
 
         pool.submit(answer)
         with pytest.raises(OSError, match="code of a stranger"):

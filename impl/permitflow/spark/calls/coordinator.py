@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from io import BufferedIOBase
 from typing import ClassVar
 
 SECONDS = 20.0
@@ -31,9 +32,8 @@ MOST_TASKS = 131_072
 """Tasks that are remembered, and as many names of forgotten jobs."""
 
 _NONCE_BYTES = 16
-_CODE_BYTES = 32
 _MOST_BYTES = 1_024
-"""Of a request."""
+"""Of a line."""
 
 GRANTED = "granted"
 
@@ -75,44 +75,42 @@ class Claims:
                 self._forgotten.popitem(last=False)
 
 
-def code(secret: bytes, *parts: bytes) -> bytes:
+def code(secret: bytes, nonce: bytes, text: bytes) -> bytes:
     """The code of a message, which only those can make who know the secret."""
-    return hmac.digest(secret, b"".join(parts), "sha256")
+    # Of one, then of the other: nobody can move a letter from the number to the message.
+    return hmac.digest(hmac.digest(secret, nonce, "sha256"), text, "sha256").hex().encode()
 
 
-def exactly(connection: socket.socket, count: int) -> bytes:
-    """Receive so many bytes.
-
-    Raises:
-        OSError: they do not come.
-    """
-    found = b""
-    while len(found) < count:
-        if not (more := connection.recv(count - len(found))):
-            raise ConnectionError("the connection was closed")
-        found += more
-    return found
-
-
-def send(connection: socket.socket, secret: bytes, nonce: bytes, message: object) -> None:
-    """Send a message with its code."""
+def send(line: BufferedIOBase, secret: bytes, nonce: bytes, message: object) -> None:
+    """Send a message behind its code, as a line."""
     text = json.dumps(message).encode()
-    connection.sendall(len(text).to_bytes(4) + code(secret, nonce, text) + text)
+    line.write(b"%s %s\n" % (code(secret, nonce, text), text))
+    line.flush()
 
 
-def receive(connection: socket.socket, secret: bytes, nonce: bytes) -> object:
+def receive(line: BufferedIOBase, secret: bytes, nonce: bytes) -> object:
     """Receive a message.
 
     Raises:
         OSError: it does not come, or is not from one who knows the secret.
     """
-    size = int.from_bytes(exactly(connection, 4))
-    if size > _MOST_BYTES:
-        raise ConnectionError("the message is too long")
-    given, text = exactly(connection, _CODE_BYTES), exactly(connection, size)
+    given, _, text = read_line(line).partition(b" ")
     if not hmac.compare_digest(given, code(secret, nonce, text)):
         raise ConnectionError("the message has the code of a stranger")
     return json.loads(text)
+
+
+def read_line(line: BufferedIOBase) -> bytes:
+    """Receive a line, without its end.
+
+    Raises:
+        OSError: it does not come, or is too long.
+    """
+    if not (found := line.readline(_MOST_BYTES)):
+        raise ConnectionError("the connection was closed")
+    if not found.endswith(b"\n"):
+        raise ConnectionError("the message is cut or too long")
+    return found[:-1]
 
 
 def ask(place: tuple[str, int], secret: bytes, job: str, partition: int, attempt: int) -> str:
@@ -121,25 +119,24 @@ def ask(place: tuple[str, int], secret: bytes, job: str, partition: int, attempt
     Raises:
         OSError: nobody answers there who knows the secret.
     """
-    with socket.create_connection(place, SECONDS) as connection:
-        nonce = exactly(connection, _NONCE_BYTES)
-        send(connection, secret, b"?" + nonce, [job, partition, attempt])
-        return str(receive(connection, secret, b"!" + nonce))
+    with socket.create_connection(place, SECONDS) as connection, connection.makefile("rwb") as line:
+        nonce = read_line(line)
+        send(line, secret, b"?" + nonce, [job, partition, attempt])
+        return str(receive(line, secret, b"!" + nonce))
 
 
-class _Handler(socketserver.BaseRequestHandler):
+class _Handler(socketserver.StreamRequestHandler):
     claims: ClassVar[Claims]
     secret: ClassVar[bytes]
+    timeout = SECONDS
 
     def handle(self) -> None:
-        connection: socket.socket = self.request
-        connection.settimeout(SECONDS)
-        nonce = os.urandom(_NONCE_BYTES)
+        nonce = os.urandom(_NONCE_BYTES).hex().encode()
         try:
-            connection.sendall(nonce)
-            asked = receive(connection, self.secret, b"?" + nonce)
+            self.wfile.write(nonce + b"\n")
+            asked = receive(self.rfile, self.secret, b"?" + nonce)
             assert isinstance(asked, list), "its code is right"
-            send(connection, self.secret, b"!" + nonce, self.claims.ask(*asked))
+            send(self.wfile, self.secret, b"!" + nonce, self.claims.ask(*asked))
         except OSError:
             return
 
