@@ -64,8 +64,8 @@ docs: setup  ## write the reference pages and the tables and examples of some ot
 bench: setup  ## ours against others, targets and verdicts: five minutes; into build/bench
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks run
 
-release: setup  ## wheel and source archive into dist, tried in a clean environment
-	@$(BIN)/python tools/release.py
+release: setup  ## wheel and source archive into dist, tried in a clean environment; URL=https://... of the repository
+	@$(WITH_JAVA) $(BIN)/python tools/release.py $(if $(URL),--url $(URL))
 
 clean:  ## remove what can be made again, except .venv
 	@rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .cache dist

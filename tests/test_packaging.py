@@ -3,11 +3,14 @@
 import re
 import subprocess
 import sys
+import tomllib
 import zipfile
 from email.parser import HeaderParser
 from pathlib import Path
 
 import pytest
+
+from tools.release import give_address
 
 PACKAGES = {
     "permitflow": "impl/permitflow",
@@ -107,6 +110,19 @@ def test_the_installed_command_line_answers(installed: Path) -> None:
     )
     assert done.returncode == 1, done.stderr
     assert "deadlock" in done.stdout
+
+
+def test_a_release_has_a_readme_whose_links_lead_out_of_the_package(repository: Path, tmp_path: Path) -> None:
+    for name in ("pyproject.toml", "README.md"):
+        (tmp_path / name).write_text((repository / name).read_text())
+    give_address(tmp_path, "https://example.org/permitflow")
+    project = tomllib.loads((tmp_path / "pyproject.toml").read_text())["project"]
+    assert project["urls"] == {"Repository": "https://example.org/permitflow"}
+    readme = (tmp_path / "README.md").read_text()
+    assert re.findall(r"\]\((?!https://)[^)]*\)", readme) == []
+    tag = f"v{project['version']}"
+    assert f"](https://example.org/permitflow/raw/{tag}/docs/pictures/deadlock-film.svg)" in readme
+    assert f"](https://example.org/permitflow/blob/{tag}/docs/claims.md)" in readme
 
 
 def test_the_wheel_carries_the_examples_that_the_demo_runs(installed: Path) -> None:
