@@ -24,13 +24,19 @@ if TYPE_CHECKING:
 
 TWO_SIZES = frozenset({1, 3})
 MODELS: dict[str, dict[str, TlaValue]] = {
-    "every chunk size": {"RowPermits": 10, "PermitBatch": 3, "MaxChunkCost": 8, "Sizes": frozenset({1, 2, 3, 4})},
+    "every chunk size": {
+        "RowPermits": 10,
+        "InitialPermits": 10,
+        "PermitBatch": 3,
+        "MaxChunkCost": 8,
+        "Sizes": frozenset({1, 2, 3, 4}),
+    },
     "barriers and watermarks": {
-        **{"RowPermits": 4, "PermitBatch": 2, "MaxChunkCost": 3, "Sizes": TWO_SIZES},
+        **{"RowPermits": 4, "InitialPermits": 4, "PermitBatch": 2, "MaxChunkCost": 3, "Sizes": TWO_SIZES},
         **{"BarrierPermits": 1, "Watermarks": True, "FlushIdle": True},
     },
     "numbered chunks": {
-        **{"RowPermits": 6, "PermitBatch": 2, "MaxChunkCost": 5, "Sizes": TWO_SIZES},
+        **{"RowPermits": 6, "InitialPermits": 6, "PermitBatch": 2, "MaxChunkCost": 5, "Sizes": TWO_SIZES},
         **{"FlushIdle": True, "Withdrawals": True, "Waiters": 2, "Tags": 9},
     },
 }
@@ -51,7 +57,9 @@ def explored(name: str) -> Work:
     from permitflow_model.manifest import read_manifest
     from permitflow_model.registry import system_of
 
-    models = [_model(name)] if name else [m for m in read_manifest(CHECKOUT / "spec").values() if system_of(m.module)]
+    models = (
+        [larger_model(name)] if name else [m for m in read_manifest(CHECKOUT / "spec").values() if system_of(m.module)]
+    )
     return lambda: sum(explore_model(model).states for model in models)
 
 
@@ -59,11 +67,12 @@ def checked_by_tlc(name: str) -> Work:
     """States of the same model, by TLC."""
     from permitflow_model.tlc.check import run_model
 
-    model = _model(name)
+    model = larger_model(name)
     return lambda: run_model(model, spec_directory=CHECKOUT / "spec", timeout_seconds=600).states
 
 
-def _model(name: str) -> "Model":
+def larger_model(name: str) -> "Model":
+    """One of ``MODELS``, by its name."""
     from permitflow_model.manifest import read_manifest
 
     model = read_manifest(CHECKOUT / "spec")["published"]
