@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from permitflow_model.kernel.explore import explore
-from permitflow_model.kernel.system import Action, ModelError, System, require
+from permitflow_model.kernel.system import Action, LeadsTo, ModelError, System, require
 
 
 class State(NamedTuple):
@@ -135,6 +135,13 @@ async def asynchronous(*_: object) -> State:
     return State()
 
 
+ASYNCHRONOUS: Any = asynchronous
+
+
+def holds(*_: object) -> bool:
+    return True
+
+
 def test_an_asynchronous_action_is_refused() -> None:
     with pytest.raises(ModelError, match="action 'up': what it performs must be a plain function, not an async one"):
         Action("up", asynchronous)
@@ -148,6 +155,9 @@ def test_an_asynchronous_action_is_refused() -> None:
         ({"must_move": asynchronous}, "must_move"),
         ({"invariants": {"Small": asynchronous}}, "invariant 'Small'"),
         ({"probes": {"NeverFull": asynchronous}}, "probe 'NeverFull'"),
+        ({"counters": {"sender": asynchronous}}, "the counters of 'sender'"),
+        ({"leads_to": {"Served": LeadsTo(ASYNCHRONOUS, holds)}}, "the premise of 'Served'"),
+        ({"leads_to": {"Served": LeadsTo(holds, ASYNCHRONOUS)}}, "the conclusion of 'Served'"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -159,6 +169,18 @@ def test_an_asynchronous_part_of_a_system_is_refused(options: dict[str, Any], wh
 def test_invariants_without_names_are_refused() -> None:
     with pytest.raises(ModelError, match=r"invariants must be functions by name, as in \{.*\}, not \[<function"):
         system(Action("up", up), invariants=[up])
+
+
+@pytest.mark.parametrize("promises", [{"Served": (holds, holds)}, [LeadsTo(holds, holds)]], ids=["a pair", "a list"])
+def test_promises_of_another_form_are_refused(promises: Any) -> None:
+    with pytest.raises(ModelError, match=r"leads_to must have promises by name, as in \{'Served': LeadsTo"):
+        system(Action("up", up), leads_to=promises)
+
+
+@pytest.mark.parametrize("said", [(True, "why"), None, 1, "yes"], ids=repr)
+def test_a_condition_to_move_is_true_or_false(said: Any) -> None:
+    with pytest.raises(ModelError, match=r"'NeverStuck' in state .*: must_move returned .*, as True or False"):
+        explore(system(Action("up", up), must_move=lambda *_: said), None)
 
 
 def test_two_actions_of_one_name_are_refused() -> None:

@@ -25,6 +25,7 @@ from rich.segment import Segment
 from rich.table import Column, Table
 
 from permitflow.errors import printable
+from permitflow_tools.cli.outcomes import complain
 from permitflow_tools.simulation.run import Progress as Report
 
 if TYPE_CHECKING:
@@ -70,12 +71,20 @@ def open_progress(*columns: ProgressColumn) -> Progress:
 
 
 def tracked(items: Generator[T, None, None], total: int, name_of: Callable[[T], str]) -> Iterator[T]:
-    """Yield the items, and show their number and the last one's name in a progress bar; close them at the end."""
-    with open_progress() as progress, closing(items):
-        task = progress.add_task("", total=total)
-        for item in items:
-            progress.update(task, advance=1, description=name_of(item))
-            yield item
+    """Yield the items, and show their number and the last one's name in a progress bar; close them at the end.
+
+    Says after Ctrl-C how many there were.
+    """
+    count = 0
+    try:
+        with open_progress() as progress, closing(items):
+            task = progress.add_task("", total=total)
+            for count, item in enumerate(items, 1):
+                progress.update(task, completed=count, description=name_of(item))
+                yield item
+    except KeyboardInterrupt:
+        complain(f"interrupted; {count} of {total} were done")
+        raise
 
 
 @contextmanager

@@ -177,17 +177,28 @@ class System(Generic[S, P]):
         """Check the parts.
 
         Raises:
-            ModelError: two actions have one name; a condition is no function, or is asynchronous.
+            ModelError: two actions have one name; a condition or counter is no function, or is asynchronous.
         """
-        for what, named in (("invariants", self.invariants), ("probes", self.probes)):
+        by_name = {"invariants": self.invariants, "probes": self.probes, "counters": self.counters}
+        for what, named in by_name.items():
             if not isinstance(named, Mapping):
                 raise ModelError(f"{what} must be functions by name, as in {{'Bounded': bounded}}, not {named!r}")
+        promises = self.leads_to.values() if isinstance(self.leads_to, Mapping) else [self.leads_to]
+        if not all(isinstance(one, LeadsTo) for one in promises):
+            example = "{'Served': LeadsTo(premise, conclusion)}"
+            raise ModelError(f"leads_to must have promises by name, as in {example}, not {self.leads_to!r}")
         conditions = (
             ("initial", self.initial),
             *((f"invariant {name!r}", condition) for name, condition in self.invariants.items()),
             *((f"probe {name!r}", condition) for name, condition in self.probes.items()),
             *([] if self.at_rest is None else [("at_rest", self.at_rest)]),
             *([] if self.must_move is None else [("must_move", self.must_move)]),
+            *((f"the counters of {end!r}", count) for end, count in self.counters.items()),
+            *(
+                (f"the {part} of {name!r}", condition)
+                for name, promise in self.leads_to.items()
+                for part, condition in promise._asdict().items()
+            ),
         )
         for what, condition in conditions:
             _require_function(what, condition)
@@ -201,7 +212,13 @@ class System(Generic[S, P]):
             object.__setattr__(self, "invariants", {**self.invariants, "NeverStuck": self._never_stuck})
 
     def _never_stuck(self, state: S, parameters: P) -> bool:
-        return self.must_move is None or not self.must_move(state, parameters) or self.can_move(state, parameters)
+        if self.must_move is None:
+            return True
+        must = self.must_move(state, parameters)
+        # Symbols are neither, and a tuple that says why is true.
+        if must is None or (isinstance(must, tuple | str | int) and not isinstance(must, bool)):
+            raise ModelError(f"must_move returned {must!r}; return whether it holds, as True or False")
+        return not must or self.can_move(state, parameters)
 
     @property
     def statements(self) -> Mapping[str, Callable[[S, P], bool]]:
