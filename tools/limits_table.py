@@ -63,7 +63,10 @@ FIXED: Final = (
         "frames of a message", MOST_FRAMES, _Undecodable, "each takes some microseconds to decode, however short it is"
     ),
     _fixed(
-        "empty chunks of a message", MOST_EMPTY_CHUNKS, _Undecodable, "one takes a byte, and as much work as any other"
+        "empty chunks of a message",
+        MOST_EMPTY_CHUNKS,
+        _Undecodable,
+        "each takes a byte, and as much work as a full one",
     ),
     Limit("", "chunks of a message", None, "", OverspendError, "no more than the producer has permits"),
     _fixed(

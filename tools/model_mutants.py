@@ -99,7 +99,7 @@ class Mistake:
 # Making them.
 
 Twins = dict[str, dict[str, str]]
-"""By the name of a class, without capitals: of each field another one of the same type, or itself."""
+"""For each class, by its name in small letters: another field of the same type for each field, or the field itself."""
 
 Change = tuple[str, Callable[[Any], Any]]
 """In words, and what becomes of the node; None: it is left out."""

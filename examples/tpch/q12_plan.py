@@ -57,7 +57,7 @@ class Bounds(StrEnum):
     ROWS = "rows"
     """Permits for rows on all channels, local and remote ones."""
     CHUNKS_AND_BYTES = "chunks and bytes"
-    """16 chunks on local channels, 64 KiB on those between processes: RisingWave's before it had permits."""
+    """16 chunks on local channels, 64 KiB on those between processes: RisingWave's bounds before it had permits."""
 
 
 OLD_CHUNKS = 16

@@ -118,7 +118,7 @@ class State(NamedTuple):
 
 
 class Content(NamedTuple):
-    """Of some items: how many, how many are data and barriers, and how many are behind a barrier."""
+    """The numbers of some items: all, those that are data or barriers, and those behind a barrier."""
 
     items: int
     data: int

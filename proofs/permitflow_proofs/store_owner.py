@@ -609,7 +609,7 @@ def theorems() -> tuple[Theorem, ...]:
         _KEPT.kept(
             "pending",
             "KeptOnce",
-            "Jobs that are kept, and those that may yet be, each counted once, are no more than were submitted.",
+            "Jobs that are kept or may yet be kept, each counted once, are no more than were submitted.",
             lambda state, _: state._replace(kept=state.jobs + 1),
             "after the step one more is kept",
         ),

@@ -413,5 +413,5 @@ def test_a_behaviour_may_not_run_the_scheduler() -> None:
 
     scheduler.spawn("actor", runs_all)
     scheduler.send("actor", "")
-    with pytest.raises(LocalProtocolError, match="'actor' runs; a behaviour may not run the scheduler"):
+    with pytest.raises(LocalProtocolError, match="'actor' is running: a behaviour must not run the scheduler"):
         scheduler.run_one()

@@ -131,7 +131,7 @@ class Exchange:
         if target_latency_seconds is not None:
             require_latency(target_latency_seconds)
             if record is not None:
-                rule = "must be None where channels are recorded: recordings know no window that changes"
+                rule = "must be None where channels are recorded: a recording cannot tell of a window that changes"
                 raise InvalidParametersError(name="target_latency_seconds", value=target_latency_seconds, rule=rule)
         self._target_latency_seconds = target_latency_seconds
         self._byte_window = require_byte_window(byte_window)

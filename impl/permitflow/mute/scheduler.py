@@ -109,7 +109,7 @@ class MuteScheduler(Generic[M]):
             Exception: of the behaviour; its actor is done with this message, and the others go on.
         """
         if self._running is not None:
-            raise LocalProtocolError(f"actor {self._running!r} runs; a behaviour may not run the scheduler")
+            raise LocalProtocolError(f"actor {self._running!r} is running: a behaviour must not run the scheduler")
         if not self._ready:
             return False
         name = [*self._ready][self._choose(len(self._ready))]

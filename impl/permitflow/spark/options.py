@@ -464,7 +464,9 @@ class ReadOptions:
         }
         if "trace_dir" in values and "target_latency_seconds" in values:
             refuse(
-                "targetLatencySeconds", None, "cannot be with option 'traceDir': recordings know no window that adapts"
+                "targetLatencySeconds",
+                None,
+                "cannot be with option 'traceDir': recordings have a fixed window",
             )
         if values.get("max_partitions", MOST) < values.get("min_partitions", 1):
             refuse("maxPartitions", values["max_partitions"], "must be at least option 'minPartitions'")

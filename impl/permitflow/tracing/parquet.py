@@ -201,7 +201,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             reason = str(error).partition(". Either")[0]
             raise ValueError(
-                f"is no whole Parquet file (was its writer killed before it closed it?): {reason}"
+                f"is not a complete Parquet file (was its writer killed before it closed it?): {reason}"
             ) from error
         with file:
             yield file

@@ -180,7 +180,7 @@ def moves_of(parameters: Parameters, state: State | Board) -> Iterator[Move]:
 
 
 def perform(board: Board, move: Move) -> None:
-    """Let the outside do it; the island has not run yet."""
+    """Make the move, which comes from outside the island, before the island runs."""
     if move.action == GIVE:
         board.give(move.stage)
     elif move.action == END:

@@ -232,7 +232,7 @@ def supply_of(blueprint: Blueprint, arc: Arc) -> int | None:
 # Who may wait for whom.
 
 Place: TypeAlias = tuple[Arc, bool]
-"""An arc, and whether it is asked: then its producer has to move, else its consumer."""
+"""An arc, and whether its consumer has asked for an element: if so, its producer has to move, else its consumer."""
 
 
 def possible_waits(blueprint: Blueprint) -> frozenset[Place]:

@@ -484,7 +484,7 @@ def _require_adaptive(seconds: float, flow: str, retention: Retention, trace: Pa
     if flow != PERMITS.name:
         unusable(f"--target-latency: only the window of permits adapts, and this is --flow {flow}")
     if trace is not None:
-        unusable("--target-latency: not with --trace: recordings know no window that changes")
+        unusable("--target-latency: not with --trace: a recording cannot tell of a window that changes")
     try:
         require_latency(seconds, name="--target-latency")
     except InvalidParametersError as error:

@@ -50,7 +50,7 @@ def _any_signal(name: str) -> Signal:
 
 
 def _any_state(*looked_at: int, busy: tuple[int, int] | None = None, here: bool = True) -> State:
-    """Any epochs, but that only the nodes that are looked at may have heard nothing; two signals on the busy hop."""
+    """Any epochs; only nodes that are looked at may have heard nothing; two signals are on the busy hop."""
     heard = {
         (node, sink): natural(f"heard.{node}.{sink}", 0 if node in looked_at else 1)
         for node in _NODES

@@ -13,7 +13,7 @@ from permitflow_proofs.kernel.given import given_of_all
 from permitflow_proofs.kernel.obligation import Counterexample, Examination, Obligation, Outcome, Subject
 
 Solvers = Literal["z3", "cvc5", "both"]
-"""Whose word is taken.  Z3 always walks through the model; with ``cvc5`` nothing that it claims there is believed."""
+"""Which solvers decide.  Z3 always walks through the model; with ``cvc5`` none of its answers there is trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)

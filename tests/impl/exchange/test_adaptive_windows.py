@@ -113,7 +113,7 @@ def test_a_channel_without_a_window_that_adapts_refuses(
 
 
 def test_a_recorded_exchange_refuses_a_latency() -> None:
-    with pytest.raises(InvalidParametersError, match="recordings know no window"):
+    with pytest.raises(InvalidParametersError, match="a recording cannot tell of a window"):
         Exchange(record=lambda *_: lambda *_: None, target_latency_seconds=0.5)
 
 

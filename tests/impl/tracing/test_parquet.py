@@ -71,7 +71,7 @@ def test_a_file_whose_writer_was_killed_says_so(tmp_path: Path) -> None:
         "os._exit(1)\n"
     )
     assert subprocess.run([sys.executable, "-c", program, str(path)], check=False).returncode == 1
-    with pytest.raises(TraceUnreadableError, match=r"no whole Parquet file \(was its writer killed"):
+    with pytest.raises(TraceUnreadableError, match=r"not a complete Parquet file \(was its writer killed"):
         read_trace(path)
 
 

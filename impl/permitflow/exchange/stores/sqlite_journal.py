@@ -203,7 +203,7 @@ def require_nothing_confirmed(database: Path, system: System) -> None:
         what = f"its journal, {path}, knows of {last.commit} commits that were confirmed{rows}, and it has none of them"
         raise _unusable(database, f"{what}: it was lost, or is an older copy")
     if last is None and system.size_bytes(path) is not None:
-        raise _unusable(database, f"it is new, or an older copy, and {path}, a journal of a store, is damaged")
+        raise _unusable(database, f"it is new, or an older copy, because {path}, a store's journal, is damaged")
 
 
 def begin_counting(connection: sqlite3.Connection, database: Path, system: System) -> None:

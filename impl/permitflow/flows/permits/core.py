@@ -337,7 +337,7 @@ class PermitReceiver(Inbound[T]):
         """
         if self._record is not None:
             # A recording is judged as a run of PermitChannel, in which permits return by one batch.
-            rule = "must be None where the stream is recorded: recordings know no window that changes"
+            rule = "must be None where the stream is recorded: a recording cannot tell of a window that changes"
             raise InvalidParametersError(name="target_latency_seconds", value=latency_seconds, rule=rule)
         self._adaptive = AdaptiveWindow(self.parameters.row_permits, latency_seconds)
 

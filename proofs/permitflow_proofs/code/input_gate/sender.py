@@ -467,7 +467,7 @@ class _Sending(SenderCase):
         return state
 
     def is_right(self, count: int) -> bool:
-        """May the first so many leave, one after the other, and no more?"""
+        """May exactly the first ``count`` leave, one after the other?"""
         batch = self.batch
         if not count >= 0 or count > batch.count or batch.costs(batch.look(count)) > self.room or not batch.fit(count):
             return False

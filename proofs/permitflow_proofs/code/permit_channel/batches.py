@@ -35,7 +35,7 @@ class _Sending(Offering):
             assume(self.batch.most <= self._largest)
 
     def is_right(self, count: int) -> bool:
-        """May the first so many leave, one after the other, and no more?"""
+        """May exactly the first ``count`` leave, one after the other?"""
         batch, permits = self.batch, self.state.permits.rows
         if not count >= 0 or count > batch.count or batch.costs(batch.look(count)) > permits:
             return False
