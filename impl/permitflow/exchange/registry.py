@@ -1,6 +1,5 @@
 """The channels of an exchange by their names."""
 
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -153,8 +152,8 @@ class Exchange:
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
         self._memory: dict[str, Place] = {}  # of channels
-        self._past_lives = Counter[str]()
-        """By name: how many channels have had it, and were removed or reset."""
+        self._past_lives = 0
+        """How many channels were removed or reset: their names are not kept."""
 
     @property
     def names(self) -> Collection[str]:
@@ -375,8 +374,7 @@ class Exchange:
 
     def _told_name(self, name: str) -> str:
         """The name of a channel in recordings and in the names of its streams, which no other one ever has."""
-        lives = self._past_lives[name]
-        return f"{name}#{lives + 1}" if lives else name
+        return f"{name}#{self._past_lives + 1}" if self._past_lives else name
 
     def remove_channel(self, name: str) -> int:
         """Forget a channel, its rows and its name; return how many producers and consumers were connected.
@@ -392,7 +390,7 @@ class Exchange:
             self.staging.remove_channel(name)
         else:
             ended = channel.retire(ChannelRemovedError)
-        self._past_lives[name] += 1
+        self._past_lives += 1
         del self._channels[name]
         if (place := self._memory.pop(name, None)) is not None:
             place.leave()
@@ -412,7 +410,7 @@ class Exchange:
         if isinstance(channel, ReplayChannel):
             return await channel.reopen()
         ended = channel.retire(ChannelResetError)
-        self._past_lives[name] += 1
+        self._past_lives += 1
         self._channels[name] = self._bridge(
             name, channel.parameters, channel.declared_schema, channel.window, channel.target_latency_seconds
         )

@@ -139,7 +139,7 @@ class ExchangeChannel(OurChannel):
         sender, receiver = self.sender, self.receiver
         assert isinstance(sender, RemoteSender)
         assert isinstance(receiver, RemoteReceiver)
-        return sender.stream, sender.name, receiver.stream
+        return sender.stream, sender.stream.rpartition("#")[0], receiver.stream
 
     async def close(self) -> None:
         """Disconnect, and stop the exchange."""

@@ -4,6 +4,7 @@ Orders about many channels are written at once; where the store fails, each chan
 """
 
 import asyncio
+import gc
 import threading
 from collections.abc import Sequence
 
@@ -71,6 +72,40 @@ async def test_removing_a_channel_breaks_off_its_streams_and_frees_its_name() ->
         await pass_one_chunk(address, "orders/0")
     with pytest.raises(UnknownChannelError):
         exchange.remove_channel("orders/1")
+
+
+SYLLABLE = "behind/"
+
+
+def is_held(text: str) -> bool:
+    """Does anything refer to a text, or to one with it inside?"""
+    gc.collect()
+    holders = gc.get_objects()
+    while holders:
+        holder = holders.pop()
+        # The collector tells of no dictionary's keys if all are text.
+        keys = [*dict.keys(holder)] if isinstance(holder, dict) else []
+        for held in (*gc.get_referents(holder), *keys):
+            if isinstance(held, str) and text in held:
+                return True
+            if isinstance(held, dict | tuple) and not gc.is_tracked(held):
+                holders.append(held)
+    return False
+
+
+@pytest.mark.parametrize("retention", Retention)
+async def test_a_removed_channel_leaves_nothing_behind(store: Store, retention: Retention) -> None:
+    async with served(store=store) as (exchange, address):
+
+        async def live(name: str) -> None:
+            exchange.add_channel(name, SMALL, BATCH.schema, retention=retention)
+            assert is_held(name)
+            await pass_one_chunk(address, name)
+            exchange.remove_channel(name)
+
+        await live(SYLLABLE * 20)
+        await live("next")  # what the last transaction of a store was about is known until another one
+        await until(lambda: not is_held(SYLLABLE * 20))
 
 
 async def test_a_reader_that_waits_for_a_schema_hears_of_the_removal() -> None:
