@@ -82,7 +82,7 @@ class Schedule:
     begins: float = 0.0
 
     def due(self, number: int) -> float:
-        """Of the barrier with this number, the first of which is 1."""
+        """When the barrier with this number is due; the first one is 1."""
         return self.begins + number * self.interval_seconds
 
 

@@ -48,7 +48,7 @@ Cost = tuple[int, float]
 
 
 def _row(kind: str, count: int, ends: list[Cost]) -> Row:
-    """Of both ends together."""
+    """The costs of both ends together."""
     size_bytes, share = (sum(each) / count for each in zip(*ends, strict=True))
     return {
         "idle channels": kind,

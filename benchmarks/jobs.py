@@ -37,7 +37,7 @@ class Payload:
 
     @property
     def schema(self) -> pa.Schema:
-        """Of each chunk; the first column is an int64."""
+        """The schema of each chunk; the first column is an int64."""
         if self.is_wide:
             return pa.schema([("serial", pa.int64()), ("content", pa.binary())])
         return pa.schema([("serial", pa.int64()), ("double", pa.int64()), ("square", pa.int64())])

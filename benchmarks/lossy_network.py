@@ -38,11 +38,11 @@ class Variant(NamedTuple):
     faults: Faults = Faults()  # it does not change
     datagram_bytes: int = udp.LOOPBACK_DATAGRAM_BYTES
     share: float = 1.0
-    """Of the bytes; short datagrams are slow."""
+    """Send this share of the bytes, because short datagrams are slow."""
 
 
 class Result(NamedTuple):
-    """Of one run."""
+    """The result of one run."""
 
     megabytes_per_second: float
     processor_seconds_per_gigabyte: float

@@ -43,7 +43,7 @@ MODELS: dict[str, dict[str, TlaValue]] = {
 """Models of PermitChannel larger than those of the manifest, by what makes them large; other constants as there."""
 
 CHUNKS = 20_000
-"""Of a recorded run."""
+"""The chunks of a recorded run."""
 FROM_ONE, FROM_TWO = "from one process", "from two processes"
 
 
@@ -169,5 +169,5 @@ def _tell(pipe: Connection, prepared: Callable[[str], Work], name: str) -> None:
 
 
 def _cpu_seconds() -> float:
-    """Of this process, and of all children that have ended."""
+    """The processor time of this process, and of all children that have ended."""
     return sum(os.times()[:4])

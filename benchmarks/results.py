@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import psutil
 
 FORMAT = 2
-"""Of the file; another version's cannot be read."""
+"""The version of the file; another version's cannot be read."""
 RESULTS_FILE = "results.json"
 RANGE, COMPACT = "range", "compact"
 """How a series is shown: its median and range, or the median alone."""
@@ -93,7 +93,7 @@ class Results:
     failures: list[str] = field(default_factory=list)
     parts: dict[str, list[Row]] = field(default_factory=dict)
     rounds: dict[str, int] = field(default_factory=dict)
-    """Of each part."""
+    """The number of rounds of each part."""
     format: int = FORMAT
 
     def put(self, part: str, rows: Sequence[Row]) -> None:

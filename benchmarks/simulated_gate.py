@@ -43,7 +43,7 @@ class GateFigures(NamedTuple):
     barrier_p99_seconds: float
     """From the time when a barrier is due in all sources until all inputs are aligned."""
     target: int
-    """Of the pool, at the end."""
+    """The target of the pool, at the end."""
 
 
 @dataclass

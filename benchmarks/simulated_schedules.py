@@ -49,7 +49,7 @@ class ScheduleFigures(NamedTuple):
 
     @property
     def idle_share(self) -> Fraction:
-        """Of the time."""
+        """The idle share of the time."""
         return Fraction(self.idle, self.time)
 
 

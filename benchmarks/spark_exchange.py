@@ -55,7 +55,7 @@ class Order(NamedTuple):
     """It is fed (``feed``), drained (``drain``), or only passed on."""
     stream: str
     chunks: int
-    """Of each channel that is fed."""
+    """The chunks of each channel that is fed."""
 
 
 async def _feed(exchange: Exchange, channel: str, chunks: int) -> int:

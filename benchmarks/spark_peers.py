@@ -101,7 +101,7 @@ class _NullWriter(DataSourceArrowWriter):
 
 
 def processor_seconds(pid: int) -> float:
-    """Of a process and all of its descendants, those that have ended included."""
+    """The processor time of a process and all of its descendants, those that have ended included."""
     process = psutil.Process(pid)
     return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
 

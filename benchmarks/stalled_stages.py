@@ -76,7 +76,7 @@ async def stalled(
 
 
 def chain(producer: Producer) -> Source[pa.RecordBatch]:
-    """Of stages that hold elements."""
+    """A chain of stages that hold elements."""
     chunks: Source[pa.RecordBatch] = Source(producer.chunks()).map(lambda chunk: chunk)
     return chunks.buffer(BUFFER).async_boundary(PREFETCH)
 

@@ -21,7 +21,7 @@ class Watched(NamedTuple):
     late: int
     """Given out after the first third of the time."""
     growth_bytes: float
-    """Of the processes' resident memory, over the whole time at the pace of the rest."""
+    """The growth of the processes' resident memory, over the whole time at the pace of the rest."""
     peak_mebibytes: float
 
 
@@ -55,7 +55,7 @@ def growth_per_second(samples: Sequence[tuple[float, float]], share: float = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Of one shape of stream."""
+    """The report on one shape of stream."""
 
     shape: str
     unit: str

@@ -36,7 +36,7 @@ GUARD = ("/bin/sh", "-c", 'read -r group && { read -r never || kill -s KILL -- "
 
 
 ROOT = Path(__file__).resolve().parent.parent
-"""Of the package that these examples are, in a checkout and where they were installed."""
+"""The root of the package that these examples are, in a checkout and where they were installed."""
 
 
 def environment() -> dict[str, str]:
@@ -288,7 +288,7 @@ class Part:
 
     @property
     def pid(self) -> int | None:
-        """Of the process, which leads a group of its own; None while there is none."""
+        """The number of the process, which leads a group of its own; None while there is none."""
         return None if self._child is None else self._child.pid
 
     async def run(self) -> None:

@@ -44,7 +44,7 @@ MODULES = {
 """The doors, in reading order; with the extra that each needs."""
 
 ONLY = {"permitflow_tools.explain.own": ["own_page"]}
-"""Of otherwise internal modules, the names that users need."""
+"""The names that users need of otherwise internal modules."""
 
 HEAD = """# What can be imported
 

@@ -71,7 +71,7 @@ SAYS_NOTHING = "says nothing"
 EMPTY_QUEUE = "empty queue"
 UNANSWERED = "unanswered"
 WEAK = (SAYS_NOTHING, EMPTY_QUEUE, UNANSWERED)
-"""Of several, the first counts."""
+"""If several apply, the first one counts."""
 
 LIMIT_SECONDS = 120
 """Processor time for one mistake."""
@@ -183,7 +183,7 @@ class _Changer(ast.NodeTransformer):
 
 
 def _field_twins(tree: ast.Module) -> Twins:
-    """Of each field the next one of the same type, and the first after the last."""
+    """For each field the next one of the same type, and the first after the last."""
     found: Twins = {}
     for each in tree.body:
         if isinstance(each, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in each.bases):
@@ -491,7 +491,7 @@ def main() -> int:
 
 
 KINDS = ("frame", "another theorem", SAYS_NOTHING, EMPTY_QUEUE, EQUAL, f"{EQUAL} where", SURVIVED)
-"""Of answers: those that notice, those that find no mistake, and the last."""
+"""The kinds of answers: those that notice, those that find no mistake, and the last."""
 
 
 def _cells(*cells: object) -> str:

@@ -28,7 +28,7 @@ class Trial:
     """What one command has tried."""
 
     name: str
-    """Of its file."""
+    """The name of its file."""
     title: str
     told: str
     """What ran, and who judged it: a sentence or two."""
@@ -45,7 +45,7 @@ class Trial:
     promises: Sequence[str]
     """That were judged each time; the same words as in other trials for the same promise."""
     picture: str = ""
-    """Of docs/pictures, if there is one."""
+    """The name of a file in docs/pictures, if there is one."""
 
     def keep(self, folder: Path = RESULTS) -> None:
         """Write its file."""

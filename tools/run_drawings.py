@@ -50,7 +50,7 @@ TABLES = {
 
 REFUTED = "refuted.svg"
 _CODE = ("code-permits-sender", "the oldest leaves", "barrier sent without a permit")
-"""Of the drawing of a refuted claim: the theorem, the claim, and a mistake in the code (``code_mutants.toml``)."""
+"""The drawing of a refuted claim: the theorem, the claim, and a mistake in the code (``code_mutants.toml``)."""
 
 PACKAGES = "packages.svg"
 _COLUMN, _LINE, _WIDTH, _HEIGHT = 196, 92, 176, 52

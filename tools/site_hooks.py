@@ -103,7 +103,7 @@ def site_path(place: str) -> str:
 
 
 def _places() -> dict[str, str]:
-    """Of pages that do not lie below docs: where they lie."""
+    """Where the files of those pages lie that do not lie below docs."""
     return {"index.md": HOME, "contents.md": CONTENTS} | {site_path(place): place for place in _named_sources()}
 
 

@@ -37,7 +37,7 @@ TESTS = (
     "tests/permitflow_tools/cli/test_trace.py",
     "tests/proofs/test_terms.py",
 )
-"""Of the rooms that use other libraries."""
+"""The tests of the rooms that use other libraries."""
 ENVIRONMENTS = ("oldest", "newest", "old Spark")
 """A cluster often prescribes an older Spark than would be installed beside the other libraries."""
 
@@ -55,7 +55,7 @@ class Column(TypedDict):
     """The results of one environment."""
 
     versions: Mapping[str, str]
-    """Of Python, and of each library."""
+    """The versions of Python and of each library."""
     tests: str
     """How many passed."""
     ranges: Mapping[str, str]

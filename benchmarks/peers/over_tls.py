@@ -17,7 +17,7 @@ _BETWEEN = "#"
 
 
 class _Certificate:
-    """Of this process, with its own authority, as files."""
+    """The certificate of this process, with its own authority, as files."""
 
     def __init__(self) -> None:
         self._folder = TemporaryDirectory(prefix="permitflow-certificates-")

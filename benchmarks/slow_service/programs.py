@@ -23,12 +23,12 @@ class Settings:
 
     rows: int = 30_000
     document_bytes: int = 10_000
-    """Of each row; 30,000 rows are 300 MB."""
+    """The size of each row; 30,000 rows are 300 MB."""
     rows_per_second: int = 400
     """The service's rate."""
     channels: int = 2
     row_permits: int = 256
-    """Of each channel of the exchange; 256 rows are 2.6 MB."""
+    """The permits of each channel of the exchange; 256 rows are 2.6 MB."""
     service: str = ""
     """Where the slow service listens, once it does."""
     gateway: str = ""

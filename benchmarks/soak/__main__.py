@@ -84,7 +84,7 @@ class Soak:
     told: Counter[str] = field(default_factory=Counter)
     """Typed errors, of lanes in which something breaks on purpose."""
     cuts: int = 0
-    """Of lines whose streams go on."""
+    """The cuts of lines whose streams go on."""
     broken: list[str] = field(default_factory=list)
     is_over: bool = False
     """Lanes begin no round any more."""
@@ -233,7 +233,7 @@ async def lane(soak: Soak, name: str) -> None:
 
 @dataclass
 class Results:
-    """Of a run."""
+    """The results of a run."""
 
     seconds: float
     courses: dict[str, Course]
@@ -273,7 +273,7 @@ async def run(seconds: float, *, grows: bool, folder: Path) -> Results:
 
 
 def stored_bytes(folder: Path) -> int:
-    """Of the store."""
+    """The size of the store."""
     return sum(path.stat().st_size for path in folder.iterdir())
 
 

@@ -34,9 +34,9 @@ FIGURES: Mapping[str, Figure] = {
     "objects": Figure("", 3_000.0),
     "store": Figure("MiB", 8.0),
 }
-"""Of each process; ``objects``: those of Python that may refer to others, once what nobody needs is collected."""
+"""Figures of each process; ``objects``: Python's that may refer to others, once what nobody needs is collected."""
 LEAST_SHARE_OF_ROWS = 0.5
-"""Of the rows a second after the beginning: so many must still come at the end.  Other programs slow a run, too."""
+"""This share of the first rows a second must still come at the end.  Other programs slow a run, too."""
 
 
 def measured(process: psutil.Process) -> dict[str, float]:
@@ -61,7 +61,7 @@ class Course:
     figures: dict[str, list[float]] = field(default_factory=dict)
 
     def add(self, at: float, figures: Mapping[str, float]) -> None:
-        """Of one moment."""
+        """Add the figures of one moment."""
         self.at.append(at)
         for name, value in figures.items():
             self.figures.setdefault(name, []).append(value)

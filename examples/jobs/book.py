@@ -52,7 +52,7 @@ class Submitted(Enum):
 @dataclass
 class _Client:
     results: dict[int, int] = field(default_factory=dict)
-    """Of jobs that it has not confirmed."""
+    """The results of jobs that it has not confirmed."""
     unfinished: int = 0
 
     @property

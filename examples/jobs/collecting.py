@@ -13,7 +13,7 @@ from .metrics_core import SECOND_NS, MalformedPacketError, Packet
 MOST_SOURCES = 64
 """Further ones are refused."""
 MOST_INCARNATIONS = 16
-"""Of a source that are kept apart; the totals of older ones are added up."""
+"""Incarnations of a source that are kept apart; the totals of older ones are added up."""
 SAMPLE_NS = SECOND_NS // 2
 MOST_SAMPLES = 360
 """Three minutes."""
@@ -29,7 +29,7 @@ class _Heard:
     totals: Mapping[str, int] = field(default_factory=dict)
     gauges: Mapping[str, float] = field(default_factory=dict)
     sequence: int = 0
-    """Of the newest."""
+    """The number of the newest packet."""
     came: int = 0
     """How many different ones."""
     at_ns: int = 0
@@ -122,9 +122,9 @@ class Sample(TypedDict):
     seconds: float
     """Since the beginning."""
     gauges: Mapping[str, float]
-    """Of the master."""
+    """The gauges of the master."""
     totals: Mapping[str, int]
-    """Of the master."""
+    """The totals of the master."""
     pulled: Mapping[str, int]
     """By each worker, in all its incarnations; what it has finished, if it does not count what it pulls."""
     packets: int
@@ -149,7 +149,7 @@ class State(TypedDict):
     folded: Mapping[str, Mapping[str, int]]
     """Those of older ones, by the newest of them, added up."""
     gauges: Mapping[str, Mapping[str, float]]
-    """Of the newest incarnation of each process."""
+    """The gauges of the newest incarnation of each process."""
     heard_seconds_ago: Mapping[str, float]
     """When anything was taken from a process."""
     results: Mapping[str, Mapping[str, int]]

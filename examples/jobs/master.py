@@ -50,7 +50,7 @@ class MasterState:
     """What has happened so far."""
 
     counts: Mapping[str, int]
-    """Of the book."""
+    """The counts of the book."""
     finished_work: int
     """The sum of the results of all finished jobs."""
     peak_queued: int

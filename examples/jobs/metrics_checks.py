@@ -12,7 +12,7 @@ class MetricsTruth:
     """What processes and master know; incarnations are named as in ``w1#2``."""
 
     totals: Mapping[str, Mapping[str, int]]
-    """Of the incarnations that ended well, as they said at their end."""
+    """The totals of the incarnations that ended well, as they said at their end."""
     results: Mapping[str, int] = field(default_factory=dict)
     """How many results of each incarnation the master took."""
     killed: Set[str] = frozenset()

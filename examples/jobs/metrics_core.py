@@ -17,9 +17,9 @@ from permitflow.stages.core.token_bucket import TokenBucket
 MOST_PACKET_BYTES = 1_400
 """So that no network cuts a packet in pieces."""
 MOST_NAMES = 12
-"""Of the totals, and of the gauges: so a packet never has too many bytes."""
+"""The most names of totals, and of gauges: so a packet never has too many bytes."""
 LARGEST = 2**53
-"""Of all numbers: a page's script knows whole numbers up to here."""
+"""The largest number: a page's script knows whole numbers up to here."""
 SECOND_NS = 1_000_000_000
 REPEAT_NS = SECOND_NS // 2
 """After so long, totals that have not changed are sent again: the packet that had them may be lost."""
@@ -85,7 +85,7 @@ class Packet:
     incarnation: int
     """The number of the start."""
     sequence: int
-    """Of this incarnation's packets about the same process; from 1."""
+    """The number of the packet among this incarnation's about the same process; from 1."""
     about: str = ""
     """Another process; empty: the source itself."""
     totals: Mapping[str, int]
@@ -197,7 +197,7 @@ class Reporter:
 
     @property
     def accounts(self) -> int:
-        """Of how many processes it has something to say."""
+        """The number of processes of which it has something to say."""
         return len(self._accounts)
 
     def count(self, name: str, by: int = 1) -> None:

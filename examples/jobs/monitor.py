@@ -61,9 +61,9 @@ class MonitorSettings(ProcessSettings):
     sources: Sequence[str] = ()
     """Whose packets are taken; none: anybody's."""
     queue_capacity: int = 0
-    """Of the master, to stand beside the figure; 0: unknown."""
+    """The capacity of the master's queue, to stand beside the figure; 0: unknown."""
     resend_seconds: float = 0.0
-    """Of the clients, likewise."""
+    """After how long clients send again, to stand beside the figure; 0: unknown."""
     lose: float = 0.0
     """The share of packets that is lost on purpose, after they were measured against the limit."""
     duplicate: float = 0.0

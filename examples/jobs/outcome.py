@@ -9,7 +9,7 @@ from .metrics_checks import MetricsTruth, metrics_figures, metrics_problems
 from .plan import RESEND_SECONDS, JobsSettings
 
 MOST_GROWTH_BYTES = 32 << 20
-"""Of the master's memory; the unfinished jobs of a minute of overload would need more."""
+"""The most by which the master's memory may grow; the unfinished jobs of a minute of overload would need more."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,7 +46,7 @@ class JobsReport:
     """Jobs and results that the master remembered at a time."""
     most_entries: int
     growth_bytes: int
-    """Of the master's memory."""
+    """The growth of the master's memory."""
     metrics: Sequence[tuple[str, str]]
     """What the monitor knew at the end, for people."""
     problems: Sequence[str]

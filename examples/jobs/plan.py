@@ -87,14 +87,14 @@ class JobsSettings:
 
     @property
     def phases(self) -> Sequence[tuple[int, float]]:
-        """Of each client."""
+        """The phases of each client."""
         quiet = max(1, round(QUIET_SHARE * self.capacity_per_second / self.clients))
         overload = round(self.overload_factor * self.capacity_per_second / self.clients)
         return [(quiet, self.quiet_seconds), (overload, self.overload_seconds), (TRICKLE_PER_SECOND, 0)]
 
     @property
     def resends_per_second(self) -> int:
-        """Of each client: all together send twice as many again as the workers can do, so that the queue stays full."""
+        """What each client sends again: together twice as much as the workers can do, so that the queue stays full."""
         return max(1, 2 * self.capacity_per_second // self.clients)
 
     @property

@@ -23,7 +23,7 @@ def report(event: str, **details: object) -> None:
 
 
 def address_of(text: str) -> Address:
-    """Of ``host:port``.
+    """The address in ``host:port``.
 
     Raises:
         InvalidOptionError: it is none.
@@ -64,7 +64,7 @@ class ProcessSettings:
 
     @classmethod
     def from_command_line(cls) -> Self:
-        """Of this process, whose only argument they are; ends it if there is no such argument."""
+        """The settings of this process, its only argument; ends the process if there is no such argument."""
         if len(sys.argv) != 2:
             sys.exit(f"{sys.argv[0]}: needs its settings as JSON, and nothing else")
         return cls.from_json(sys.argv[1])
@@ -72,7 +72,7 @@ class ProcessSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class MasterSettings(ProcessSettings):
-    """Of the master."""
+    """The settings of the master."""
 
     queue_capacity: int
     """Jobs that wait at most; the oldest gives way."""
@@ -91,7 +91,7 @@ class MasterSettings(ProcessSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class ClientSettings(ProcessSettings):
-    """Of a client: its jobs come at a rate, whether they are finished or not."""
+    """The settings of a client: its jobs come at a rate, whether they are finished or not."""
 
     name: str
     """Unique among all starts of all clients."""
@@ -107,7 +107,7 @@ class ClientSettings(ProcessSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSettings(ProcessSettings):
-    """Of a worker."""
+    """The settings of a worker."""
 
     name: str
     start: int = 1
@@ -127,7 +127,7 @@ class WorkerSettings(ProcessSettings):
 
 @dataclass(frozen=True, kw_only=True)
 class SparkWorkerSettings(WorkerSettings):
-    """Of the worker that is a streaming query."""
+    """The settings of the worker that is a streaming query."""
 
     work_dir: str
     """For its checkpoint and Spark's files."""

@@ -113,7 +113,7 @@ class Pipeline:
             driver: the Python module of the query between the two streams.
         """
         self.recordings: list[Path] = []
-        """Of the exchange, one for each of its lives."""
+        """The recordings of the exchange, one for each of its lives."""
         self.killed: Counter[Victim] = Counter()
         """How often each part was killed."""
         self.watch = Watch(settings, part)

@@ -44,9 +44,9 @@ class Outcome(NamedTuple):
 
     answer: tuple[ShippingMode, ...]
     barriers: tuple[int, ...]
-    """Of each joiner and aggregator: how many came through."""
+    """How many barriers came through each joiner and aggregator."""
     rows: Mapping[str, int]
-    """Of each side, while it was measured: rows that the joiners have read."""
+    """Rows that the joiners have read from each side, while it was measured."""
     seconds: float
 
 
@@ -125,7 +125,7 @@ class Measured(NamedTuple):
 
     @property
     def ratio(self) -> float:
-        """Of the faster input to the slower one."""
+        """The ratio of the faster input to the slower one."""
         return max(self.rates.values()) / max(1e-9, min(self.rates.values()))
 
 

@@ -74,10 +74,10 @@ class ChannelBounds(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class PlanSettings:
-    """Of the whole plan; both processes get the same."""
+    """The settings of the whole plan; both processes get the same."""
 
     address: str
-    """Of the exchange between the processes."""
+    """The address of the exchange between the processes."""
     tables: str
     """The folder of the Parquet files."""
     start: float
@@ -111,7 +111,7 @@ class PlanSettings:
         return cls(**{**given, "bounds": Bounds(given["bounds"])})
 
     def channel_bounds(self, *, is_local: bool) -> ChannelBounds:
-        """Of each channel."""
+        """The bounds of each channel."""
         if self.bounds is Bounds.ROWS:
             # As many rows may be under way on all channels: through an exchange there are three windows, one behind the
             # other.
@@ -180,7 +180,7 @@ def priorities(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 VISIBLE_SHARE = 0.035
-"""Of the line items, without the filter's year."""
+"""The share of the line items that is left without the filter's year."""
 
 COLUMNS = {
     LINE_ITEM: ["l_orderkey", "l_shipmode", "l_shipdate", "l_commitdate", "l_receiptdate"],

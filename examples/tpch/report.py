@@ -76,7 +76,7 @@ class Report:
 
     scale: float
     answer: tuple[ShippingMode, ...]
-    """Of query 12, through the exchange."""
+    """The answer of query 12, through the exchange."""
     direct_answer: tuple[ShippingMode, ...]
     """The same query by Spark alone."""
     streams: Sequence[StreamNumbers]

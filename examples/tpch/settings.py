@@ -27,9 +27,9 @@ class PartSettings:
     """The settings of a demo's process; they stay the same when the process starts again."""
 
     address: str
-    """Of the exchange."""
+    """The address of the exchange."""
     channels: int
-    """Of each stream."""
+    """The channels of each stream."""
     chunk_rows: int
     timeout_seconds: float
     tables: str

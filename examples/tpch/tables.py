@@ -83,7 +83,7 @@ LINE_ITEM_SCHEMA = pa.schema(
         ("l_receiptdate", pa.date32()),
     ]
 )
-"""Of the rows that the producer sends."""
+"""The schema of the rows that the producer sends."""
 
 ALL_LATE_ITEMS = """
     SELECT l_orderkey, l_linenumber, l_shipmode, year(l_receiptdate) AS l_receiptyear,

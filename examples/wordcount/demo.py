@@ -78,7 +78,7 @@ class SourceReport:
     source: str
     muted_seconds: float
     muted_share: float
-    """Of the time since it was there."""
+    """The share of the time since it was there."""
     longest_seconds: float
     mutes: int
 
@@ -134,7 +134,7 @@ class _Run:
     began: float = field(default_factory=monotonic)
     reader: CountReader = field(default_factory=lambda: CountReader(BUFFERS))
     visitor: CountReader | None = None
-    """Of the sink that listens, if there is trouble to come."""
+    """A reader of the sink that listens, if there is trouble to come."""
     workers: list[WorkerProcess] = field(default_factory=list)
     senders: list[WordSender] = field(default_factory=list)
     sent: Counter[bytes] = field(default_factory=Counter)

@@ -19,7 +19,7 @@ from .worker import address_of
 from .workers import WorkerProcess
 
 MOST_GROWTH_BYTES = 8 << 20
-"""Of a worker's memory, between the second quarter of the time and the last one."""
+"""The most by which a worker's memory may grow, between the second quarter of the time and the last one."""
 CROWD = MOST_CONNECTIONS + 6
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _CONNECT_SECONDS = 5.0
@@ -40,7 +40,7 @@ class TroubleReport:
 
     seconds: float
     kills: int
-    """Of workers."""
+    """How often workers were killed."""
     left_readers: int
     """Connections that a reader has broken off."""
     strangers: int
@@ -70,7 +70,7 @@ class Trouble:
     """Those that may be killed: the sender to a killed source does not know what was counted."""
     readers: Sequence[CountReader]
     folder: Path
-    """Of the logs."""
+    """The folder of the logs."""
     kills: int = 0
     left_readers: int = 0
     strangers: int = 0

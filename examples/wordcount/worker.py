@@ -73,7 +73,7 @@ class WorkerSettings:
     read_bytes: int = READ_BYTES
     line_bytes: int = LINE_BYTES
     high_mark: int = UNACKNOWLEDGED.high_mark
-    """Of the boundary to the next worker."""
+    """The high mark of the boundary to the next worker."""
     low_mark: int = UNACKNOWLEDGED.low_mark
     stall_seconds: float = STALL_SECONDS
 
@@ -122,7 +122,7 @@ def _refuse_constant(name: str) -> float:
 
 
 def address_of(text: str) -> Address:
-    """Of ``host:port``.
+    """The address in ``host:port``.
 
     Raises:
         InvalidParametersError: it is none.

@@ -36,7 +36,7 @@ class WorkerProcess:
         self.deaths: list[WorkerDiedError] = []
         """How often it has ended by itself or was killed, and how."""
         self.addresses: dict[str, str] = {}
-        """Of the current start."""
+        """Those of the current start."""
         self._settings, self._hear = settings, hear
         self._is_stopping = False
         self._part = Part(
@@ -69,7 +69,7 @@ class WorkerProcess:
 
     @property
     def pid(self) -> int | None:
-        """Of the process; None while there is none."""
+        """The number of the process; None while there is none."""
         return self._part.pid
 
     async def run(self) -> None:

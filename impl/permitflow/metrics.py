@@ -91,11 +91,11 @@ class ExchangeFigures(NamedTuple):
 
     channels: Sequence["BridgeStatistics"]
     whole: Mapping[str, float | None]
-    """Of the exchange as a whole, by the names of the metrics."""
+    """The figures of the exchange as a whole, by the names of the metrics."""
 
     @classmethod
     async def of(cls, exchange: "Exchange") -> "ExchangeFigures":
-        """Of what is in this process; call it in the exchange's event loop."""
+        """The figures of what is in this process; call it in the exchange's event loop."""
         channels = await exchange.turns.all(exchange.each_statistics())
         return cls(channels, {name: ask(exchange.admission) for name, (_, ask) in _OF_EXCHANGE.items()})
 

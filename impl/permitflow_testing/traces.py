@@ -182,7 +182,7 @@ class RunJudge:
 
     @property
     def waits(self) -> list[int]:
-        """Of each log, how many events have come that wait for others."""
+        """For each log, how many events have come that wait for others."""
         return [len(pending) for pending in self.progress.replay.pending]
 
     def take(self, log: int, events: Sequence[Event]) -> None:

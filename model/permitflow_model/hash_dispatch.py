@@ -108,7 +108,7 @@ class Message(NamedTuple):
     number: int
     """In the order in which the upstream is taken, from 1."""
     node: int
-    """Of a row's key."""
+    """The virtual node of a row's key."""
 
 
 class Channel(NamedTuple):
@@ -321,7 +321,7 @@ def number_of(message: Message) -> int:
 
 
 class Tail(NamedTuple):
-    """Of messages one after the other."""
+    """What messages amount to, one after the other."""
 
     messages: int
     ends: int
@@ -432,7 +432,7 @@ def rows_conserved(state: State, _parameters: Parameters) -> bool:
 
 
 def has_marks(channel: Channel, channels: int, marks: int) -> bool:
-    """Of one channel: if it is open, has it got all marks, or are they on their way?"""
+    """Has a channel, if it is open, got all marks, or are they on their way?"""
     return channel.number >= channels or channel.marks + marks_coming(channel) == marks
 
 
@@ -458,7 +458,7 @@ def cut_before_end(state: State, _parameters: Parameters) -> bool:
 
 
 def is_before(channel: Channel, channels: int) -> bool:
-    """Of one channel: if it is not there yet, has nothing come to it?"""
+    """Has nothing come to a channel that is not there yet?"""
     if channel.number < channels:
         return True
     is_empty = channel.pending.is_empty() and channel.queue.is_empty()
@@ -529,7 +529,7 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
 
 
 def is_full_if_waiting(channel: Channel, room: int) -> bool:
-    """Of one channel: if something waits for it, is it full?"""
+    """Is a channel full, if something waits for it?"""
     return channel.pending.is_empty() or channel.queue.size() == room
 
 

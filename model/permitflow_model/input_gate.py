@@ -82,9 +82,9 @@ class Channel(NamedTuple):
     """One input: its sender, both wires, and what the gate has of it."""
 
     epoch: int
-    """Of what is offered next."""
+    """The epoch of what is offered next."""
     sent: int
-    """Of what is sent next."""
+    """The epoch of what is sent next."""
     waiting: Queue[Item]
     stopped: bool
     announced: int
@@ -127,7 +127,7 @@ class Content(NamedTuple):
 
 
 def content_of(item: Item) -> Content:
-    """Of one item."""
+    """The content of one item."""
     if item.kind == "data":
         return Content(1, 1, 0, 0)
     return Content(1, 0, 1, 0) if item.kind == "barrier" else Content(1, 0, 0, 0)
@@ -144,7 +144,7 @@ _EMPTY = Content(0, 0, 0, 0)
 
 
 def content_in(items: Any) -> Content:
-    """Of a queue, or of what a proof knows of one."""
+    """The content of a queue, or of what a proof knows of one."""
     content: Content = items.sum_of(content_of, _followed_by, _EMPTY)
     return content
 
@@ -173,13 +173,13 @@ def _and_then(first: Effect, second: Effect) -> Effect:
 
 
 def effect_in(grants: Any) -> Effect:
-    """Of a queue of grants, or of what a proof knows of one."""
+    """The effect of a queue of grants, or of what a proof knows of one."""
     effect: Effect = grants.sum_of(effect_of, _and_then, Effect(1, 0, 0))
     return effect
 
 
 class Promise(NamedTuple):
-    """Of some messages: how many are data, the most that one tells less the data behind it, and what the last tells."""
+    """How many messages are data, the most that one tells less the data behind it, and what the last one tells."""
 
     data: int
     most: int
@@ -188,7 +188,7 @@ class Promise(NamedTuple):
 
 
 def promise_of(message: Item) -> Promise:
-    """Of one message."""
+    """The promise of one message."""
     return Promise(1 if message.kind == "data" else 0, message.backlog, message.backlog)
 
 
@@ -201,13 +201,13 @@ def _outdone_by(earlier: Promise, later: Promise) -> Promise:
 
 
 def promise_in(messages: Any) -> Promise:
-    """Of a queue, or of what a proof knows of one."""
+    """The promise of a queue, or of what a proof knows of one."""
     promise: Promise = messages.sum_of(promise_of, _outdone_by, Promise(0, 0, -1))
     return promise
 
 
 class Span(NamedTuple):
-    """Of some messages: the newest epoch of those that are no barriers, and what barriers begin, added up."""
+    """The newest epoch of those messages that are no barriers, and what barriers begin, added up."""
 
     newest: int
     """-1: there is none."""
@@ -215,7 +215,7 @@ class Span(NamedTuple):
 
 
 def span_of(message: Item) -> Span:
-    """Of one message."""
+    """The span of one message."""
     return Span(-1, message.epoch + 1) if message.kind == "barrier" else Span(message.epoch, 0)
 
 
@@ -224,7 +224,7 @@ def _spanned_with(earlier: Span, later: Span) -> Span:
 
 
 def span_in(messages: Any) -> Span:
-    """Of a queue, or of what a proof knows of one."""
+    """The span of a queue, or of what a proof knows of one."""
     span: Span = messages.sum_of(span_of, _spanned_with, Span(-1, 0))
     return span
 

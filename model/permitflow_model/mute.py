@@ -119,7 +119,7 @@ class Parameters:
 
     @cached_property
     def pairs(self) -> tuple[tuple[int, int], ...]:
-        """Of each hop the node upstream and the node downstream."""
+        """The node upstream and the node downstream of each hop."""
         return tuple(sorted((max(hop), min(hop)) for hop in self.hops))
 
     @cached_property
@@ -161,9 +161,9 @@ class State(NamedTuple):
     sources: NamedFamily[Source]
     sinks: NamedFamily[Sink]
     heard: NamedFamily[NamedFamily[int]]
-    """Of each node: the newest epoch of each sink that it has heard; of a sink itself: what it has told."""
+    """What each node knows: the newest epoch of each sink that it has heard; a sink itself: what it has told."""
     signals: NamedFamily[NamedFamily[Queue[Signal]]]
-    """Of two nodes: the signals in flight up to the first from the second."""
+    """The signals in flight up to the first of two nodes from the second."""
     remade: int
 
 
@@ -442,7 +442,7 @@ def type_ok(state: State, parameters: Parameters) -> bool:
 
 
 def is_marked(sink: Sink, epoch: int, parameters: Parameters) -> bool:
-    """Of a sink and its epoch: does it mute as its marks say?"""
+    """Does a sink with this epoch mute as its marks say?"""
     if sink.gone and sink.wire + sink.inbox > 0:
         return False
     if is_mute(epoch):
@@ -483,7 +483,7 @@ def on_its_way(state: State, parameters: Parameters) -> bool:
 
 
 def is_told(state: State, parameters: Parameters, up: int, down: int, muter: int) -> bool:
-    """Of a hop: does the node upstream know, or get to know, what the node downstream has heard?"""
+    """Does the node upstream of a hop know, or get to know, what the node downstream has heard?"""
     if not is_here(state, parameters, up):
         return True
     newest = larger(heard_by(state, up, muter), newest_of(in_flight(state, up, down), muter))
@@ -513,7 +513,7 @@ def settled(state: State, parameters: Parameters) -> bool:
 
 
 def is_settled(state: State, parameters: Parameters, node: int, muter: int) -> bool:
-    """Of a source that leads to a muter: does the muter hold it if it mutes, and only then?"""
+    """Does a muter hold a source that leads to it if it mutes, and only then?"""
     source = source_at(state, parameters, node)
     return not source.here or (source.holds.get(muter - 1) > 0) == is_mute(heard_by(state, muter, muter))
 

@@ -75,11 +75,11 @@ class Source(NamedTuple):
     flight: int
     muted: bool
     ahead: int
-    """Of ``reach``, what may still leave: the rate for each hop that the newest signal has to go."""
+    """The part of ``reach`` that may still leave: the rate for each hop that the newest signal has to go."""
     late: bool
     """Has the signal been on its present hop for a tick?"""
     spare: int
-    """Of ``slack``, what is left."""
+    """What is left of ``slack``."""
     sent: int
     """In this tick."""
     wire: int

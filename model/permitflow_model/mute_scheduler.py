@@ -226,7 +226,7 @@ def type_ok(state: State, parameters: Parameters) -> bool:
 
 
 def is_muted_if_held(state: State, name: int) -> bool:
-    """Of one actor: is it muted if somebody mutes it, and not in a behaviour?"""
+    """Is an actor muted if somebody mutes it, unless it is in a behaviour?"""
     actor = state.actors.get(name)
     return actor.muted == _is_held(state, name) if not actor.inside else not actor.muted
 
@@ -242,7 +242,7 @@ def not_by_self(state: State, parameters: Parameters) -> bool:
 
 
 def is_woken(state: State, name: int, muter: int) -> bool:
-    """Of an actor and a muter of it: it cannot keep up, or the message that it can is on its way."""
+    """Is an actor's muter unable to keep up, or the message that it can keep up on its way?"""
     if not state.waits.get(name).get(muter) or state.freed.get(name).get(muter):
         return True
     return mutes_senders(state.actors.get(muter))

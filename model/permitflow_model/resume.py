@@ -63,7 +63,7 @@ class Request(NamedTuple):
     """What the dialler says first on a new connection."""
 
     number: int
-    """Of the connection; 0: no request is on its way."""
+    """The number of the connection; 0: no request is on its way."""
 
     position: int
     """How many messages the dialler has."""

@@ -94,18 +94,18 @@ class Stage(NamedTuple):
 
     kind: str
     elements: int = ANY
-    """Of a source."""
+    """How many elements a source has."""
     takes: int = 1
     least: int = 1
     most: int = 1
-    """Of a stage: what it takes, and the fewest and most that it gives for it."""
+    """What a stage takes, and the fewest and most that it gives for it."""
     capacity: int = 0
-    """Of a buffer; also prefetch, window, and the receive buffer of a client."""
+    """The places of a buffer; also a prefetch, a window, and the receive buffer of a client."""
     overflow: str = "block"
     batch: int = 1
-    """Of a channel."""
+    """The batch of a channel."""
     writes: int = 0
-    """Of a client."""
+    """What a client writes before it reads."""
 
 
 @dataclass(frozen=True)

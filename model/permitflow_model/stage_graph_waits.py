@@ -76,7 +76,7 @@ _RULES: Final[dict[str, Rule]] = {
     "merge_preferred": _merge,
     "concat": _concat,
 }
-"""Of the kinds that are no ``_through``."""
+"""The rules of the kinds that are no ``_through``."""
 
 
 def _waits(parameters: Parameters, state: State, arc: int) -> tuple[Sequence[int], bool]:

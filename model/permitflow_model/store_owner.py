@@ -294,7 +294,7 @@ def done(state: State, _parameters: Parameters) -> State:
 
 
 def exchange_ok(one: Exchange, epoch: int, commits: int, kept: int) -> bool:
-    """Of one exchange: are its numbers in their ranges?"""
+    """Are an exchange's numbers in their ranges?"""
     is_there = one.session == "none" or one.phase == "taking" or one.phase == "open"
     return (
         one.waiting >= 0
@@ -332,7 +332,7 @@ def kept_once(state: State, _parameters: Parameters) -> bool:
 
 
 def is_fenced(one: Exchange, epoch: int, kept: int) -> bool:
-    """Of one exchange: if a transaction is under way, is it the owner's, on what the store has?"""
+    """Is a transaction that is under way the owner's, on what the store has?"""
     return not is_under_way(one) or (one.epoch == epoch and one.seen == kept)
 
 
@@ -342,7 +342,7 @@ def fenced(state: State, _parameters: Parameters) -> bool:
 
 
 def agrees(one: Exchange, epoch: int, commits: int, kept: int) -> bool:
-    """Of one exchange: if it is the owner, and has heard of all commits, has it in memory what the store has?"""
+    """Has an owner that has heard of all commits in memory what the store has?"""
     return one.phase != "open" or one.epoch != epoch or one.commit != commits or one.seen == kept
 
 
@@ -352,7 +352,7 @@ def agree(state: State, _parameters: Parameters) -> bool:
 
 
 def is_explained(one: Exchange, epoch: int, commits: int, kept: int) -> bool:
-    """Of one exchange: is a commit that it has not heard of its own?"""
+    """Is a commit that an exchange has not heard of its own?"""
     if one.phase != "open" or one.epoch != epoch or one.commit == commits:
         return True
     if not one.is_uncertain or one.is_refused:

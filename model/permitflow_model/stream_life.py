@@ -70,7 +70,7 @@ class Frame(NamedTuple):
 
     word: Word
     number: int
-    """Of messages, or of permits."""
+    """How many messages or permits."""
 
 
 class Upstream(NamedTuple):

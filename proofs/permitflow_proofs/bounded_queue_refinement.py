@@ -24,7 +24,7 @@ from permitflow_proofs.kernel.symbols import integer
 from permitflow_proofs.kernel.theorem import Theorem
 
 Mistake = Callable[[Any, Any], Any]
-"""Of a step: the state before and after it become another one after it."""
+"""A step with a mistake: the states before and after it become another state after it."""
 
 Move = tuple[str, tuple[int, ...]] | None
 """An action of the queue and its arguments; None: the step cannot be seen."""
@@ -35,7 +35,7 @@ class View:
     """What a user sees of a protocol: a queue."""
 
     seen: Callable[[Any], QueueState]
-    """Of a state, as sequences of chunks."""
+    """A state's queue, as sequences of chunks."""
 
     queue: Callable[[Any], QueueParameters]
     move: Callable[..., Move]
@@ -48,7 +48,7 @@ class View:
     """By the action, and in words."""
 
     other_mistake: tuple[Mistake, str]
-    """Of all other actions."""
+    """The mistake of all other actions."""
 
     def implements(
         self, subject: Subject[Any, Any], action: str, mistake: Mistake | None = None, *, too_small: int = 0

@@ -70,7 +70,7 @@ def _bytes_held(chunks: Sums) -> int:
 
 
 LAWS: Mapping[str, Law] = {"row permits held": _rows_held, "bytes held": _bytes_held}
-"""Of the chunks in a queue together."""
+"""The sums over the chunks in a queue."""
 
 
 def _any_state_of(clauses: tuple[str, ...], parameters: Parameters, more_laws: tuple[Law, ...] = ()) -> State:

@@ -88,7 +88,7 @@ def _short(state: State, parameters: Parameters) -> bool:
 
 
 _TAIL = Parameters(capacity=6, arrivals=2, services=1, resend=3, drops="incoming")
-"""Of the run in which the incoming job is dropped, and an outdated one is served."""
+"""The numbers of the run in which the incoming job is dropped, and an outdated one is served."""
 
 
 # Frames.
@@ -103,7 +103,7 @@ def _makes_room(before: State, after: State, parameters: Parameters) -> bool:
 
 
 def _drops_one(before: State, after: State, parameters: Parameters) -> bool:
-    """Of a full queue one job gives way, by its strategy: perhaps the watched one, or one ahead of it."""
+    """One job of a full queue gives way, by its strategy: perhaps the watched one, or one ahead of it."""
     if not _makes_room(before, after, parameters):
         return False
     if not _is_full(before, parameters) or not before.watched or parameters.drops == "incoming":
@@ -127,7 +127,7 @@ def _may_be_watched(state: State, parameters: Parameters) -> bool:
 
 
 def _serves_the_oldest(before: State, after: State, parameters: Parameters) -> bool:
-    """Of a watched one it is known whether it was sent again."""
+    """It is known whether a watched job was sent again."""
     if not before.watched or before.ahead > 0:
         is_next = after.ahead == before.ahead - (1 if before.watched else 0)
         return is_next and after.watched == before.watched and after.outdated == before.outdated

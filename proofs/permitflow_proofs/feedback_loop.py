@@ -98,7 +98,7 @@ def _total(state: State) -> int:
 
 
 def _any_one_for_one(parameters: Parameters) -> State:
-    """Of stages that give at most one for one, with a merge that takes any."""
+    """Any state of stages that give at most one for one, with a merge that takes any."""
     state = SUBJECT.any_state(parameters)
     stations = _stations(state)
     assume(parameters.merge == "any")
@@ -242,7 +242,7 @@ def _stays_within_permits(action: str, less: int) -> bool:
 
 
 def _any_starving_state(parameters: Parameters) -> State:
-    """Of stages that give one for one, with a merge that prefers what comes back."""
+    """Any state of stages that give one for one, with a merge that prefers what comes back."""
     state = SUBJECT.any_state(parameters)
     stations = _stations(state)
     assume(all_of((parameters.merge == "preferred", parameters.stations >= 2)))

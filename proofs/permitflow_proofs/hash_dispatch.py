@@ -52,7 +52,7 @@ class AnyMapping:
     """Any mapping: each node belongs to a channel that is there."""
 
     def __init__(self, channels: int, name: str = "owner") -> None:
-        """Of so many channels."""
+        """A mapping to so many channels."""
         self._channels = channels
         self._name = name
         self._owner = function(name)
@@ -98,7 +98,7 @@ def _order_in(messages: Sums) -> tuple[int, ...]:
 
 
 LAWS: Mapping[str, Law] = {"rows": _rows_in, "marks": _marks_in, "order": _order_in}
-"""Of the messages in a queue together."""
+"""The sums over the messages in a queue."""
 
 INVARIANT = {
     name: SYSTEM.invariants[name]
@@ -236,7 +236,7 @@ def _live(state: State, parameters: Parameters, *, more: int) -> bool:
 
 
 def _waits_for_full(state: State, parameters: Parameters, *, fewer: int) -> bool:
-    """Of any channel: if it lacks a part that cannot go into it, it is full."""
+    """A channel that lacks a part which cannot go into it is full."""
     channel = state.channels.get(0)
     can = state.is_splitting or SYSTEM.is_enabled("Forward", state, parameters, 0)
     return can or is_full_if_waiting(channel, parameters.room - fewer)
@@ -312,7 +312,7 @@ def _is_close(share: _Share, nodes: int) -> bool:
 
 
 _VNODES = 256
-"""Of the mapping that is used."""
+"""The virtual nodes of the mapping that is used."""
 
 
 class _Growth(NamedTuple):

@@ -40,7 +40,7 @@ _CHAPTER = Chapter(SUBJECT, INVARIANT, "chain-", promises=frozenset({"bounded", 
 
 
 def _holds_at_most(less: int) -> bool:
-    """Of a chain of any number of loops, each of which satisfies the invariant."""
+    """Does a chain of any number of loops that satisfy the invariant hold at most its sizes less this?"""
     parameters = any_parameters_of(Parameters)
     state: State = assume_all(INVARIANT.values(), arbitrary(State), parameters)
     most = state.loops.sum_of(size)

@@ -65,7 +65,7 @@ _UP, _DOWN, _ONE, _TWO, _MUTER = (function("node")(number) for number in range(5
 
 _hop, _leads = relation("hop"), relation("leads")
 _via = function("via")
-"""Of a node that leads to the muter: the next node on a way there."""
+"""The next node on a way to the muter, from a node that leads there."""
 
 
 class _AnyHops:
@@ -158,7 +158,7 @@ def _nodes(state: State) -> Indexed[NamedFamily[int]]:
 
 
 def _row_of(sinks: Indexed[Sink], of: Callable[[int, int], int], name: int) -> NamedFamily[int]:
-    """Of one node or source: a number for each muter."""
+    """One number for each muter, for a node or source."""
     return cast("NamedFamily[int]", sinks.beside(partial(of, name)))
 
 
@@ -255,7 +255,7 @@ _ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
 
 
 def _looked_at(state: State, parameters: Parameters) -> tuple[object, ...]:
-    """Of any node, any hop and any muter."""
+    """Any node, any hop and any muter."""
     parts = (heard_by(state, _ONE, _MUTER), state.sinks.get(_MUTER - 1), in_flight(state, _ONE, _TWO), state.remade)
     if not parameters.is_source(_ONE):
         return parts

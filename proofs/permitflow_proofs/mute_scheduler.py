@@ -45,7 +45,7 @@ _ACTOR, _OTHER, _ONE, _TWO = _NAMES
 """Who acts, on whom, and any two actors, of which a clause is shown."""
 
 _number = function("number")
-"""Of an actor: it waits for one with a larger number."""
+"""The number of an actor: it waits for one with a larger number."""
 
 
 def _is_false(condition: bool) -> bool:

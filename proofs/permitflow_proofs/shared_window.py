@@ -35,7 +35,7 @@ def _live(short: int) -> bool:
 
 
 def _any_parameters() -> Parameters:
-    """Of a connection that one stream can fill, and another one waits for."""
+    """Parameters of a connection that one stream can fill while another one waits for it."""
     parameters = any_parameters_of(Parameters)
     assume(parameters.inputs >= 2)
     assume(parameters.connection <= parameters.stream)

@@ -77,7 +77,7 @@ def crossed(state: State, parameters: Parameters) -> bool:
 
 
 def told_off(state: State, parameters: Parameters) -> bool:
-    """Of what has come since the sender was told to stop, each lost signal explains ``repeat`` messages."""
+    """Each lost signal explains ``repeat`` of the messages that have come since the sender was told to stop."""
     if state.told == ON:
         return True
     explained = (state.lost - 1 if is_deaf(state) else state.lost) * parameters.repeat
@@ -124,7 +124,7 @@ _SIGNAL_LAWS: Mapping[str, Law] = {
 
 
 def _tick_laws(rate: int) -> Mapping[str, Law]:
-    """Of the messages that are sent in each tick, at most so many."""
+    """At most so many messages are sent in each tick."""
 
     def sent_in(ticks: Sums) -> int:
         return ticks.sum_of(count, plus, 0)
@@ -220,7 +220,7 @@ def _is_no_storm(before: State, after: State, parameters: Parameters, short: int
 
 
 _SMALL = Parameters(waiters=1, high=1, low=0, capacity=9, rate=1, signal_delay=2, data_delay=2, repeat=4)
-"""Of the run that goes beyond the headroom of 2014."""
+"""The numbers of the run that goes beyond the headroom of 2014."""
 
 
 def _within_one_way(state: State, parameters: Parameters) -> bool:

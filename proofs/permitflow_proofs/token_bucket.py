@@ -82,7 +82,7 @@ def _is_kept(before: State, after: State, parameters: Parameters, *, most: int) 
 
 
 _SLOW = Parameters(capacity=2, period=1, max_cost=1, room=4, window=4, slowdowns=True)
-"""Of the run that overflows."""
+"""The numbers of the run that overflows."""
 
 
 # Frames.

@@ -57,7 +57,7 @@ class Kind(IntEnum):
     CONTROL = 6
     """No content: the dialler calls Control."""
     TOKEN = 7
-    """Of a dialler, before it calls a method: the token that says who it is, in ASCII."""
+    """The token that says who a dialler is, in ASCII; it comes before the method."""
 
 
 # Indexing costs a tenth of a call.
@@ -139,7 +139,7 @@ class ByteStream(PipeCarrier[Kind]):
         self._has_end_come = self._has_ended = False
         self._method: asyncio.Future[str] = self._loop.create_future()
         self.token: str | None = None
-        """Of an acceptor, once the method is known: what the dialler has shown."""
+        """What the dialler has shown; an acceptor knows it once it knows the method."""
         # What leaves.
         self._awaits_agreement = False  # does the dialler, before it sends chunks?
         # The end.
@@ -226,7 +226,7 @@ class ByteStream(PipeCarrier[Kind]):
         self._method.set_result(METHODS[kind])
 
     def fail(self, error: PermitflowError) -> None:
-        """Of an acceptor: wait no longer for the dialler's request, for this reason."""
+        """Stop waiting for the dialler's request, for this reason; only an acceptor does."""
         self._fail(error)
         self._deliver()
 
@@ -319,7 +319,7 @@ class ByteStream(PipeCarrier[Kind]):
     # The end.
 
     async def finish(self, error: Exception | None) -> None:
-        """Of an acceptor: end the stream, with success or with an error that the peer learns.
+        """End the stream, with success or with an error that the peer learns; only an acceptor does.
 
         Not within an unfinished message, whose rest it would seem to be: the peer gets ``PeerGoneError`` then.
         """

@@ -24,11 +24,11 @@ CONTROL = f"/{SERVICE}/{_SERVICE.methods_by_name['Control'].name}"
 MAX_ANSWER_BYTES = max(MAX_MESSAGE_BYTES, MOST_REPLY_BYTES + (1 << 10))
 """The longest message that an exchange sends: a reply, with what is beside it."""
 METADATA_BYTES, HARD_METADATA_BYTES = 8 << 10, 16 << 10
-"""Of the headers of a call: from the first on gRPC refuses some, from the second on all; its own defaults."""
+"""Bytes of a call's headers: gRPC refuses some calls from the first number on, all from the second: its defaults."""
 METADATA_PAIR_BYTES = 32
 """That a pair counts beyond its letters (RFC 9113, 6.5.2)."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
-"""Of gRPC's own health protocol."""
+"""The method of gRPC's own health protocol."""
 
 # The kernel keeps the connections of a stopped process or of a cut cable open for minutes or for ever, and a stream
 # may be silent for hours while it waits for permits.  So each end pings the other and waits some time: gRPC's own
@@ -39,7 +39,7 @@ _PING_EVERY_MS = 2_000
 _WINDOW_BYTES = 1 << 30
 _MOST_CONNECTIONS = 16_384
 MOST_CALLS = 128
-"""Of one connection over gRPC.  Our own clients make one each, those of other languages may make some hundred."""
+"""Calls on one gRPC connection.  Our own clients make one each, those of other languages may make some hundred."""
 MOST_PENDING = 512
 """Calls that wait in gRPC for their turn, each with its metadata: from half of these on gRPC refuses some by chance."""
 

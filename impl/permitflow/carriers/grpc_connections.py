@@ -15,7 +15,7 @@ _DESCRIPTORS: Final = "/proc/self/fd"
 
 
 class Name(NamedTuple):
-    """Of a peer's end of a connection."""
+    """The name of a peer's end of a connection."""
 
     host: str
     port: int

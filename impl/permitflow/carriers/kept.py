@@ -37,7 +37,7 @@ class Kept(Generic[T]):
 
     @property
     def size_bytes(self) -> int:
-        """Of the messages that are kept."""
+        """The bytes of the messages that are kept."""
         return self._size_bytes
 
     def __len__(self) -> int:

@@ -60,7 +60,7 @@ class Connection:
         self._owner = owner
         self._held: Received | None = None  # it is not known yet whether one of the stream's messages came with it
         self.released: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """Of an acceptor: done when the stream needs the connection no more, with the error to tell."""
+        """Done when an acceptor's stream needs the connection no more, with the error to tell."""
 
     def on_message(self, message: Received, has_more: bool) -> None:
         """As ``Listener.on_message``."""
@@ -587,7 +587,7 @@ class AcceptedCarrier(ResumingCarrier):
 
     @property
     def kept_bytes(self) -> int:
-        """Of the messages that the dialler has not acknowledged."""
+        """The bytes of the messages that the dialler has not acknowledged."""
         kept = self._core.kept
         return sum(len(piece) for message in kept.since(kept.start) for piece in message)
 

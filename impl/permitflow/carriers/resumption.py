@@ -109,12 +109,12 @@ class Resumption(Generic[T]):
         return True
 
     def dial(self) -> int:
-        """Of a dialler: the number of its next connection, whose first message states that and ``acknowledge``."""
+        """Return the number of a dialler's next connection, whose first message states it and ``acknowledge``."""
         self.latest += 1
         return self.latest
 
     def resumed(self, connection: int, position: int) -> None:
-        """Of a dialler: the acceptor goes on over this connection, and has the messages before this position.
+        """Note, as a dialler: the acceptor goes on over this connection, and has the messages before this position.
 
         Raises:
             FalsePositionError: that cannot be.
@@ -123,7 +123,7 @@ class Resumption(Generic[T]):
             self._go_on(connection, position)
 
     def accept(self, connection: int, position: int, *, who: str) -> int:
-        """Of an acceptor: go on over this connection, whatever became of the others; the position to answer.
+        """Go on over this connection, as an acceptor, whatever became of the others; return the position to answer.
 
         Args:
             connection: its number.

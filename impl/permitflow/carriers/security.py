@@ -15,11 +15,11 @@ SYSTEM = "system"
 LEAST_TOKEN, MOST_TOKEN = 16, 4_096
 """Characters of a token."""
 NEEDS_TLS = "it speaks TLS only: give the CA of its certificate (Security(ca=...), --tls-ca, Spark's option tlsCa)"
-"""Of an exchange that was dialled without."""
+"""The advice for a client that has dialled without TLS."""
 SPEAKS_NO_TLS = (
     "the exchange speaks no TLS at this address, and the client does: dial without a CA, or give it --tls-cert"
 )
-"""Of a client that has dialled with TLS."""
+"""The advice for a client that has dialled with TLS."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,11 +41,11 @@ class Security:
     key: File | None = None
     """The certificate's private key, not encrypted; None: it is in the same file."""
     server_name: str = ""
-    """Of a client: the name in the exchange's certificate, if it is not the host of the address."""
+    """For a client: the name in the exchange's certificate, if it is not the host of the address."""
     token_file: File | None = None
-    """Of a client: a file whose only line is the token that it shows."""
+    """For a client: a file whose only line is the token that it shows."""
     token_variable: str = ""
-    """Of a client: instead, the name of an environment variable."""
+    """For a client: the name of an environment variable that holds the token, instead of the file."""
     insecure: bool = False
     """An exchange without TLS may listen beyond the loopback, and a client without TLS may show its token there."""
 

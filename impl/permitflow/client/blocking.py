@@ -167,7 +167,7 @@ class _BlockingStream(_Blocking[R]):
     parameters: Parameters
     """The agreed parameters."""
     first_row: int | None
-    """Of a channel that keeps its rows.
+    """The row at which the stream begins, if its channel keeps its rows.
 
     Of a source: the number of the first row that follows.  Of a sink with a producer's name: how many rows of this
     producer were kept before, so that the next one to send is the row of this number.

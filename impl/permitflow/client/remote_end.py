@@ -130,7 +130,7 @@ class RemoteEnd(ABC, Generic[S]):
 
     @property
     def first_row(self) -> int | None:
-        """Of a channel that keeps its rows: as ``Agreement.first_row``."""
+        """``Agreement.first_row``, if the channel keeps its rows."""
         return self._session.agreement.first_row
 
     @property

@@ -47,7 +47,7 @@ class Shown(NamedTuple):
     """What a client has shown of itself."""
 
     digest: bytes | None
-    """Of its token; None: it has shown none."""
+    """The digest of the client's token; None: it has shown none."""
     names: tuple[str, ...]
     """In its certificate, which was checked; the first one that is known counts."""
 

@@ -38,7 +38,7 @@ from permitflow.wire.arrow import BatchCodec
 __all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", "remove", "reset"]
 
 MOST_PEEKED_BYTES = 8 << 20
-"""Of the rows of a peek, unless the first chunk alone takes more."""
+"""The most bytes of rows that a peek shows, unless the first chunk alone takes more."""
 
 # A message that is just leaving for a consumer.
 _PURGE_SECONDS = 5.0

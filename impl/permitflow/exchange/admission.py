@@ -27,7 +27,7 @@ _BURST_SECONDS: Final = 5.0
 _OF_STREAM: Final = 5
 """So many failures is one of a stream: to begin one and to end it takes the exchange some milliseconds."""
 _LIVED_SECONDS: Final = 1.0
-"""Of a stream: where a network or a host fails, all its streams may be lost at once, and are to be made again."""
+"""The least that a stream must have lived: a failing network or host may lose all its streams at once."""
 _MOST_PEERS = 1_024
 """Then those are forgotten that have not failed lately."""
 

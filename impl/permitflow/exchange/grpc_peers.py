@@ -15,7 +15,7 @@ from permitflow.exchange.admission import Admission
 _BETWEEN_LOOKS_SECONDS: Final = 0.5
 _BETWEEN_HURRIED_LOOKS_SECONDS: Final = 0.01
 _LOOKS_SHARE: Final = 0.02
-"""Of the event loop's time, at most: a look at thousands of connections takes milliseconds."""
+"""The largest share of the event loop's time: a look at thousands of connections takes milliseconds."""
 _MOST_EXCESSES: Final = 1
 """A client that has not heard yet how long headers may be is told so by an error, and may call again."""
 
@@ -34,7 +34,7 @@ class GrpcPeers:
         self._admission, self._connections, self._handshake_seconds = admission, connections, handshake_seconds
         self._holds: dict[Name, ExitStack] = {}
         self._handshakes: dict[Name, tuple[float, ExitStack]] = {}
-        """Of connections without a call, TLS included: when they came."""
+        """When each connection without a call came, also while it negotiates TLS."""
         self._has_called = set[Name]()
         self._excesses: dict[Name, int] = {}
         self._has_excess = asyncio.Event()

@@ -17,7 +17,7 @@ class Limit(NamedTuple):
     """A row of the table."""
 
     name: str
-    """Of the field of ``Limits``; empty: it cannot be chosen."""
+    """The name of the field of ``Limits``; empty: it cannot be chosen."""
     what: str
     """What is counted, as in "streams of one peer"."""
     most: int | None
@@ -31,7 +31,7 @@ class Limit(NamedTuple):
 
     @property
     def option(self) -> str:
-        """Of ``permitflow serve``; empty: none."""
+        """The option of ``permitflow serve``; empty: there is none."""
         return f"--{self.name.replace('_', '-')}" if self.name else ""
 
 
@@ -125,7 +125,7 @@ class Limits:
 
 
 _OTHER_DESCRIPTORS = 64
-"""Of files, of the event loop, of gRPC, of libraries."""
+"""Descriptors of files, of the event loop, of gRPC and of libraries."""
 
 
 OPTIONS: Final = tuple(each.metadata["limit"]._replace(name=each.name) for each in fields(Limits))

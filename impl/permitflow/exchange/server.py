@@ -339,7 +339,7 @@ class _StreamListener(ABC):
         return True
 
     def _place(self, peer: str) -> tuple[Place | None, LimitReachedError | None]:
-        """Of a connection, or of the refusal of one."""
+        """The place of a connection, or the reason why it is refused."""
         admission = self._reception.exchange.admission
         try:
             return admission.connection(peer), None

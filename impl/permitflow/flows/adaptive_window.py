@@ -19,7 +19,7 @@ OUT_OF_REACH = (
 
 _SAMPLES_PER_LATENCY = 4
 _NEWEST_SHARE = 0.5
-"""Of the newest sample in the smoothed throughput: it follows a change within a few samples, so about one latency."""
+"""The newest sample's share of the smoothed throughput, which so follows a change within a few samples: one latency."""
 _LEAST_CHANGE = 1 / 8
 """A target that differs by less is no change."""
 

@@ -45,7 +45,7 @@ class Credit:
         self.withheld = size - self.granted
         """It is granted once the application asks for a message, or the aim is larger again."""
         self.collected = 0
-        """Of consumed messages: less than a batch."""
+        """Credit of consumed messages that is not returned yet: less than a batch."""
         self.due = 0
         """To be granted now."""
 

@@ -178,7 +178,7 @@ class Flow(ABC):
     """The least numbers that can be stated; the numbers below them stand for defaults."""
     leading: ClassVar[Collection[str]] = ()
     following: ClassVar[Collection[str]] = ()
-    """Of a client that states one of ``leading``, these follow from that if it does not state them."""
+    """Parameters that follow from one of ``leading`` that a client states, if it does not state these as well."""
 
     @property
     @abstractmethod

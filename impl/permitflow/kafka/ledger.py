@@ -48,12 +48,12 @@ class Record:
 
 @dataclass
 class _Delivered:
-    """Of one partition, for as long as it is assigned."""
+    """What was delivered of one partition, for as long as it is assigned."""
 
     held: deque[Record] = field(default_factory=deque)
     """From the oldest one that is not consumed on."""
     consumed: set[Record] = field(default_factory=set)
-    """Of these."""
+    """Those of ``held`` that are consumed."""
     due: int | None = None
     """The offset to commit next: the first one that may have to come again."""
     told: int | None = None
@@ -83,7 +83,7 @@ class Ledger:
 
     @property
     def oldest(self) -> Record | None:
-        """Of each partition the oldest record that is not consumed, of these the one that most wait behind."""
+        """The oldest record of a partition that is not consumed: in the partition where most records wait behind it."""
         firsts = [(len(each.held), each.held[0]) for each in self._partitions.values() if each.held]
         return max(firsts, key=lambda first: first[0])[1] if firsts else None
 

@@ -76,7 +76,7 @@ class Marks:
 class _Node:
     name: str
     marks: Marks | None = None
-    """Of a muter."""
+    """The marks of a muter; None: the node is none."""
     is_source: bool = False
     backlog: int = 0
     is_open: bool = True

@@ -23,9 +23,9 @@ _SIGNAL = Struct(">q")
 _NUMBER = Struct(">Q")
 _CHECKSUM = Struct(">I")
 MOST_DATA_BYTES = 256 << 10
-"""Of the lines in one message."""
+"""The most bytes of lines in one message."""
 _MOST_SHORT_BYTES = 1_024
-"""Of every other message."""
+"""The most bytes of every other message."""
 
 
 class Kind(IntEnum):
@@ -63,7 +63,7 @@ def _checksum(body: bytes, number: int) -> int:
 
 
 def number_body(number: int) -> bytes:
-    """Of ``ACKNOWLEDGE``, ``FETCH``, ``COMMIT``."""
+    """The body of ``ACKNOWLEDGE``, ``FETCH`` or ``COMMIT``."""
     return _NUMBER.pack(number)
 
 
@@ -74,7 +74,7 @@ def read_number(body: bytes) -> int:
 
 
 def signal_body(signal: Signal) -> bytes:
-    """Of ``SIGNAL``."""
+    """The body of ``SIGNAL``."""
     return _SIGNAL.pack(signal.epoch) + signal.muter.encode()
 
 
@@ -84,7 +84,7 @@ def read_signal(body: bytes) -> Signal:
 
 
 def data_body(number: int, lines: Lines) -> bytes:
-    """Of ``DATA``."""
+    """The body of ``DATA``."""
     origin = lines.origin.encode()
     return _DATA.pack(number, lines.first, len(origin)) + origin + b"\n".join(lines.lines)
 

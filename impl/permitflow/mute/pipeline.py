@@ -150,7 +150,7 @@ class SourceState:
 
     muted_by: Sequence[str]
     muted_share: float
-    """Of the time since it was added."""
+    """The share of the time since it was added."""
 
 
 class Pipeline:
@@ -488,7 +488,7 @@ class TcpSink(Connection):
         self.buffer = bytearray(1_024)
         self._left = Change()
         self.sizes = self.buffers
-        """Of the socket, as the kernel has set them; valid once it is connected."""
+        """The sizes of the socket's buffers, as the kernel has set them; valid once it is connected."""
         self.short_writes = 0
         """Writes that the kernel has not taken whole, on all connections."""
         self.peak_rest_bytes = 0

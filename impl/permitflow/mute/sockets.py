@@ -18,7 +18,7 @@ CONNECT_SECONDS = 5.0
 HANDSHAKE_SECONDS = 30.0
 """The deadline for a peer to say who it is."""
 MOST_CONNECTIONS = 64
-"""Of a listener; further ones are closed."""
+"""Connections that a listener has at a time; further ones are closed."""
 _MOST_A_SECOND = 128
 LARGEST_SEGMENT_BYTES = 65_536
 """What Linux hands to a connection at once: a send buffer that has any room left takes as much."""

@@ -29,7 +29,7 @@ class Decision(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Of its file."""
+        """The name of its file."""
         return f"{self.batch}-{blake2b(self.query.encode(), digest_size=8).hexdigest()}{_SUFFIX}"
 
 

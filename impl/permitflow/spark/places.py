@@ -25,7 +25,7 @@ class Places:
     """A row of each channel; picklable."""
 
     elsewhere: int = EARLIEST
-    """Of channels that are not named."""
+    """The place in channels that are not named."""
     named: tuple[tuple[str, int], ...] = ()
     """By channel."""
 

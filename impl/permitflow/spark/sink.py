@@ -404,7 +404,7 @@ class _Staged(_Sending):
 
     @property
     def _decisions(self) -> Decisions | None:
-        """Of a stream over several exchanges."""
+        """The decisions of a stream over several exchanges; None for one exchange."""
         checkpoint = self._options.checkpoint_location
         is_divided = len(several(self._options.exchange.address)) > 1
         return Decisions(checkpoint) if is_divided and checkpoint is not None else None

@@ -175,7 +175,7 @@ class BatchLimits:
     max_rows: int | None = None
     """None: half the window of each channel."""
     max_bytes: int | None = None
-    """Of rows as they are in the channel, by the average of those that come next."""
+    """The most bytes, as rows are in the channel, by the average of those that come next."""
     min_rows: int = 1
     """A batch waits for so many rows, while nothing else ends the waiting."""
     max_delay_seconds: float = 900.0

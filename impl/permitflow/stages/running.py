@@ -36,7 +36,7 @@ T = TypeVar("T")
 EVENTS_IN_A_TURN = 1_000
 """After so many events, other tasks have a turn."""
 MOST_SKIPPED_LOOKS = 1_023
-"""Of looks for exits without hope in a run that moves; each such look costs some microseconds for each stage."""
+"""How many looks for exits without hope a moving run leaves out: each takes some microseconds for each stage."""
 ELEMENTS_IN_A_TURN = 64
 """After so many elements of one source, or so many that a consumer was given without having to wait."""
 

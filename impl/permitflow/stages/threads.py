@@ -48,7 +48,7 @@ class _Shared(Generic[T]):
         self.is_wanted = True
         self.is_over = False
         self.failure: BaseException | None = None
-        """Of the iterable, or of its closing."""
+        """The error of the iterable, or of its closing."""
 
     def work(self) -> None:
         """In the thread: read until the end, or until nothing more is wanted; then close."""

@@ -25,7 +25,7 @@ class Step:
     """The stage in a blueprint: a chain, as a rule of one node."""
     upstream: tuple["Outlet", ...] = ()
     reads: AsyncIterable[Any] | Iterable[Any] = ()
-    """Of a step without anything upstream."""
+    """What a step reads that has nothing upstream."""
     outlets: int = 1
 
 

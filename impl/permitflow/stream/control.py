@@ -249,7 +249,7 @@ class AddStream(Request, Generic[S]):
     channels: int
     """At most ``MOST_CHANNELS``: ``stream/0``, ``stream/1`` and so on."""
     parameters: Parameters | None = None
-    """Of any flow; None: the exchange's own."""
+    """The parameters, of any flow; None: the exchange's own."""
     retention: Retention = Retention.ONCE
     consumers: tuple[str, ...] = ()
     """With ``REPLAY``: for whom rows are kept; empty: for one, ``default``."""
@@ -262,7 +262,7 @@ class AddStream(Request, Generic[S]):
     target_latency_seconds: float | None = None
     """How long rows may wait at the exchange, whose windows adapt to it; None: the exchange's own."""
     schema: S | None = None
-    """Of the chunks; None: the first producer's."""
+    """The schema of the chunks; None: the first producer's."""
     expire_seconds: float | None = None
     """With ``REPLAY``: rows expire after so long; None: never."""
     expire_bytes: int | None = None
@@ -301,7 +301,7 @@ class Purge(_OfChannels):
     is_repeatable = False
 
     consumer: str = ""
-    """Of channels that keep their rows: the consumer that needs them no more; empty: all consumers."""
+    """In channels that keep their rows: the consumer that needs these no more; empty: all consumers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class Peek(Request):
     rows: int
     """At most ``MOST_PEEKED``."""
     consumer: str = ""
-    """Of a channel that keeps its rows: whose rows; empty: those of ``default``."""
+    """In a channel that keeps its rows: the consumer whose rows are shown; empty: ``default``."""
 
     @property
     def named(self) -> tuple[str, ...]:

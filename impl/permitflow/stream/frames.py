@@ -189,7 +189,7 @@ class Chunks(Generic[T]):
 
     payloads: Sequence[T]
     rows: Sequence[int]
-    """Of each of them."""
+    """The rows of each chunk."""
     size_bytes: int | None = None
     """What all of them take of the byte window; None at the sender, before they are encoded."""
 

@@ -15,7 +15,7 @@ class ResumeOffer(NamedTuple):
     """The dialler would go on over another connection if this one is lost."""
 
     token: bytes
-    """Of this stream alone: ``TOKEN_BYTES`` that nobody can guess."""
+    """The token of this stream alone: ``TOKEN_BYTES`` that nobody can guess."""
     seconds: float
     """How long the dialler will try after each cut."""
 

@@ -123,7 +123,7 @@ class Shape(NamedTuple):
     end: End
     action: str
     fields: tuple[tuple[str, int], ...]
-    """Of ``fields_of`` the names of its arguments."""
+    """The names of the arguments of ``fields_of``."""
     counters: int
     """How many there are."""
 

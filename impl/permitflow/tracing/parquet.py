@@ -215,7 +215,7 @@ class ParquetPosition(NamedTuple):
 
     row_group: int = 0
     row: int = 0
-    """Of its events, in the order of the recording."""
+    """The number of the next event in its group, in the order of the recording."""
 
 
 def read_parquet(path: Path) -> Recording:

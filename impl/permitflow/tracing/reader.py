@@ -76,7 +76,7 @@ class ScannedTrace:
     channels: dict[str, RecordedChannel]
     """By name, in the order in which the recordings mention them."""
     files_of: dict[str, tuple[int, ...]]
-    """Of each channel, the numbers of the files that hold a log of it."""
+    """For each channel, the numbers of the files that hold a log of it."""
 
 
 def scan_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) -> ScannedTrace:

@@ -147,7 +147,7 @@ class BatchCodec:
         return size + self._facts.fields * (batch.num_rows // 8 + _PADDING_BYTES) + _PADDING_BYTES
 
     def _most_bytes_of_stream(self, batch: pa.RecordBatch) -> int:
-        """Of a batch with dictionaries, which travel with it."""
+        """The bytes of a batch with its dictionaries, which travel with it."""
         size: int = pa.ipc.get_record_batch_size(batch) + len(self.schema_bytes) + _STREAM_BYTES
         for column in batch.columns:
             if pa.types.is_dictionary(column.type) and not column.type.value_type.num_fields:

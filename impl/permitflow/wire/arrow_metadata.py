@@ -49,9 +49,9 @@ class Stated(NamedTuple):
     """``SCHEMA``, ``DICTIONARY``, ``BATCH`` or another number."""
     body_bytes: int
     columns: int = 0
-    """Of a batch or dictionary, nested ones included."""
+    """The columns of a batch or dictionary, nested ones included."""
     buffer_bytes: int = 0
-    """Of all its buffers together."""
+    """The bytes of all its buffers together."""
 
 
 def front(message: "Buffer | pa.Buffer") -> tuple[Buffer, int]:

@@ -40,9 +40,9 @@ from permitflow.wire.protobuf_values import decode_feedback, encode_feedback, re
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 _ALIGNMENT_BYTES = 64
-"""Of the body, from the beginning of the message."""
+"""The alignment of the body, from the beginning of the message."""
 MOST_FRAMES = 8_192
-"""Of a message.  A frame takes two bytes and some microseconds of decoding, which block the event loop."""
+"""Frames of a message.  Each takes two bytes and some microseconds of decoding, which block the event loop."""
 # Longer messages gain nothing; a few of them should fit into a ring, the network's buffers and the processor's cache.
 FULL_MESSAGE_BYTES = 2 << 20
 LONE_BODY_AT = _ALIGNMENT_BYTES

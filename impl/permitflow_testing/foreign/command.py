@@ -476,7 +476,7 @@ class DrivenReceiver(CommandAdapter):
 
 
 class _Settling:
-    """Of a driver that knows when its end has settled."""
+    """The part of an adapter whose driver knows when its end has settled."""
 
     async def settled(self: Any) -> None:
         """See ``ChannelAdapter``."""

@@ -40,7 +40,7 @@ class DemandWay(Way):
 
     @staticmethod
     def batch(agreed: Demand) -> int:
-        """Of messages."""
+        """The batch, in messages."""
         return agreed.batch
 
     @staticmethod

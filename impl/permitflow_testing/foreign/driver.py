@@ -60,7 +60,7 @@ class Request:
     answer: "Future[Mapping[str, Any]]" = field(default_factory=Future)
     asked_at: float = field(default_factory=monotonic)
     limit_seconds: float | None = None
-    """Of a request that was waited for in vain: how long."""
+    """How long a request was waited for in vain; None: it was answered."""
 
     @property
     def name(self) -> str:

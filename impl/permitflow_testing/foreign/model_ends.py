@@ -91,7 +91,7 @@ class ModelSender(ModelEnd):
         """The keys of offers that have left."""
         self.totals = {Kind.CHUNK: 0, Kind.BARRIER: 0}
         self.rows = 0
-        """Of all chunks that have left."""
+        """The rows of all chunks that have left."""
         self._unconsumed: deque[int] = deque()
         self._owed = 0
 
@@ -189,7 +189,7 @@ class ModelReceiver(ModelEnd):
         """What is to be written."""
         self.totals = {Kind.CHUNK: 0, Kind.BARRIER: 0, Kind.WATERMARK: 0}
         self.rows = 0
-        """Of all chunks that have come."""
+        """The rows of all chunks that have come."""
 
     @property
     def is_idle(self) -> bool:

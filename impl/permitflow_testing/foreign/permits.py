@@ -15,12 +15,12 @@ class PermitWay(Way):
 
     @staticmethod
     def start(state: model.State) -> tuple[int, ...]:
-        """Of each class."""
+        """The permits of each class at the start."""
         return tuple(state.permits)
 
     @staticmethod
     def held(message: model.Message) -> tuple[int, ...]:
-        """Of each class."""
+        """The permits of each class that the message holds."""
         return tuple(model.held(message))
 
     @staticmethod
@@ -46,7 +46,7 @@ class PermitWay(Way):
 
     @staticmethod
     def batch(agreed: ChannelParameters) -> int:
-        """Of row permits."""
+        """The batch of row permits."""
         return agreed.permit_batch
 
     @staticmethod

@@ -23,7 +23,7 @@ class Noted(NamedTuple):
     rows: int
     held: tuple[int, ...]
     serial: int = 0
-    """Of the chunk or the request; 0: it is not known."""
+    """The number of the chunk or of the request; 0: it is not known."""
 
 
 class Recording:

@@ -56,7 +56,7 @@ class Way(ABC):
 
     @staticmethod
     def arguments(rows: int, held: tuple[int, ...]) -> tuple[int, ...]:
-        """Of an action with a message."""
+        """The arguments of an action with a message."""
         return ()
 
     @staticmethod
@@ -72,4 +72,4 @@ class Way(ABC):
     @staticmethod
     @abstractmethod
     def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
-        """Of a receiver with these messages in its inbox."""
+        """The counters of a receiver with these messages in its inbox."""

@@ -94,7 +94,7 @@ class PermitOutside(Outside):
 
     @staticmethod
     def withdraw_action(message: Message) -> str:
-        """Of a chunk or of a barrier."""
+        """The action that withdraws a chunk, or a barrier."""
         return f"Withdraw{message.kind.title()}"
 
     @staticmethod

@@ -38,7 +38,7 @@ class Peaks:
     """The most that was ever anywhere, beside the most that may be there."""
 
     row_permits: int
-    """Of the channel: no more can be in use."""
+    """The permits of the channel: no more can be in use."""
     row_bound: int
     """Rows; above ``row_permits`` only where chunks above ``max_chunk_cost`` are admitted whole."""
     row_permits_in_use: int = 0
@@ -123,7 +123,7 @@ class Subject:
     unit: str = "messages"
     """The counted thing, in plural."""
     place_in_words: Mapping[str, str] = field(default_factory=dict)
-    """Of these names, those that are not plain words."""
+    """Words for those of these names that are not plain words."""
     waiting: Callable[[Any], list[int]] = lambda _: []
     """Rows of the messages that wait."""
     watch: Callable[[Any], Watch] | None = None

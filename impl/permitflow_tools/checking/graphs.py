@@ -70,7 +70,7 @@ from permitflow_tools.checking.graphs_structure import (
 GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknown"]
 
 SHORTEST_UP_TO: Final = 8
-"""Of graphs with so many stages the shortest run is told."""
+"""The most stages of a graph whose shortest run is told."""
 _WHOLE_UP_TO: Final = 16
 """Graphs with so many stages are explored whole before their blocks."""
 _EVENTS: Final = 90_000
@@ -81,12 +81,12 @@ _LARGE_STORAGE: Final = 200
 _SMALLER: Final = 32
 """Places of a buffer that is made smaller."""
 _MOST_MOVES: Final = 400
-"""Of the outside, in a run until all sources have ended."""
+"""The most moves of the outside, in a run until all sources have ended."""
 _FEW_ELEMENTS: Final = 20
-"""Of a source whose end is waited for: with more, the same follows later."""
+"""Elements of a source whose end is waited for: with more, the same follows later."""
 _DRY_WALKS: Final = 5
 _MOST_STEPS: Final = 4_000
-"""Of a run that is told; of a longer one, its beginning and its end."""
+"""The most steps of a run that is told whole; of a longer one, the beginning and the end are told."""
 
 
 class GraphWait(NamedTuple):
@@ -126,7 +126,7 @@ class GraphVerdict:
     None, if parts of it are told once for many times.
     """
     steps: int = 0
-    """Of the whole run; 0 without one."""
+    """The steps of the whole run; 0 without one."""
     is_shortest: bool = False
     """Is no other run into a standstill shorter, counted in elements given and asks of sinks?"""
     advice: tuple[str, ...] = ()

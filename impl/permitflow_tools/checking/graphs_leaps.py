@@ -37,7 +37,7 @@ class Leap(NamedTuple):
     """So many of them."""
     times: int
     changes: tuple[tuple[int, int, int], ...]
-    """Of all these times: the stage, which of its numbers, and by how much it grows."""
+    """What all these times change: the stage, which of its numbers, and by how much it grows."""
 
     def take(self, board: Board) -> None:
         """Change the numbers."""

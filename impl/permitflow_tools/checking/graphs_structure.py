@@ -115,7 +115,7 @@ class Block:
     is_supply_known: bool = True
     """Has it as many elements as come in the whole graph, from those that stand for the rest?"""
     at_once: Mapping[str, int] = field(default_factory=dict)
-    """Of those that stand for the rest: which may have an element, or ask, while the island runs (1), or do (2)."""
+    """Which of those that stand for the rest may have an element, or ask, while the island runs (1), or do (2)."""
 
     def parameters(self, *, is_exact: bool = True, counted_unbounded: int = 0) -> Parameters:
         """The constants of the model."""

@@ -17,7 +17,7 @@ from permitflow_tools.simulation.chunk_sizes import UniformSizes
 from permitflow_tools.simulation.setting import Axis, Setting, combinations, varied
 
 MOST_STATES = 1_000_000
-"""Of one channel: about a gigabyte and a minute."""
+"""The most states of one channel: about a gigabyte and a minute."""
 
 
 class Check(StrEnum):

@@ -34,7 +34,7 @@ class Interrupts:
     def __init__(self) -> None:
         """No signal has come; ``watch`` installs the handlers."""
         self.number = 0
-        """Of the signal; 0: none."""
+        """The number of the signal; 0: none has come."""
         self._led_to: BaseException | None = None
         self._is_over = False
         self._is_sent_again = False

@@ -71,10 +71,10 @@ class Part:
     channels: tuple[str, ...]
     address: str
     settings: Mapping[str, Any]
-    """Of its ``Exchange``."""
+    """The arguments of its ``Exchange``."""
     limits: Limits
     serving: Mapping[str, Any]
-    """Of its ``ExchangeServer``."""
+    """The arguments of its ``ExchangeServer``."""
     rights: Path | None
     token_file: Path | None
 

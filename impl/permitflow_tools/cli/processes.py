@@ -305,7 +305,7 @@ class Processes:
 
     @property
     def names(self) -> Sequence[str]:
-        """Of the channels that processes have, in the order of adding."""
+        """The names of the channels that processes have, in the order of adding."""
         return [name for name, process in self._owners.items() if not process.is_lost]
 
     @property
@@ -424,7 +424,7 @@ class Processes:
         return Statistics(monotonic(), tuple(map(traffic_of, (await self.figures()).channels)))
 
     async def figures(self) -> ExchangeFigures:
-        """Of the door, and of all processes that answer soon."""
+        """The figures of the door, and of all processes that answer soon."""
         answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
         channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
         found = {each.name: each for each in channels}

@@ -99,7 +99,7 @@ class Whole(Protocol):
 
     @property
     def names(self) -> Collection[str]:
-        """Of its channels."""
+        """The names of its channels."""
         ...
 
     @property
@@ -113,7 +113,7 @@ class Whole(Protocol):
         ...
 
     async def traffic(self) -> Statistics:
-        """Of all channels."""
+        """The traffic of all channels."""
         ...
 
     def collector(self) -> ExchangeCollector:
@@ -135,7 +135,7 @@ class OneProcess:
     """An exchange that is in this process."""
 
     def __init__(self, exchange: Exchange, add_channels: Callable[[], object]) -> None:
-        """Of an exchange, and of what adds its channels."""
+        """Serve an exchange in this process; the second argument adds its channels."""
         self.exchange, self._add_channels = exchange, add_channels
         self.most_memory = exchange.admission.limits.max_memory
         self.has_failed = False

@@ -20,7 +20,7 @@ __all__ = ["FIGURES_OF_A_SAMPLE", "HISTORY_SECONDS", "SAMPLE_SECONDS", "Event", 
 SAMPLE_SECONDS = 2.0
 HISTORY_SECONDS = 600.0
 FIGURES_OF_A_SAMPLE = ("rows_in_per_second", "rows_out_per_second", "filled", "blocked_share", "consumer_blocked_share")
-"""Of each channel; ``filled`` is the share of its window that is taken, in rows or in bytes, whichever is more."""
+"""Figures of each channel; ``filled``: the share of its window that is taken, in rows or bytes, whichever is more."""
 _SAMPLES = round(HISTORY_SECONDS / SAMPLE_SECONDS)
 _MOST_EVENTS = 200
 
@@ -77,7 +77,7 @@ class History:
 
     @property
     def rates(self) -> dict[str, Rates]:
-        """Of each channel, at the last sample."""
+        """The rates of each channel, at the last sample."""
         return self._rates
 
     def since(self, taken: int, channel: str) -> list[list[float]]:

@@ -8,7 +8,7 @@ from permitflow.exchange.books.bridge import BridgeState
 from permitflow.stream.traffic import ChannelTraffic, Rates
 
 NOTABLE_SHARE = 0.05
-"""Of the time; who waited for less is not mentioned."""
+"""The share of the time from which on a wait is mentioned."""
 
 
 class Waiting(StrEnum):

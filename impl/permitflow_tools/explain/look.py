@@ -52,7 +52,7 @@ class Fact(NamedTuple):
     """A parameter as it is shown."""
 
     name: str
-    """Of the constant in the specification."""
+    """The name of the constant in the specification."""
     value: str
     remark: str
     """The specification's comment on it."""

@@ -12,7 +12,7 @@ from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.playground import Knob, Playground, Setting, visited
 
 _LARGEST = 5
-"""Of the numbers: with larger ones, all states of all choices would not fit into a page."""
+"""The largest choice of a number: with larger ones, all states of all choices would not fit into a page."""
 _MOST_STATES = 600
 """A gate has many more; the page holds those nearest to the run into the fault, or to the beginning."""
 

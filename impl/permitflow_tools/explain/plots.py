@@ -78,7 +78,7 @@ class _Picture:
     title: str
     sentence: str
     head: Sequence[str]
-    """Of the table on the page."""
+    """The head of the table on the page."""
     rows: Sequence[tuple[bool, Sequence[str]]]
     """Its lines; the flag says whether the run went well."""
     label: str

@@ -30,10 +30,10 @@ class Passage:
     file: str
     """As seen from the root of the repository."""
     line: int
-    """Of the name, counted from 1."""
+    """The line of the name, counted from 1."""
     text: str
     first_line: int
-    """Of the text: a comment may stand before the name."""
+    """The first line of the text: a comment may stand before the name."""
 
     @property
     def place(self) -> str:

@@ -39,7 +39,7 @@ class Whereabouts(NamedTuple):
     inbox: float
     """With messages that have arrived and are not consumed."""
     unreturned: float
-    """Of consumed messages, kept by the receiver."""
+    """Permits of consumed messages that the receiver keeps."""
     grants: float
     """On their way back."""
 

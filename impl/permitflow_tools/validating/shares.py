@@ -44,12 +44,12 @@ class Share:
     channels: tuple[RecordedChannel, ...]
     allow_truncated: bool
     places: list[Any]
-    """Of each file, where to read on; None: at the beginning."""
+    """Where to read on in each file; None: at its beginning."""
     is_read: list[bool]
     runs: dict[str, Progress] = field(default_factory=dict)
     """By channel."""
     seen: dict[str, dict[End, int]] = field(default_factory=dict)
-    """Of each end of each channel, the number of its last event."""
+    """The number of the last event of each end of each channel."""
 
     @property
     def is_over(self) -> bool:
@@ -70,7 +70,7 @@ class Share:
         ]
 
     def verdicts(self) -> Iterator[Verdict]:
-        """Of each of its channels."""
+        """The verdict of each of its channels."""
         for channel in self.channels:
             yield self._judge(channel).verdict()
 

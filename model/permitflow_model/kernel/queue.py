@@ -75,7 +75,7 @@ class EmptyQueueError(IndexError):
     """An action asks for an item of a queue that may be empty where it does so: its guard forgets that."""
 
     def __init__(self, name: str = "the queue") -> None:
-        """Of the queue with this name."""
+        """``name`` is that of the queue."""
         super().__init__(f"{name} is empty; an action that takes its head requires that it is not")
 
 

@@ -99,7 +99,7 @@ class RecordedStep(Protocol):
 
     @property
     def arguments(self) -> tuple[int, ...]:
-        """Of the action."""
+        """The arguments of the action."""
         ...
 
     @property
@@ -289,7 +289,7 @@ class Progress(Generic[W, E]):
 
     worlds: tuple[W, ...]
     pending: tuple[deque[E], ...]
-    """Of each log, the events that have come and were not performed."""
+    """For each log, the events that have come and were not performed."""
     checked: tuple[W, ...]
     """The worlds in which the invariants were looked at last."""
     since: list[E] = field(default_factory=list)

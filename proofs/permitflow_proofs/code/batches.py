@@ -173,7 +173,7 @@ class Costs:
     """What each chunk of a batch costs."""
 
     def __init__(self, batch: Batch | First) -> None:
-        """Of all of it, or of the first ones."""
+        """The costs of the whole batch, or of its first chunks."""
         self.batch = batch.batch if isinstance(batch, First) else batch
         self.count = batch.count
 

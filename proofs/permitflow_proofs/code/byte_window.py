@@ -77,7 +77,7 @@ def _leaves(wrong: int, *, later: bool) -> bool:
 
 
 def _fit(number: int, wrong: int) -> bool:
-    """Of some chunks as many as may leave one after the other; bytes alone decide."""
+    """As many chunks as fit leave, one after the other; bytes alone decide."""
     state, made = ANY_FLOW.any_case()
     sizes = [natural(f"size_bytes.{each}") for each in range(number)]
     end = _sender(state, made, later=False)
@@ -213,7 +213,7 @@ RECEIVER: tuple[SymbolicObligation, ...] = (
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of both ends."""
+    """The claims about both ends."""
     return (
         Theorem(
             id="code-byte-window-sender",

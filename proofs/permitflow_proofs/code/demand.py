@@ -124,7 +124,7 @@ class _Receiver(ReceiverOfMessages):
     off_by_one = "_credit.granted"
 
     def any_case(self) -> tuple[State, Parameters]:
-        """Of what was requested, some is on its way to the sender, and the rest is due."""
+        """A part of what was requested is on its way to the sender, and the rest is due."""
         state, made = super().any_case()
         self.sent_back = natural("requests_on_their_way")
         assume(self.sent_back <= state.requests)
@@ -208,7 +208,7 @@ RECEIVER: tuple[Call[Any], ...] = (
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of both ends."""
+    """The claims about both ends."""
     return (
         Theorem(
             id="code-demand-sender",

@@ -192,7 +192,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of the queue."""
+    """The claims about the queue."""
     return (
         Theorem(
             id="code-drop-queue",

@@ -82,7 +82,7 @@ class SenderOfMessages(MessageCase):
     told_of_no_state = ("_sent_chunks", "_sent_rows", "_sent_barriers", "_watermark_after")
 
     def __init__(self) -> None:
-        """Of a watermark the model knows nothing until it leaves."""
+        """The model knows nothing of a watermark until it leaves."""
         self.watermark = Message(Kind.WATERMARK, "watermark") if self.has_watermark else None
         super().__init__()
         self.batch = [natural("first_rows"), natural("second_rows")]

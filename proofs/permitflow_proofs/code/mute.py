@@ -201,7 +201,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of one graph."""
+    """The claims about one graph."""
     return (
         Theorem(
             id="code-mute-graph",

@@ -165,7 +165,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of one connection."""
+    """The claims about one connection."""
     return (
         Theorem(
             id="code-port-machine",

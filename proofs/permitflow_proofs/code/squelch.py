@@ -190,7 +190,7 @@ def _counted_while_on(state: State, _parameters: Parameters) -> State:
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of both ends."""
+    """The claims about both ends."""
     return (
         Theorem(
             id="code-squelch-sender",

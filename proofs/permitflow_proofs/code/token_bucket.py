@@ -131,7 +131,7 @@ def _starts(wrong: int) -> bool:
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of the bucket."""
+    """The claims about the bucket."""
     return (
         Theorem(
             id="code-token-bucket",

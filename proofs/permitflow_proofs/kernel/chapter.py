@@ -28,7 +28,7 @@ class Chapter(Generic[S, P]):
     """The clauses that are inductive together, by name."""
 
     prefix: str = ""
-    """Of the theorems' names."""
+    """The prefix of the theorems' names."""
 
     promises: frozenset[str] = frozenset()
     """The names of the theorems that users may rely on, without the prefix; the others are lemmas."""

@@ -53,7 +53,7 @@ def coverage(paths: Sequence[Leaf]) -> Coverage:
 
 
 def _left_out(leaves: Sequence[Leaf]) -> z3.BoolRef:
-    """Of paths that begin alike, the common part is said once: they are a tree."""
+    """The common part of paths that begin alike is said once, because they are a tree."""
     if not leaves:
         return z3.BoolVal(True)
     decided = {step.condition for leaf in leaves for step in leaf if step.is_decided}

@@ -21,7 +21,7 @@ class Script:
 
     theorem: str
     number: int
-    """Of the obligation, counted from 1."""
+    """The number of the obligation, counted from 1."""
 
     obligation: str
     about: Subject

@@ -54,7 +54,7 @@ class Frame(Generic[S, P]):
     """The same for readers."""
 
     arguments: tuple[int, ...] | None = None
-    """Of the action; None: any."""
+    """The arguments of the action; None: any."""
 
     when: Callable[..., bool] | None = None
     """``when(before, parameters, *arguments)``: it is possible exactly there; None: nothing is said of it."""

@@ -14,7 +14,7 @@ from permitflow_proofs.kernel.paths import Premises
 
 ALL_PARAMETERS = "all parameters"
 NO_MODEL = "no model"
-"""Of claims about queues and numbers alone."""
+"""The scope of claims about queues and numbers alone."""
 
 _OPERATORS = {
     z3.Z3_OP_IMPLIES: (" => ", 0),
@@ -50,7 +50,7 @@ class Given:
     """Conditions on the fields; each field's symbol has its name."""
 
     words: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    """Of the fields that are words: the options, of which the symbols are numbers."""
+    """The options of each field that is a word; its symbol is the number of one."""
 
     @property
     def facts(self) -> tuple[str, ...]:

@@ -36,7 +36,7 @@ class Subject(Generic[S, P]):
     """Any state that satisfies the inductive invariant."""
 
     any_arguments: Mapping[str, Callable[[P], tuple[int, ...]]] = field(default_factory=dict)
-    """Of the actions that have arguments, besides the name of a member."""
+    """Arguments of those actions that have some besides the name of a member."""
 
     looked_at: Callable[[S, P], Any] = lambda state, _: state
     """Parts of a state that stand for all of it: members by symbolic names, where these are any."""
@@ -248,7 +248,7 @@ class Refutation(Generic[S, P]):
 
     system: System[S, P]
     parameters: P
-    """Of the run."""
+    """The parameters of the run."""
 
     def examine(self) -> Examination:
         """Ask Z3 for a state, and the explorer for a shortest run."""

@@ -604,7 +604,7 @@ class Explorer:
         """The one that is gone on from, and those to come."""
         self._has_begun = False
         self.notes: dict[object, Mapping[Any, Any]] = {}
-        """Of symbolic values, on this path."""
+        """What is known of symbolic values, on this path."""
         self.told: dict[str, object] = {}
         """What a claim tells of itself on this path, symbols included: shown where the claim is false."""
         self._names: dict[str, int] = {}

@@ -38,7 +38,7 @@ Or several such numbers together, which take fewer cases than the least of them.
 """
 
 DeadEnds = Mapping[Callable[..., Any], Any]
-"""Of functions to fold with: a value from which no item leads to another one."""
+"""For functions to fold with: a value from which no item leads to another one."""
 
 End = Literal["head", "last"]
 

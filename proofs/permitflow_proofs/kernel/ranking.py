@@ -150,7 +150,7 @@ class _Endless:
         return implies(all_of((number >= 0, number < bound)), implies(self.starts(number, rest), False))
 
     def assume_lowest(self, number: int, rest: int) -> int:
-        """Of the rests from which a run without end starts beside this number, if there are any, one is lowest."""
+        """One of the rests from which a run without end starts beside this number is the lowest, if there are any."""
         lowest = self._lowest(number)
         assume(implies(self.starts(number, rest), self.starts(number, lowest)))
         return lowest

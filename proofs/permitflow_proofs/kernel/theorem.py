@@ -37,7 +37,7 @@ class Theorem:
     """May users rely on it?  Else it is a lemma, which other theorems need."""
 
     rows: tuple[tuple[str, str, str, str], ...] = ()
-    """Of a frame, for each action: its name, where it is possible, what it changes, and how."""
+    """The rows of a frame, one for each action: its name, where it is possible, what it changes, and how."""
 
     tool: str = "Z3"
     expected: Outcome = "proved"
@@ -73,7 +73,7 @@ class Examined:
     """Processor time of the examination."""
 
     answers: tuple[Answer, ...] = ()
-    """Of the second solver, if it was asked."""
+    """The answers of the second solver, if it was asked."""
 
     answer_seconds: float = 0
 

@@ -40,7 +40,7 @@ Both it and the time after which something counts as lost grow when something ar
 """
 
 MOST_RANGES = 32
-"""Of a feedback; the lowest, because delivery waits for the oldest gap."""
+"""Ranges in one feedback; the lowest ones, because delivery waits for the oldest gap."""
 
 FIRST_REMINDER_SECONDS = 0.025
 """After so long without news the last feedback is told again; then after twice as long, and so on."""
@@ -140,7 +140,7 @@ class LinkSender(Generic[P]):
 
     @property
     def size_bytes(self) -> int:
-        """Of the data that are kept."""
+        """The bytes of the data that are kept."""
         return self._kept.size_bytes
 
     def send(self, payload: P, size_bytes: int, now: float) -> int:

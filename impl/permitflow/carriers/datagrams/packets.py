@@ -29,7 +29,7 @@ from permitflow.carriers.datagrams.link import MOST_RANGES, Feedback
 from permitflow.wire.buffers import Buffer
 
 VERSION = 1
-"""Of the packets; another one is dropped."""
+"""The version of the packets; a packet of another version is dropped."""
 
 COOKIE_BYTES = 16
 

@@ -57,7 +57,7 @@ class _Job:
     """By partition."""
     open: dict[Sending, None] = field(default_factory=dict)
     rows: dict[str, int] = field(default_factory=dict)
-    """Of attempts that are over, by channel."""
+    """The rows of attempts that are over, by channel."""
     done: set[str] = field(default_factory=set)
     """Channels for which it has said its total."""
 

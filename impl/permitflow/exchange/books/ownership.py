@@ -23,7 +23,7 @@ class StoreOwnership:
         """
         self._path = path
         self.epoch = epoch
-        """Of this owner: a transaction requires it."""
+        """The epoch of this owner: a transaction requires it."""
         self.commit = commit
         """The number of the last commit that is known to be made: a transaction requires it, too."""
         self.is_uncertain = False

@@ -59,7 +59,7 @@ class Part:
     reason: str = ""
     """Why it was forgotten."""
     wanted_rows: int = 0
-    """Of the chunk that waits for room; 0: none does."""
+    """The rows of the chunk that waits for room; 0: no chunk waits."""
     wanted_since: float = inf
 
     @property
@@ -192,7 +192,7 @@ class StagedQuery:
 
     @property
     def parts(self) -> Iterator[Part]:
-        """Of all its batches."""
+        """The parts of all its batches."""
         return (part for parts in self.batches.values() for part in parts)
 
     def add(self, part: Part) -> None:

@@ -91,7 +91,7 @@ class Bridge:
             raise ChannelClosedError(end=f"bridge from channel {self._source.name!r}")
 
     def _rows_at_hand(self) -> Sequence[int]:
-        """Of the chunks that can be moved next."""
+        """The rows of the chunks that can be moved next."""
         return self._source.chunks_at_hand(_AT_ONCE, self._most_rows)[1]
 
     async def _move_one(self) -> None:

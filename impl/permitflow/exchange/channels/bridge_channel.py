@@ -108,7 +108,7 @@ class BridgeChannel:
 
     @property
     def schema(self) -> pa.Schema | None:
-        """Of the chunks; None: no producer has stated it yet."""
+        """The schema of the chunks; None: no producer has stated it yet."""
         return self._schema
 
     @property

@@ -249,7 +249,7 @@ class DurableChannelStore(ChannelStore):
         self.number = number
         self.parameters = parameters
         self.most_rows = KEPT_CHUNK_ROWS
-        """Of each batch to write."""
+        """The most rows of each batch to write."""
         self._first_kept_row = max(kept.expired_row, min((kept.acknowledged or {}).values(), default=kept.next_row))
         self._schemas = kept.schemas
         """How many schemas the channel has had; a batch in the database has the number of its own."""

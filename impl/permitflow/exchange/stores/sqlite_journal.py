@@ -48,7 +48,7 @@ class _Record(NamedTuple):
     digest: int
     """The digest of the tables after that commit."""
     next_rows: Mapping[str, int]
-    """Of some channels, as that commit left them."""
+    """The next row of some channels, as that commit left them."""
 
 
 class Journal:

@@ -148,7 +148,7 @@ class ChannelStore:
         self._sizes: list[int] = []
         """In bytes, of the first batches: of as many as were asked for."""
         self._sized_bytes = 0
-        """Of all these."""
+        """The bytes of all of these batches together."""
         self._staged = {staging: [*chunks] for staging, chunks in staged.items()}
 
     @property

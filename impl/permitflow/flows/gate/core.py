@@ -196,7 +196,7 @@ class GateSender(Outbound[T]):
 
     @property
     def _next_cost(self) -> int:
-        """Of the oldest chunk that waits; the most that it may be if it is only expected."""
+        """The cost of the oldest chunk that waits, or the highest that it may have if it is only expected."""
         costs = (_cost_of(each.message.rows) for each in self._waiting if each.message.kind is _CHUNK)
         return next(costs, min(self._expected, self.parameters.max_chunk_cost))
 

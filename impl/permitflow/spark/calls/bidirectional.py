@@ -175,7 +175,7 @@ class RowsThrough:
         self._messages(method)
         Rows(method, options.rows, self._answered)
         self.schema = StructType([*kept, *self._answered])
-        """Of the rows that go."""
+        """The schema of the rows that are sent."""
 
     def _messages(self, method: Method) -> Messages:
         try:

@@ -33,7 +33,7 @@ MOST_TASKS = 131_072
 
 _NONCE_BYTES = 16
 _MOST_BYTES = 1_024
-"""Of a line."""
+"""The longest line."""
 
 GRANTED = "granted"
 

@@ -73,7 +73,7 @@ class Take(Stage[A, A]):
         self._left = count
 
     def start(self) -> None:
-        """Of no elements, the first is not asked for."""
+        """Complete at once if no element is to be taken: then not even the first is asked for."""
         if not self._left:
             self.complete_stage()
 

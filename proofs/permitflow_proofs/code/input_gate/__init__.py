@@ -8,7 +8,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of both ends, and of the numbers by which they are judged."""
+    """The claims about both ends, and about the numbers by which they are judged."""
     return (
         Theorem(
             id="code-gate-sender",

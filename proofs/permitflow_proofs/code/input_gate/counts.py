@@ -159,7 +159,7 @@ def any_contents(name: str) -> Contents:
 
 
 def counted(queue: Any) -> tuple[int, int, int]:
-    """Of a queue: data ahead of its first barrier, barriers, and data behind."""
+    """Count a queue: data ahead of its first barrier, barriers, and data behind."""
     content = content_in(queue)
     late = content.behind + (content.barriers > 0) * 1 - content.barriers
     return content.data - late, content.barriers, late

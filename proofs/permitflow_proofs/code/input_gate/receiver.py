@@ -51,7 +51,7 @@ from permitflow_proofs.kernel.paths import Contradiction
 from permitflow_proofs.kernel.symbols import all_of, any_of, equal, implies, integer, limit, merged, natural, truth
 
 _CLAUSES = ("Conservation", "NothingBehind", "NothingAfterEnd", "ReleasedByBarrier", "LossFrees")
-"""Of the inductive invariant: what the claims need."""
+"""The clauses of the inductive invariant that the claims need."""
 
 
 def _own_input(made: Parameters, failed: bool) -> Channel:
@@ -251,7 +251,7 @@ class GateCase(Case[State, Parameters]):
         return world.state
 
     def fields(self, core: Any) -> Mapping[str, Any]:
-        """Of the gate, and of each input by its number."""
+        """The fields of the gate, and of each input by its number."""
         own = {name: value for name, value in vars(core).items() if name not in _NOT_COMPARED}
         members = [(str(name), dict(fields_of(member))) for name, member in enumerate(core.members)]
         return {**own, **{f"{name}.{field}": value for name, fields in members for field, value in fields.items()}}
@@ -369,7 +369,7 @@ class AnyChunk(GateCase):
     rows: int
 
     def begin(self, state: State, _made: Parameters) -> State:
-        """Of any size."""
+        """Bring a chunk of any size."""
         self.rows = integer("rows")
         _require(state.channels.get(0).over is False)
         return state
@@ -448,7 +448,7 @@ class AnyAnnouncement(GateCase):
     told: core.Backlog
 
     def begin(self, state: State, _made: Parameters) -> State:
-        """Of any numbers."""
+        """Bring an announcement with any numbers."""
         self.told = core.Backlog(integer("backlog_told"), integer("returned"))
         return state
 

@@ -21,7 +21,7 @@ def _theorem(end: str, calls: Sequence[Call[Any]], statement: str) -> Theorem:
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """Of both ends."""
+    """The claims about both ends."""
     return (
         _theorem(
             "sender",

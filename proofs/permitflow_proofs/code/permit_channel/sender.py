@@ -82,7 +82,7 @@ class SenderCase(Case[State, Parameters]):
         super().__init__(state, made)
 
     def any_rows(self, name: str) -> int:
-        """Of a chunk that the application has; it may be too large, if such ones are split."""
+        """The rows of a chunk that the application has; it may be too large, if such chunks are split."""
         rows = integer(name)
         if not self.splits:
             assume(rows <= self._largest)
@@ -148,7 +148,7 @@ class KnownLine(SenderCase):
         return state, made
 
     def withdrawn(self, count: int) -> State:
-        """Of the last messages in the line, so many, the oldest is withdrawn."""
+        """The oldest of the last ``count`` messages in the line is withdrawn."""
         state = self.state
         messages = pushed(state.waiting)[-count:]
         position = state.waiting.size() - count
