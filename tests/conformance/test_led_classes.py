@@ -26,6 +26,7 @@ from permitflow_model import (
     mute,
     mute_scheduler,
     port_machine,
+    staging,
     store_owner,
 )
 from permitflow_model.registry import systems
@@ -45,6 +46,7 @@ from tests.conformance import (
     test_mute_graph,
     test_mute_scheduler,
     test_port_machine,
+    test_staging,
     test_staging_follows_model,
     test_store_owner,
     test_stream_life,
@@ -150,6 +152,11 @@ def led_bridge() -> object:
     return walk(bridge.SYSTEM, test_bridge.DrivenBridge(few), few)
 
 
+def led_attempts() -> object:
+    few = replace(test_staging.SMALL, exchanges=1)
+    return walk(staging.SYSTEM, test_staging.DrivenStaging(few), few)
+
+
 def led_owner() -> object:
     few = replace(test_store_owner.GROUPS, jobs=1)
     return walk(store_owner.SYSTEM, test_store_owner.DrivenStore(few), few)
@@ -214,6 +221,12 @@ LED = [
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
     led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
+    led(
+        "staging",
+        led_attempts,
+        *("exchange/books/staging.py StagingBooks", "exchange/books/staging.py StagingArea"),
+        *("exchange/books/staging.py StagedQuery", "exchange/books/staging.py Part"),
+    ),
     led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(

@@ -264,6 +264,7 @@ class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
     Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
+    Spec: OpenAttempt, EndAttempt, PublishBatch, DiscardAttempt, ExpireAttempts, LoseAttempt of Staging.
     """
 
     def __init__(
