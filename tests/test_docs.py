@@ -6,17 +6,20 @@ file that the title names.
 """
 
 import doctest
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 from typer.core import TyperGroup
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -105,7 +108,7 @@ def run(command: str | Sequence[str], folder: Path, **options: Any) -> "subproce
 @contextmanager
 def exchange_of(page: str) -> Iterator[str]:
     """The exchange that a page starts, at a free port; its address."""
-    (command,) = re.findall(r"^    (permitflow serve .*)$", (REPOSITORY / page).read_text(), re.MULTILINE)
+    (command,) = re.findall(r"^```sh\n(permitflow serve .*)\n```$", (REPOSITORY / page).read_text(), re.MULTILINE)
     more = ["--address", "127.0.0.1:0", "--quiet"]
     process = subprocess.Popen([*command.split(), *more], stdout=subprocess.PIPE, text=True, env=ENVIRONMENT)
     try:
@@ -190,12 +193,25 @@ def test_an_excerpt_is_what_the_file_in_its_title_says() -> None:
     assert [where for where, file, part in found if part not in (REPOSITORY / file).read_text(encoding="utf-8")] == []
 
 
-@pytest.mark.parametrize("page", sorted((REPOSITORY / "docs/guides").glob("spark-*.md")), ids=lambda page: page.name)
-def test_no_block_of_a_guide_to_spark_goes_untested(page: Path) -> None:
-    """Each is a program that runs, an excerpt of one, what a program prints, or a command that starts or looks."""
-    text = page.read_text(encoding="utf-8")
-    fences = re.findall(r"^```(\S+.*)$", text, re.MULTILINE)
-    assert [fence for fence in fences if not re.fullmatch(r"python|python title=\S+|text|console|sh", fence)] == []
+def json_values(text: str) -> Iterator[object]:
+    """Read JSON values, one after the other."""
+    while text := text.lstrip():
+        value, end = json.JSONDecoder().raw_decode(text)
+        yield value
+        text = text[end:]
+
+
+READERS = {"json": lambda text: [*json_values(text)], "toml": tomllib.loads, "yaml": yaml.safe_load}
+TESTED_OTHERWISE = r"python|python title=\S+|text|console|sh"
+"""A program that runs, an excerpt of one, what programs print and drawings, commands that run, and others."""
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda document: str(document.relative_to(REPOSITORY)))
+def test_no_block_goes_untested(document: Path) -> None:
+    text = document.read_text(encoding="utf-8")
+    for kind, block in re.findall(r"^```(\S[^\n]*)\n(.*?)^```$", text, re.MULTILINE | re.DOTALL):
+        if not re.fullmatch(TESTED_OTHERWISE, kind):
+            READERS[kind](block)
     outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
     assert re.findall(r"\n\n {4}\S.*", outside) == [], "a block without a fence"
 
@@ -208,7 +224,7 @@ def test_commands_that_documents_do_not_run_have_valid_options() -> None:
     for line in lines:
         command = application
         words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
-        while isinstance(command, TyperGroup):
+        while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
             context = command.make_context("", words, resilient_parsing=True)
             command, words = command.get_command(context, words[0]), words[1:]
         command.make_context(line, words)  # raises for a wrong option

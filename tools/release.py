@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 PROGRAM = re.compile(r"^```python\n(.*?)^```\s*^```text\n(.*?)^```", re.MULTILINE | re.DOTALL)
-SERVER = re.compile(r"^    permitflow (serve .*)$", re.MULTILINE)
+SERVER = re.compile(r"^```sh\npermitflow (serve .*)\n```$", re.MULTILINE)
 RELATIVE_LINK = re.compile(r"(!?)(\[[^\]]*\]\()(?![a-z]+:|#)")
 
 

@@ -150,5 +150,7 @@ def document(ranges: Ranges, columns: Mapping[str, Column]) -> str:
         "Written by `nox --session versions`: the tests below, with the oldest and the newest releases\n"
         "that `pyproject.toml` allows, and with mixtures. A range is declared only as far as it was run; a test\n"
         "compares the two.\n\n"
-        f"{table}\nThe tests, but for those that take long:\n\n" + "".join(f"    {test}\n" for test in TESTS)
+        f"{table}\nThe tests, but for those that take long:\n\n```text\n"
+        + "".join(f"{test}\n" for test in TESTS)
+        + "```\n"
     )
