@@ -11,7 +11,7 @@ from pathlib import Path
 from types import CodeType, FrameType, FunctionType
 from typing import Any
 
-from permitflow.flows import byte_window, credit, seam
+from permitflow.flows import adaptive_window, byte_window, credit, seam
 from permitflow.flows.demand import core as demand
 from permitflow.flows.gate import core as gate
 from permitflow.flows.permits import core as permits
@@ -25,7 +25,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/proved-code.md"
 
 CORES: tuple[type[Any], ...] = (
-    *(permits.PermitSender, permits.PermitReceiver, credit.Credit),
+    *(permits.PermitSender, permits.PermitReceiver, credit.Credit, adaptive_window.AdaptiveWindow),
     *(demand.DemandSender, demand.DemandReceiver, squelch.SquelchSender, squelch.SquelchReceiver),
     *(seam.MessageSender, seam.MessageReceiver, seam.Outbound, seam.Inbound),
     *(byte_window.ByteWindow, byte_window.OutstandingBytes, byte_window.UnreturnedBytes),

@@ -15,6 +15,7 @@ CODE = {theorem.id: theorem for theorem in catalogue()}
 OBLIGATIONS = {f"{name}: {each.name}": each for name, theorem in CODE.items() for each in theorem.obligations}
 QUICK = (
     *("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender"),
+    *("code-adaptive-gate: it", "code-adaptive-gate: the least", "code-adaptive-window-receiver: the target"),
     *("code-gate-sender: the oldest", "code-gate-receiver: all go on", "code-gate-receiver: an input ends"),
 )
 SAMPLES = {
@@ -29,7 +30,10 @@ SAMPLES = {
 BOTH = {"code-permits-sender: the oldest leaves", "code-drop-queue: the oldest is served"}
 
 MUTANTS = {mutant.name: mutant for mutant in read_mutants(Path(__file__).parents[1] / "mutants/code_mutants.toml")}
-SAMPLE_MUTANTS = {"barrier sent without a permit", "a batch of bytes is due late", "the bucket overflows"}
+SAMPLE_MUTANTS = {
+    *("barrier sent without a permit", "a batch of bytes is due late", "the bucket overflows"),
+    "one more is withheld than the surplus",
+}
 
 
 def _rows(names: object, samples: set[str]) -> list[object]:

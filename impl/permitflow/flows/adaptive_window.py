@@ -20,8 +20,8 @@ OUT_OF_REACH = (
 _SAMPLES_PER_LATENCY = 4
 _NEWEST_SHARE = 0.5
 """The newest sample's share of the smoothed throughput, which so follows a change within a few samples: one latency."""
-_LEAST_CHANGE = 1 / 8
-"""A target that differs by less is no change."""
+_CHANGE_SHARE = 8
+"""A target that differs by less than this part of the present one is no change."""
 
 
 def require_latency(seconds: object, *, name: str = "target_latency_seconds") -> float:
@@ -106,7 +106,7 @@ class AdaptiveWindow:
     def _changed(self, rows_per_second: float) -> int | None:
         most, present = self._most_rows, self.target
         target = min(max(round(rows_per_second * self._latency_seconds), self.least_rows), most)
-        if target == present or (target < most and abs(target - present) < _LEAST_CHANGE * present):
+        if target == present or (target < most and _CHANGE_SHARE * abs(target - present) < present):
             return None
         self.target = target
         return target

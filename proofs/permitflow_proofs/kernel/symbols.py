@@ -153,6 +153,9 @@ class Integer(_Term):
     def __neg__(self) -> "Integer":
         return Integer(lambda: built_number(z3.Z3_mk_unary_minus, self.term))
 
+    def __abs__(self) -> "Integer":
+        return Integer(lambda: z3.If(self.term < 0, -self.term, self.term))
+
     def __floordiv__(self, divisor: "Integer | int") -> "Integer":
         # SMT-LIB's division agrees with Python's for positive divisors only.
         _require_positive(divisor)

@@ -883,7 +883,7 @@ class Gate(Group):
         least_rows = max(exclusive + self.least_target, (open_inputs + 1) * self._largest_cost)
         target = self._adaptive.observe(at_seconds, self._consumed_rows, is_busy=is_busy, least_rows=least_rows)
         if target is not None:
-            self.resize(min(max(target - exclusive, self.least_target), self.parameters.floating))
+            self.resize(min(target - exclusive, self.parameters.floating))
 
     @property
     def least_latency_seconds(self) -> float | None:

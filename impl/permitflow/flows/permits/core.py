@@ -326,7 +326,7 @@ class PermitReceiver(Inbound[T]):
             rule = f"must be within its batch, {batch}, and the agreed row_permits, {parameters.row_permits}"
             raise InvalidParametersError(name="target", value=target, rule=rule)
         is_due = self._rows.resize(target, batch)
-        self.is_due |= is_due
+        self.is_due = is_due or self.is_due
         return is_due
 
     def aim_at(self, latency_seconds: float) -> None:

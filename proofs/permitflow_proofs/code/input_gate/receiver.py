@@ -4,7 +4,6 @@ Two inputs are looked at: one that is called, and another one, which stands for 
 told by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
 """
 
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -30,7 +29,7 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import World
 from permitflow_model.kernel.system import Disabled
-from permitflow_proofs.code.batches import Batch, InvariantBroken, set_variables
+from permitflow_proofs.code.batches import Batch, InvariantBroken
 from permitflow_proofs.code.input_gate.counts import (
     MODULES,
     Chunks,
@@ -601,22 +600,6 @@ def _is_right_feedback(case: Feeding, _after: State, outcome: Outcome) -> bool:
     return (must or owes) and flags and bool(is_all) and bool(all_of([*same, equal(told.barriers, counts[1])]))
 
 
-class Resizing(GateCase):
-    """Another target."""
-
-    target: int
-
-    def begin(self, state: State, _made: Parameters) -> State:
-        """Any number."""
-        self.target = integer("target")
-        return state
-
-    def is_accepted(self) -> bool:
-        """From the floor to the whole pool."""
-        least = 0 if self.parameters.exclusive > 0 else 1 + (self.most - 1) * 2
-        return bool(least <= self.target) and bool(self.target <= self.parameters.floating)
-
-
 RECEIVER: tuple[Call[Any], ...] = (
     Call(
         "the next chunk arrives",
@@ -678,14 +661,6 @@ RECEIVER: tuple[Call[Any], ...] = (
         _is_right_feedback,
     ),
     Call(
-        "the target changes, or must not",
-        Resizing,
-        lambda gate, case: gate.resize(case.target),
-        lambda case: bool(case.events),
-        lambda case, _after, outcome: {} if outcome.refusal else {"_surplus": case.parameters.floating - case.target},
-        lambda case, _after, outcome: (outcome.refusal is None) == case.is_accepted(),
-    ),
-    Call(
         "the next announcement arrives",
         Announced,
         lambda gate, case: gate.members[0].on_announcement(core.Backlog(case.backlog)),
@@ -728,22 +703,12 @@ class _Turns:
         self._has_begun = False
 
     def __bool__(self) -> bool:
-        case, gate = self._case, self._case.silent
         if self._has_begun:
-            if not case.is_kept(self.members):
+            if not self._case.is_kept(self.members):
                 raise InvariantBroken
             raise Contradiction
         self._has_begun = True
-        stay = [member for member in self.members if truth("stays")]
-        self.members = stay[::-1] if len(stay) > 1 and truth("turned") else stay
-        for member, loan in zip(gate.members, case.loans, strict=True):
-            member.borrowed += loan
-            member.free += loan
-            gate.pool -= loan
-        limit(case.is_kept(self.members))
-        lendable = gate.pool - gate._surplus
-        set_variables(sys._getframe(1), {"lendable": lendable})
-        return bool(lendable > 0) and bool(self.members)
+        return bool(self.members)
 
     def size(self) -> int:
         """How many are in it."""
@@ -773,7 +738,17 @@ class Lending(GateCase):
         del self.silent._serve
         self.lacking = [member.lacks for member in self.silent.members]
         self.at_first = [member for member, is_in in zip(self.silent.members, self.in_line, strict=True) if is_in]
-        self.silent._line = _Turns(self, self.at_first)
+
+    def after_any_turns(self) -> None:
+        """Let the loop begin after any number of its turns, as far as its invariant tells them."""
+        gate = self.silent
+        stay = [member for member in self.at_first if truth("stays")]
+        gate._line = _Turns(self, stay[::-1] if len(stay) > 1 and truth("turned") else stay)
+        for member, loan in zip(gate.members, self.loans, strict=True):
+            member.borrowed += loan
+            member.free += loan
+            gate.pool -= loan
+        limit(self.is_kept(gate._line.members))
 
     def lent(self) -> list[int]:
         """To each input."""
@@ -800,6 +775,9 @@ class Lending(GateCase):
 
 def _lends_in_turn(wrong: int) -> bool:
     case = Lending()
+    if not case.is_kept(case.at_first):
+        return False
+    case.after_any_turns()
     with standing_in(case.modules):
         try:
             case.silent._serve()
