@@ -410,8 +410,23 @@ def _simulate_sweep(
         csv=csv,
         plot=plot,
         picture=lambda suffix: _picture(description, rows, suffix),
+        warnings=_short_latencies(rows),
         as_json=as_json,
     )
+
+
+def _short_latencies(rows: Sequence[_Row]) -> list[str]:
+    """A warning of target latencies that cannot be met."""
+    runs = [row.run for row in rows if row.run is not None and row.run.setting.target_latency_seconds]
+    short = [run for run in runs if run.setting.target_latency_seconds < run.setting.least_target_latency_seconds]
+    if not short:
+        return []
+    setting = short[0].setting
+    wanted, least = map(duration_text, (setting.target_latency_seconds, setting.least_target_latency_seconds))
+    return [
+        f"warning: {len(short)} of {len(runs)} target latencies cannot be met; for example, {wanted} would have to be "
+        f"{least} for chunks of {setting.chunks}, {_limits_in_words(setting)}"
+    ]
 
 
 def _row(description: Description, values: dict[str, float], report: Progress) -> _Row:
@@ -427,6 +442,8 @@ def _row(description: Description, values: dict[str, float], report: Progress) -
     if "peak_bytes" in figures:
         figures["peak_bytes"] = run.peak_bytes
     document = {"varied": values, **_run_as_json(run)}
+    if setting.target_latency_seconds:
+        document["least_target_latency_seconds"] = setting.least_target_latency_seconds
     return _Row(Outcome(values, run.verdict, run.verdict == "flows", "", figures, document), run)
 
 

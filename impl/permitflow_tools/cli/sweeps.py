@@ -71,6 +71,7 @@ def report_sweep(
     csv: Path | None,
     plot: Path | None,
     picture: Callable[[str], bytes],
+    warnings: Sequence[str] = (),
     as_json: bool,
     **facts: object,
 ) -> NoReturn:
@@ -84,6 +85,7 @@ def report_sweep(
         csv: a file of all figures.
         plot: a drawing to write.
         picture: makes it, as a file with this suffix.
+        warnings: lines behind the table.
         as_json: print for programs.
         facts: what else programs are told.
     """
@@ -110,7 +112,7 @@ def report_sweep(
                 if example := next((each for each in outcomes if each.verdict == verdict), None):
                     values = ", ".join(map(" ".join, zip(names, example.shown_values(), strict=True)))
                     print_lines(console, f"{verdict}, for example with {values}: {example.reason}")
-            print_lines(console, *(f"written: {name}" for name in written))
+            print_lines(console, *warnings, *(f"written: {name}" for name in written))
     stop(holds=all(outcome.holds for outcome in outcomes))
 
 

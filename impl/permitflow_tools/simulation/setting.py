@@ -11,7 +11,7 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, require_byte_window
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
+from permitflow.flows.permits.parameters import BATCH_SHARE, NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 
@@ -126,6 +126,16 @@ class Setting:
     def bandwidth_delay_product(self) -> float:
         """Rows that pass the bottleneck in one round trip; infinite if nothing is slow."""
         return self.bottleneck_rate * self.rtt_seconds if self.rtt_seconds else 0.0
+
+    @property
+    def least_target_latency_seconds(self) -> float:
+        """A shorter target latency cannot be met: rows wait longer, or throughput is lost.
+
+        Two of the largest chunks are always let in; and an eighth of the target comes back while the rest is consumed.
+        Source: docs/protocols/adaptive-window.md.
+        """
+        chunk_seconds = largest_cost(self) / self.consumer_rate
+        return max(2 * chunk_seconds, BATCH_SHARE / (BATCH_SHARE - 1) * (self.rtt_seconds + chunk_seconds))
 
     @property
     def constant_cost(self) -> int | None:

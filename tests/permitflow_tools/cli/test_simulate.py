@@ -93,3 +93,12 @@ def test_a_combination_that_cannot_be_is_said_and_the_others_are_run(command: Co
     assert "impossible, for example with permit_batch 200: permit_batch must be below row_permits = 126" in stdout
     code, document = report("simulate", *NUMBERS, "--max-chunk-cost", "7", "--sweep", "permit_batch=16,200")
     assert (code, [point["verdict"] for point in document["points"]]) == (1, ["flows", "deadlock"])
+
+
+def test_target_latencies_that_cannot_be_met_are_said(command: Command, report: Report) -> None:
+    axes = "--sweep consumer_rate=2000,20000 --sweep target_latency=50ms,500ms --rtt 40ms --flush-idle --chunks 50"
+    arguments = ("simulate", "--row-permits", "4096", "--chunk-rows", "256", *axes.split())
+    assert "2 of 4 target latencies cannot be met; for example, 50 ms would have to be 256 ms" in command(*arguments)[1]
+    _, document = report(*arguments)
+    least = [point["least_target_latency_seconds"] for point in document["points"]]
+    assert least == pytest.approx([0.256, 0.256, 0.0603, 0.0603], rel=0.01)
