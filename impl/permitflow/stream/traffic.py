@@ -14,7 +14,7 @@ FIGURES: Mapping[str, str] = {
     "rows_in": "Rows from producers.",
     "rows_out": "Rows that have left for consumers; if rows are kept: that all consumers have acknowledged.",
     "byte_window": "The most bytes that may be in the channel at once, unless a chunk is larger; and in each stream.",
-    "bytes_held": "Bytes of chunks that take room in the channel now; of a channel that keeps its rows, not known: 0.",
+    "bytes_held": "Bytes of chunks that take room in the channel now; of a channel that keeps its rows 0: kept_bytes.",
     "peak_bytes_held": "The most bytes that ever took room at once.",
     "bytes_with_consumers": "Bytes that have left for connected consumers and, as far as is known, are not consumed.",
     "rows_in_per_second": "The rate of rows_in since the look before.",
@@ -36,6 +36,7 @@ FIGURES: Mapping[str, str] = {
     "purged_rows": "Rows that an administrator has dropped; they are among rows_out.",
     "expired_rows": "Rows that have expired before all consumers had acknowledged them; they are among rows_out.",
     "expired_row": "All rows before it are gone, though a consumer may need them; 0: none has expired.",
+    "kept_bytes": "Bytes of kept rows in memory, whole batches: above expire_bytes the oldest expire.",
     "compressed_streams": "By codec: streams that are open and may compress chunks.",
 }
 """What each number of a channel in an exchange means, wherever it is shown: as JSON, as a metric, in a table.
@@ -53,6 +54,7 @@ class KeptRows:
     staged_rows: int = 0
     published_rows: int = 0
     expired_row: int = 0
+    kept_bytes: int = 0
 
     @property
     def first_kept_row(self) -> int:

@@ -36,7 +36,7 @@ from permitflow_tools.cli.console import open_console, open_table, print_lines, 
 from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
-from permitflow_tools.cli.traffic_table import lag_in_words
+from permitflow_tools.cli.traffic_table import bytes_here, lag_in_words
 
 if TYPE_CHECKING:
     from permitflow.client import ChangedChannel, ListedChannel
@@ -84,9 +84,10 @@ def list_(
       permitflow channel list orders                       those of one stream
       permitflow channel list orders/0 --json              one, with schema, parameters and connections
 
-    Columns: producers and consumers that are connected; rows that wait in the channel, or are kept; bytes that take
-    room there; the room that is left for rows; of channels that keep their rows, what each consumer has still to
-    acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable again.
+    Columns: producers and consumers that are connected; rows that wait in the channel, or are kept, and their bytes,
+    by which --expire-bytes counts; the room that is left for rows; of channels that keep their rows, what each consumer
+    has still to acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable
+    again.
 
     Of several exchanges those are listed that answer; the others are named, and so is a channel that two of them have.
 
@@ -120,7 +121,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) ->
             printable(traffic.state),
             f"{traffic.producers}/{traffic.consumers}",
             f"{_waiting(each):,}",
-            f"{traffic.bytes_held:,}",
+            f"{bytes_here(traffic):,}",
             "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
             *([lag_in_words(traffic.kept)] if kept else []),
             each.parameters.flow.name,

@@ -70,7 +70,7 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
         _Column("in/s", [f"{flow.rows_in_per_second:,.0f}" for flow in flows]),
         _Column("out/s", [f"{flow.rows_out_per_second:,.0f}" for flow in flows]),
         _Column("held", [f"{traffic.rows_held:,}" for traffic in traffics]),
-        _Column("bytes", [size_text(traffic.bytes_held) for traffic in traffics]),
+        _Column("bytes", [size_text(bytes_here(traffic)) for traffic in traffics]),
         _Column("room", ["" if traffic.room_rows is None else f"{traffic.room_rows:,}" for traffic in traffics]),
         _Column("blocked in/out", [f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}" for flow in flows]),
     ]
@@ -83,6 +83,11 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
     if any(traffic.consumer_stopped_seconds for traffic in traffics):
         columns.append(_Column("stopped", [f"{flow.consumer_stopped_share:.0%}" for flow in flows]))
     return columns
+
+
+def bytes_here(traffic: ChannelTraffic) -> int:
+    """Bytes of the rows that wait in a channel, or are kept."""
+    return traffic.bytes_held if traffic.kept is None else traffic.kept.kept_bytes
 
 
 def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:

@@ -11,7 +11,13 @@ from permitflow.errors import InvalidParametersError, ParameterMismatchError
 from permitflow.flows.adaptive_window import require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW, require_byte_window
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import BATCH_SHARE, NOTHING_STATED, ChannelParameters, Oversize, StatedParameters
+from permitflow.flows.permits.parameters import (
+    BATCH_SHARE,
+    NOTHING_STATED,
+    ChannelParameters,
+    Oversize,
+    StatedParameters,
+)
 from permitflow.flows.seam import Wishes
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, WeightedSizes
 

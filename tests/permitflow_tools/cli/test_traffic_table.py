@@ -39,9 +39,9 @@ def flow_of(channel: str, kept: KeptRows | None = None) -> Rates:
     )
 
 
-def printed(width: int, *names: str) -> list[str]:
+def printed(width: int, *names: str, kept: KeptRows | None = None) -> list[str]:
     console = Console(width=width, file=io.StringIO(), markup=False)
-    console.print(traffic_table([flow_of(name) for name in names], width=width))
+    console.print(traffic_table([flow_of(name, kept) for name in names], width=width))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue().splitlines()
 
@@ -63,3 +63,8 @@ def test_what_a_narrow_table_leaves_out_is_said() -> None:
 def test_a_name_wider_than_the_terminal_is_broken() -> None:
     lines = printed(60, "n" * 90)
     assert sum(line.split()[0].count("n") for line in lines[1:3]) == 90
+
+
+def test_a_channel_that_keeps_its_rows_shows_their_bytes() -> None:
+    kept = KeptRows(next_row=10, acknowledged={"etl": 9}, kept_bytes=5 << 20)
+    assert "5 MiB" in printed(120, "log/0", kept=kept)[1]

@@ -694,7 +694,12 @@ class ReplayChannel:
             suspended_streams=self.streams.suspended,
             purged_rows=self._purged_rows,
             expired_rows=self._expired_rows,
-            replay=KeptRows(next_row=books.next_row, acknowledged=books.acknowledged, expired_row=books.expired_row),
+            replay=KeptRows(
+                next_row=books.next_row,
+                acknowledged=books.acknowledged,
+                expired_row=books.expired_row,
+                kept_bytes=self.store.kept_bytes,
+            ),
         )
 
     def _bridge_state(self) -> BridgeState:

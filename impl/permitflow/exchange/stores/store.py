@@ -268,6 +268,14 @@ class ChannelStore:
         rows: int = batch.num_rows
         return first_row + rows
 
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the kept batches."""
+        new = [batch.rows.nbytes for batch in self._batches[len(self._sizes) :]]
+        self._sizes += new
+        self._sized_bytes += sum(new)
+        return self._sized_bytes
+
     def expirable_row(self, expiry: Expiry) -> int:
         """The row before which all rows are to expire now; 0: none are."""
         batches, position = self._batches, 0
@@ -276,10 +284,7 @@ class ChannelStore:
             while position < len(batches) and batches[position].taken_at <= oldest:
                 position += 1
         if expiry.most_bytes is not None:
-            new = [batch.rows.nbytes for batch in batches[len(self._sizes) :]]
-            self._sizes += new
-            self._sized_bytes += sum(new)
-            excess_bytes = self._sized_bytes - sum(self._sizes[:position]) - expiry.most_bytes
+            excess_bytes = self.kept_bytes - sum(self._sizes[:position]) - expiry.most_bytes
             while excess_bytes > 0 and position < len(batches) - 1:
                 excess_bytes -= self._sizes[position]
                 position += 1

@@ -672,7 +672,7 @@ class ChannelTraffic(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ..., expired_rows: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
-    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row")
+    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row", "kept_bytes")
     class AcknowledgedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -685,12 +685,14 @@ class Kept(_message.Message):
     STAGED_ROWS_FIELD_NUMBER: _ClassVar[int]
     PUBLISHED_ROWS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_ROW_FIELD_NUMBER: _ClassVar[int]
+    KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
     next_row: int
     acknowledged: _containers.ScalarMap[str, int]
     staged_rows: int
     published_rows: int
     expired_row: int
-    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ...) -> None: ...
+    kept_bytes: int
+    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ..., kept_bytes: _Optional[int] = ...) -> None: ...
 
 class ChannelsRequest(_message.Message):
     __slots__ = ("channels", "first")

@@ -108,6 +108,7 @@ async def test_the_oldest_rows_expire_above_the_bytes() -> None:
         assert (traffic.expired_rows, traffic.rows_out) == (12, 12)
         assert traffic.kept is not None
         assert (traffic.kept.expired_row, traffic.kept.kept_rows, traffic.kept.lag_rows) == (12, 8, {"default": 20})
+        assert traffic.kept.kept_bytes == 2 * size_bytes
 
 
 async def test_rows_that_all_have_acknowledged_do_not_count_as_expired() -> None:
