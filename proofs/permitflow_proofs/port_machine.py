@@ -101,7 +101,7 @@ def _closes(before: State, after: State, parameters: Parameters, *, failing: boo
 
 
 def _hears_what_happened(before: State, after: State, _parameters: Parameters) -> bool:
-    """The word that is heard is what the step does."""
+    """Each end hears the word for what the step does."""
     return all(
         (
             (after.heard == "asked") == (before.token == "Pulling" and after.token == "OutReady"),

@@ -660,8 +660,8 @@ def theorems() -> tuple[Theorem, ...]:
         _KEPT.theorem(
             "kept-once",
             "KeptOnce",
-            "Nothing is kept twice, also what was sent again, and nothing that still waits: kept jobs and those that "
-            "wait are no more than were submitted.",
+            "Nothing is kept twice, not even what was sent again: kept jobs and those that still wait are no more than "
+            "were submitted.",
             _KEEPING.holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["KeptOnce"], partial(_kept_fewer, by=1), "one less"
             ),

@@ -493,9 +493,9 @@ class _ControlOfSeveral(AioControl):
         """Find out which exchange has each channel: all are asked at once, so that one that two have is noticed.
 
         Raises:
-            UnknownChannelError: none of them has it.
-            InvalidParametersError: two of those that answer have it.
-            PeerGoneError: none that answers has it.
+            UnknownChannelError: no exchange has a channel.
+            InvalidParametersError: two exchanges that answer have one.
+            PeerGoneError: no exchange that answers has one, and others do not answer.
         """
         if not names:
             return

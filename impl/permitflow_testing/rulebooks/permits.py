@@ -432,7 +432,7 @@ class PermitRules(Rulebook):
         return replace(made, tags=tags or made.tags, flush_idle=Feature.IDLE_FLUSH not in lacks)
 
     def graphs(self, lacks: Lacks, hops: int) -> list[Graph]:
-        """Chunks of two sizes with batches; and beside barriers or watermarks chunks of one size without.
+        """Graphs of chunks of two sizes, with batches; and of one size without batches, beside barriers or watermarks.
 
         A chain of channels is walked with chunks of one size only, sent by those who wait: all of it would be a hundred
         times as many edges.

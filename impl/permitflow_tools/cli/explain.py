@@ -155,9 +155,9 @@ def explain(
     if opens and (page is None or is_special(page)):
         unusable("--open shows a page: name a file with --output, or leave --svg and - away")
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
-        unusable(f"--output writes a web page, and {page} is none by its name; name a file .html, or use --svg FILE")
+        unusable(f"--output writes a web page, not {page}: name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
-        unusable(f"--svg writes an SVG drawing, and {svg} is none by its name; name a file .svg")
+        unusable(f"--svg writes an SVG drawing, not {svg}: name a file .svg")
     if play is not None:
         _play(play, page or _DEFAULT_PAGE, opens=opens, as_json=as_json)
         return

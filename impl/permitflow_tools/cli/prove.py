@@ -86,7 +86,7 @@ def prove(
     if picture is not None and export is not None:
         unusable("--picture draws what is proved, and --export proves nothing; leave one of them away")
     if picture is not None and not is_special(picture) and picture.suffix.lower() != ".svg":
-        unusable(f"--picture writes an SVG drawing, and {picture} is none by its name; name a file .svg")
+        unusable(f"--picture writes an SVG drawing, not {picture}: name a file .svg")
     wanted = _selected(theorem or [], code_only=code)
     if export is not None:
         _export(wanted, export)

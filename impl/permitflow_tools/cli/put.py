@@ -58,8 +58,8 @@ def put(
         str | None,
         typer.Option(
             metavar="COLUMN,...",
-            help="CHANNEL is a stream, as orders: each row goes to the one of its channels to which its key belongs; "
-            "orders:4 where not all of its 4 channels can be seen.",
+            help="CHANNEL is a stream, such as orders: each row goes to the channel of its key. Say orders:4 "
+            "if you cannot see all of its 4 channels.",
         ),
     ] = None,
     producer: Annotated[

@@ -89,7 +89,7 @@ def rate(given: object) -> float:
 
 
 def whole(given: object, least: int = 1) -> int:
-    """A whole number of at least 1, or another one; 8_192 and 8,192 are understood in a text.
+    """A whole number of at least ``least``; 8_192 and 8,192 are understood in a text.
 
     Raises:
         ValueError: says what would be right.

@@ -50,7 +50,7 @@ class Bridge:
         self._holds_message = False
 
     async def empty_handed(self) -> None:
-        """Wait until no message was taken that is not passed on yet; no other task runs before the caller."""
+        """Wait until every message that was taken is passed on; no other task runs before the caller."""
         await self._let_go.until(lambda: not self._holds_message)
 
     def stop(self) -> None:
