@@ -1,18 +1,20 @@
 """``BoundedQueue.tla``, action for action: a user's view of a channel.
 
-A chunk goes in when there is room for it, and the oldest comes out.  No wires, no permits, no batches.
-``permit_channel_refinement`` maps a permit channel to such a queue.
+A chunk goes in when there is room for it, and the oldest comes out.  No wires, no permits, no batches.  Modules named
+``..._refinement`` map channels to such a queue.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import product
 from operator import add
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -141,3 +143,56 @@ SYSTEM: System[State, Parameters] = System(
 )
 
 REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+
+
+# How a user sees a channel.
+
+NO_CHUNKS: Fifo[Chunk] = Fifo()
+
+MOVES: Mapping[str, tuple[str, tuple[int, ...]]] = {
+    "Withdraw": ("Withdraw", ()),
+    "Send": ("Put", ()),
+    "Consume": ("Get", ()),
+}
+"""The queue's actions, with their arguments, for a channel's actions that have none."""
+
+
+class Channel(Protocol[T]):
+    """A state of a channel."""
+
+    @property
+    def waiting(self) -> Queue[T]:
+        """At the sender."""
+        ...
+
+    @property
+    def wire(self) -> Queue[T]:
+        """On the way."""
+        ...
+
+    @property
+    def inbox(self) -> Queue[T]:
+        """At the receiver."""
+        ...
+
+
+def _joined(ahead: Fifo[Chunk], behind: Fifo[Chunk]) -> Fifo[Chunk]:
+    return ahead.join(behind)
+
+
+def chunks_in(
+    messages: Queue[T], as_chunks: Callable[[T], Fifo[Chunk]], nothing: Fifo[Chunk] = NO_CHUNKS
+) -> Fifo[Chunk]:
+    """Messages in the user's view, oldest first.
+
+    ``nothing`` is an empty queue of the wanted kind; proofs pass their own.
+    """
+    return messages.sum_of(as_chunks, _joined, nothing)
+
+
+def queue_in(channel: Channel[T], as_chunks: Callable[[T], Fifo[Chunk]], nothing: Fifo[Chunk] = NO_CHUNKS) -> State:
+    """What waits at the sender waits to go in; what is on the wire or in the inbox is in the queue."""
+    return State(
+        asked=chunks_in(channel.waiting, as_chunks, nothing),
+        queue=chunks_in(channel.inbox, as_chunks, nothing).join(chunks_in(channel.wire, as_chunks, nothing)),
+    )

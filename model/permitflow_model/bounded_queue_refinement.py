@@ -8,10 +8,8 @@ from collections.abc import Callable
 from typing import Protocol
 
 from permitflow_model import bounded_queue
-from permitflow_model.bounded_queue import Chunk, Interval
+from permitflow_model.bounded_queue import NO_CHUNKS, Chunk, Interval, chunks_in
 from permitflow_model.kernel.queue import Fifo, Queue
-
-NO_CHUNKS: Fifo[Chunk] = Fifo()
 
 
 class Numbered(Protocol):
@@ -57,22 +55,15 @@ def chunks_between(first: int, end: int) -> Fifo[Chunk]:
     return Fifo(Chunk(number, 1) for number in range(first, end))
 
 
-def _joined(ahead: Fifo[Chunk], behind: Fifo[Chunk]) -> Fifo[Chunk]:
-    return ahead.join(behind)
-
-
-def chunks_in(numbers: Queue[int], nothing: Fifo[Chunk] = NO_CHUNKS) -> Fifo[Chunk]:
-    """Messages in the user's view, oldest first; proofs pass their own empty queue."""
-    return numbers.sum_of(as_chunk, _joined, nothing)
-
-
 def queue_in(
     state: Numbered,
     nothing: Fifo[Chunk] = NO_CHUNKS,
     between: Callable[[int, int], Fifo[Chunk]] = chunks_between,
 ) -> bounded_queue.State:
     """The queue that a user sees; proofs pass their own kind of queue."""
-    return bounded_queue.State(asked=between(state.received, state.sent), queue=chunks_in(state.inbox, nothing))
+    return bounded_queue.State(
+        asked=between(state.received, state.sent), queue=chunks_in(state.inbox, as_chunk, nothing)
+    )
 
 
 def queue_parameters(parameters: Windowed) -> bounded_queue.Parameters:
@@ -82,7 +73,7 @@ def queue_parameters(parameters: Windowed) -> bounded_queue.Parameters:
     )
 
 
-def queue_move(action: str, before: Numbered) -> tuple[str, tuple[int, ...]] | None:
+def queue_move(action: str, before: Numbered, *_: object) -> tuple[str, tuple[int, ...]] | None:
     """The queue's action for a step, with its arguments; None for an invisible step."""
     match action:
         case "Send":

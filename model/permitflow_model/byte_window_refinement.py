@@ -7,31 +7,12 @@ permits are what they cost.  A chunk is told from others by its bytes.
 from permitflow_model import bounded_queue
 from permitflow_model.bounded_queue import Chunk as QueuedChunk
 from permitflow_model.byte_window import Chunk, Parameters, State
-from permitflow_model.kernel.queue import Fifo, Queue
-
-NO_CHUNKS: Fifo[QueuedChunk] = Fifo()
+from permitflow_model.kernel.queue import Fifo
 
 
 def as_chunk(chunk: Chunk) -> Fifo[QueuedChunk]:
     """A chunk in the user's view."""
     return Fifo((QueuedChunk(chunk.bytes, chunk.rows),))
-
-
-def _joined(ahead: Fifo[QueuedChunk], behind: Fifo[QueuedChunk]) -> Fifo[QueuedChunk]:
-    return ahead.join(behind)
-
-
-def chunks_in(chunks: Queue[Chunk], nothing: Fifo[QueuedChunk] = NO_CHUNKS) -> Fifo[QueuedChunk]:
-    """Chunks in the user's view, oldest first; proofs pass their own empty queue."""
-    return chunks.sum_of(as_chunk, _joined, nothing)
-
-
-def queue_in(state: State, nothing: Fifo[QueuedChunk] = NO_CHUNKS) -> bounded_queue.State:
-    """The queue that a user of the channel sees."""
-    return bounded_queue.State(
-        asked=chunks_in(state.waiting, nothing),
-        queue=chunks_in(state.inbox, nothing).join(chunks_in(state.wire, nothing)),
-    )
 
 
 def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:
@@ -48,15 +29,7 @@ def queue_move(
     action: str, _before: State, _parameters: Parameters, *arguments: int
 ) -> tuple[str, tuple[int, ...]] | None:
     """The queue's action for a step of the channel, with its arguments; None for an invisible step."""
-    match action:
-        case "Offer":
-            rows, _expected, size_bytes = arguments
-            return "Offer", (size_bytes, rows)
-        case "Withdraw":
-            return "Withdraw", ()
-        case "Send":
-            return "Put", ()
-        case "Consume":
-            return "Get", ()
-        case _:
-            return None
+    if action == "Offer":
+        rows, _expected, size_bytes = arguments
+        return "Offer", (size_bytes, rows)
+    return bounded_queue.MOVES.get(action)

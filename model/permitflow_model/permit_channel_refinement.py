@@ -6,35 +6,13 @@ watermarks are left out.  Each step of the channel is one step of the queue, or 
 
 from permitflow_model import bounded_queue
 from permitflow_model.bounded_queue import Chunk, Interval
-from permitflow_model.kernel.queue import Fifo, Queue
+from permitflow_model.kernel.queue import Fifo
 from permitflow_model.permit_channel import Message, Parameters, State, cost_of
-
-NO_CHUNKS: Fifo[Chunk] = Fifo()
 
 
 def as_chunks(message: Message) -> Fifo[Chunk]:
     """A chunk in the user's view; nothing for a barrier or a watermark."""
     return Fifo((Chunk(message.id, message.cost),)) if message.kind == "chunk" else Fifo()
-
-
-def _joined(ahead: Fifo[Chunk], behind: Fifo[Chunk]) -> Fifo[Chunk]:
-    return ahead.join(behind)
-
-
-def chunks_in(messages: Queue[Message], nothing: Fifo[Chunk] = NO_CHUNKS) -> Fifo[Chunk]:
-    """The chunks among some messages, oldest first.
-
-    ``nothing`` is an empty queue of the wanted kind; proofs pass their own.
-    """
-    return messages.sum_of(as_chunks, _joined, nothing)
-
-
-def queue_in(state: State, nothing: Fifo[Chunk] = NO_CHUNKS) -> bounded_queue.State:
-    """The queue that a user of the channel sees."""
-    return bounded_queue.State(
-        asked=chunks_in(state.waiting, nothing),
-        queue=chunks_in(state.inbox, nothing).join(chunks_in(state.wire, nothing)),
-    )
 
 
 def queue_parameters(parameters: Parameters) -> bounded_queue.Parameters:

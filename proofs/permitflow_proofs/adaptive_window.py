@@ -4,27 +4,20 @@ The clauses are shown in states that satisfy all of them, so they are inductive 
 assumed: the target and its batch may become anything that leaves the agreed room, at any time.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from operator import add
-from typing import cast
 
 from permitflow_model.adaptive_window import SYSTEM, Parameters, State, cost_of, is_aim, is_cost, rows_in
-from permitflow_model.adaptive_window_refinement import chunks_in, queue_in, queue_move, queue_parameters
-from permitflow_model.bounded_queue import Chunk as QueuedChunk
-from permitflow_model.bounded_queue import State as QueueState
-from permitflow_model.bounded_queue import total
-from permitflow_model.kernel.queue import Queue
-from permitflow_proofs.bounded_queue_refinement import View
+from permitflow_model.adaptive_window_refinement import as_chunk, queue_move, queue_parameters
+from permitflow_proofs.bounded_queue_view import ChunkView
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
-from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -84,58 +77,15 @@ _CHAPTER = Chapter(
 )
 
 
-# The user's view.
-
-_NOTHING = no_items(QueuedChunk(0, 0))
-
-
-def seen(state: State) -> QueueState:
-    """The user's view of a state, as sequences of chunks."""
-    return queue_in(state, _NOTHING)
-
-
-def _seen_chunks(chunks: Sums) -> Queue[QueuedChunk]:
-    return chunks_in(cast("Queue[int]", chunks), _NOTHING)
-
-
-SEEN_LAWS: Mapping[str, Law] = {
-    "chunks that are not seen": lambda chunks: chunks.size() - _seen_chunks(chunks).size(),
-    "row permits held beyond the costs of chunks": lambda chunks: _rows_held(chunks) - total(_seen_chunks(chunks)),
-}
+_VIEW = ChunkView(as_chunk=as_chunk, queue=queue_parameters, move=queue_move, rows_held=_rows_held, stray=1)
 
 SEEN = Subject(
     SYSTEM,
     _any_parameters,
-    partial(_any_state_of, tuple(INVARIANT), more_laws=tuple(SEEN_LAWS.values())),
+    partial(_any_state_of, tuple(INVARIANT), more_laws=tuple(_VIEW.laws.values())),
     _ARGUMENTS,
 )
 """The channel, with what a user sees of it."""
-
-
-def _a_chunk_from_nowhere(_before: State, after: State) -> State:
-    return after._replace(wire=after.wire.push(1))
-
-
-def _sent_twice(before: State, after: State) -> State:
-    return after._replace(wire=after.wire.push(before.waiting.head()))
-
-
-def _the_newest_consumed(before: State, after: State) -> State:
-    return after._replace(inbox=before.inbox.without_last())
-
-
-VIEW = View(
-    seen=seen,
-    queue=queue_parameters,
-    move=queue_move,
-    put="Send",
-    mistakes={
-        "Send": (_sent_twice, "the chunk is sent twice"),
-        "Consume": (_the_newest_consumed, "the newest chunk is consumed"),
-    },
-    other_mistake=(_a_chunk_from_nowhere, "a chunk appears on the wire"),
-)
-"""It is a queue."""
 
 
 # Consequences.
@@ -303,15 +253,6 @@ ANY = Subject(SYSTEM, _any_parameters, partial(_any_state_of, ()), _ARGUMENTS)
 """The channel in any state at all."""
 
 
-def _seen_laws() -> Iterator[SymbolicObligation]:
-    for name, law in SEEN_LAWS.items():
-        yield from law_obligations(name, partial(_itself, law), _any_chunk)
-
-
-def _itself(law: Law) -> Law:
-    return law
-
-
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows = SUBJECT.holds_whenever_invariant
@@ -320,7 +261,7 @@ def theorems() -> tuple[Theorem, ...]:
             "queue-laws",
             "RowsIn",
             "Chunks in a queue together hold no negative number of row permits.",
-            *law_obligations("row permits held", partial(_itself, _rows_held), _lawful_chunk, _any_chunk),
+            *law_obligations("row permits held", _rows_held, _lawful_chunk, _any_chunk),
         ),
         _CHAPTER.kept(
             "type-ok",
@@ -454,7 +395,7 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="AdaptiveWindowRefinement",
             operator="IsQueue",
-            obligations=(*VIEW.obligations(SEEN), *_seen_laws()),
+            obligations=_VIEW.obligations(SEEN, _any_chunk),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

@@ -10,10 +10,10 @@ from functools import partial
 from typing import Any, cast
 
 from permitflow_model.bounded_queue import SYSTEM as QUEUE
-from permitflow_model.bounded_queue import Chunk, total
+from permitflow_model.bounded_queue import Chunk, chunks_in, total
 from permitflow_model.bounded_queue import Parameters as QueueParameters
 from permitflow_model.bounded_queue import State as QueueState
-from permitflow_model.bounded_queue_refinement import chunks_in, queue_in, queue_move, queue_parameters
+from permitflow_model.bounded_queue_refinement import as_chunk, queue_in, queue_move, queue_parameters
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
@@ -109,7 +109,7 @@ def seen(state: Any) -> QueueState:
 
 def _no_dearer(messages: Sums) -> int:
     """Messages cost one each, in the user's view."""
-    return messages.size() - total(chunks_in(cast("Queue[int]", messages), _NOTHING))
+    return messages.size() - total(chunks_in(cast("Queue[int]", messages), as_chunk, _NOTHING))
 
 
 SEEN_LAWS: tuple[Law, ...] = (_no_dearer,)
@@ -128,14 +128,10 @@ def _not_in_the_inbox(before: Any, after: Any) -> Any:
     return after._replace(inbox=before.inbox)
 
 
-def _move(action: str, before: Any, *_: object) -> Move:
-    return queue_move(action, before)
-
-
 _VIEW = View(
     seen=seen,
     queue=queue_parameters,
-    move=_move,
+    move=queue_move,
     put="Deliver",
     mistakes={
         "Deliver": (_not_in_the_inbox, "the message is not in the inbox"),
@@ -157,7 +153,7 @@ def refinement_theorem(identifier: str, module: str, statement: str, subject: Su
     laws = [
         obligation
         for law in SEEN_LAWS
-        for obligation in law_obligations("messages cost one each", partial(_itself, law), lambda: integer("number"))
+        for obligation in law_obligations("messages cost one each", law, lambda: integer("number"))
     ]
     return Theorem(
         id=identifier,
@@ -167,7 +163,3 @@ def refinement_theorem(identifier: str, module: str, statement: str, subject: Su
         operator="IsQueue",
         obligations=(*_VIEW.obligations(subject), *laws, *between_obligations(chunk)),
     )
-
-
-def _itself(law: Law) -> Law:
-    return law

@@ -7,11 +7,7 @@ without any about rows: they hold whatever else a chunk waits for, so the window
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from operator import add
-from typing import cast
 
-from permitflow_model.bounded_queue import Chunk as QueuedChunk
-from permitflow_model.bounded_queue import State as QueueState
-from permitflow_model.bounded_queue import total
 from permitflow_model.byte_window import (
     SYSTEM,
     Chunk,
@@ -24,9 +20,8 @@ from permitflow_model.byte_window import (
     most_bytes,
     rows_of,
 )
-from permitflow_model.byte_window_refinement import chunks_in, queue_in, queue_move, queue_parameters
-from permitflow_model.kernel.queue import Queue
-from permitflow_proofs.bounded_queue_refinement import View
+from permitflow_model.byte_window_refinement import as_chunk, queue_move, queue_parameters
+from permitflow_proofs.bounded_queue_view import ChunkView
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter, claim
 from permitflow_proofs.kernel.frame import Frame
@@ -35,7 +30,6 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.ranking import comes_to_rest
-from permitflow_proofs.kernel.sequence import no_items
 from permitflow_proofs.kernel.symbols import Sizes, assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -115,58 +109,17 @@ _WINDOW = Chapter(
 """What holds beside any flow."""
 
 
-# The user's view.
-
-_NOTHING = no_items(QueuedChunk(0, 0))
-
-
-def seen(state: State) -> QueueState:
-    """The user's view of a state, as sequences of chunks."""
-    return queue_in(state, _NOTHING)
-
-
-def _seen_chunks(chunks: Sums) -> Queue[QueuedChunk]:
-    return chunks_in(cast("Queue[Chunk]", chunks), _NOTHING)
-
-
-SEEN_LAWS: Mapping[str, Law] = {
-    "chunks that are not seen": lambda chunks: chunks.size() - _seen_chunks(chunks).size(),
-    "row permits held beyond the costs of chunks": lambda chunks: _rows_held(chunks) - total(_seen_chunks(chunks)),
-}
+_VIEW = ChunkView(
+    as_chunk=as_chunk, queue=queue_parameters, move=queue_move, rows_held=_rows_held, stray=Chunk(1, 1, 1)
+)
 
 SEEN = Subject(
     SYSTEM,
     _any_parameters,
-    partial(_any_state_of, tuple(INVARIANT), more_laws=tuple(SEEN_LAWS.values())),
+    partial(_any_state_of, tuple(INVARIANT), more_laws=tuple(_VIEW.laws.values())),
     _ARGUMENTS,
 )
 """The channel, with what a user sees of it."""
-
-
-def _a_chunk_from_nowhere(_before: State, after: State) -> State:
-    return after._replace(wire=after.wire.push(Chunk(1, 1, 1)))
-
-
-def _sent_twice(before: State, after: State) -> State:
-    return after._replace(wire=after.wire.push(before.waiting.head()))
-
-
-def _the_newest_consumed(before: State, after: State) -> State:
-    return after._replace(inbox=before.inbox.without_last())
-
-
-VIEW = View(
-    seen=seen,
-    queue=queue_parameters,
-    move=queue_move,
-    put="Send",
-    mistakes={
-        "Send": (_sent_twice, "the chunk is sent twice"),
-        "Consume": (_the_newest_consumed, "the newest chunk is consumed"),
-    },
-    other_mistake=(_a_chunk_from_nowhere, "a chunk appears on the wire"),
-)
-"""It is a queue."""
 
 
 def _holds_fewer(state: State, parameters: Parameters) -> bool:
@@ -376,16 +329,7 @@ ANY = Subject(SYSTEM, _any_parameters, partial(_any_state_of, ()), _ARGUMENTS)
 
 def _laws() -> Iterator[SymbolicObligation]:
     for name, law in LAWS.items():
-        yield from law_obligations(name, partial(_itself, law), _lawful_chunk, lambda: _any_chunk("chunk"))
-
-
-def _seen_laws() -> Iterator[SymbolicObligation]:
-    for name, law in SEEN_LAWS.items():
-        yield from law_obligations(name, partial(_itself, law), lambda: _any_chunk("chunk"))
-
-
-def _itself(law: Law) -> Law:
-    return law
+        yield from law_obligations(name, law, _lawful_chunk, lambda: _any_chunk("chunk"))
 
 
 def theorems() -> tuple[Theorem, ...]:
@@ -566,7 +510,7 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="ByteWindowRefinement",
             operator="IsQueue",
-            obligations=(*VIEW.obligations(SEEN), *_seen_laws()),
+            obligations=_VIEW.obligations(SEEN, lambda: _any_chunk("chunk")),
         ),
         _CHAPTER.framed(FRAMES, ANY),
     )

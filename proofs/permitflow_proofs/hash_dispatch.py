@@ -507,9 +507,9 @@ def theorems() -> tuple[Theorem, ...]:
             "queue-laws",
             "CountOf",
             "Queues hold no negative number of rows or marks; behind a message that is out of order all are.",
-            *law_obligations("rows", lambda: _rows_in, lambda: arbitrary(Message, "message.")),
-            *law_obligations("order", lambda: _order_in, lambda: arbitrary(Message, "message.")),
-            *law_obligations("marks", lambda: _marks_in, lambda: arbitrary(Message, "message.")),
+            *law_obligations("rows", _rows_in, lambda: arbitrary(Message, "message.")),
+            *law_obligations("order", _order_in, lambda: arbitrary(Message, "message.")),
+            *law_obligations("marks", _marks_in, lambda: arbitrary(Message, "message.")),
             claim("out of order is a dead end", _leads_nowhere, "nothing has come"),
         ),
         _CHAPTER.kept(

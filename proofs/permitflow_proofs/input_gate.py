@@ -241,11 +241,7 @@ def _lawful_grant() -> int:
 
 def _laws(name: str, laws: tuple[Law, ...], lawful: Callable[[], object]) -> Iterator[SymbolicObligation]:
     for number, law in enumerate(laws, start=1):
-        yield from law_obligations(f"{name}, law {number}", partial(_itself, law), lawful)
-
-
-def _itself(law: Law) -> Law:
-    return law
+        yield from law_obligations(f"{name}, law {number}", law, lawful)
 
 
 def _item_in_range(parameters: Parameters) -> Item:

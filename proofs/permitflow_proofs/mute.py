@@ -370,7 +370,7 @@ def _laws() -> tuple[SymbolicObligation, ...]:
     def signal() -> Signal:
         return Signal(integer("muter"), natural("epoch"))
 
-    return law_obligations("newest epoch", lambda: _LAWS[0], signal, lambda: _any_signal("signal"))
+    return law_obligations("newest epoch", _LAWS[0], signal, lambda: _any_signal("signal"))
 
 
 # Frames: a node that acts is "up" or "down", the ends of a hop; "others" is any other node.  A sink is "down".

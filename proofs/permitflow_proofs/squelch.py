@@ -34,7 +34,7 @@ from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, ExhaustiveObligation, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.queue_facts import law_obligations, made_law_obligations
 from permitflow_proofs.kernel.symbols import any_of, assume, function, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -276,7 +276,7 @@ def _laws() -> Iterator[SymbolicObligation]:
         return signal
 
     for name in ("messages of ticks", "no more than the rate"):
-        yield from law_obligations(
+        yield from made_law_obligations(
             name,
             lambda name=name: _tick_laws(rate())[name],  # type: ignore[misc]  # binds the loop's value
             messages_of_a_tick,
@@ -284,13 +284,7 @@ def _laws() -> Iterator[SymbolicObligation]:
         )
     for name, law in _SIGNAL_LAWS.items():
         is_about_gaps = name == "gaps"
-        yield from law_obligations(
-            name, partial(_itself, law), gap_is_known, partial(_any_signal, "signal") if is_about_gaps else None
-        )
-
-
-def _itself(law: Law) -> Law:
-    return law
+        yield from law_obligations(name, law, gap_is_known, partial(_any_signal, "signal") if is_about_gaps else None)
 
 
 # Frames.

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from permitflow_model.bounded_queue import queue_in
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (
@@ -18,7 +19,7 @@ from permitflow_model.permit_channel import (
     held_by,
     rows_in,
 )
-from permitflow_model.permit_channel_refinement import queue_in
+from permitflow_model.permit_channel_refinement import as_chunks
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.symbols import assume, equal
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT, any_state
@@ -87,7 +88,7 @@ def assume_is(symbolic: State, real: State, parameters: Parameters) -> None:
     """Of all states, only those that look like this one."""
     for ours, theirs in zip(due_in(symbolic, parameters), due_in(real, parameters), strict=True):
         assume(ours == theirs)
-    assume(equal(seen(symbolic), queue_in(real)))
+    assume(equal(seen(symbolic), queue_in(real, as_chunks)))
     for ours, theirs in zip(numbers_of(symbolic), numbers_of(real), strict=True):
         assume(ours == theirs)
     assume(symbolic.newest_watermark == real.newest_watermark)
@@ -111,7 +112,7 @@ def step_from(
             expected is not None
             and numbers_of(after) == numbers_of(expected)
             and due_in(after, parameters) == due_in(expected, parameters)
-            and seen(after) == queue_in(expected)
+            and seen(after) == queue_in(expected, as_chunks)
             and after.newest_watermark == expected.newest_watermark
         )
 

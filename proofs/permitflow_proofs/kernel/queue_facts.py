@@ -95,13 +95,19 @@ def _kept_by_adding(law: Law, holds: Callable[[Law, Sums], bool]) -> bool:
 
 
 def law_obligations(
-    name: str, law: Callable[[], Law], lawful_item: Callable[[], Any], any_item: Callable[[], Any] | None = None
+    name: str, law: Law, lawful_item: Callable[[], Any], any_item: Callable[[], Any] | None = None
 ) -> tuple[SymbolicObligation, ...]:
     """A queue of lawful items may assume this law for its sums.
 
-    ``law`` makes it, with its symbols; ``any_item`` makes items that are not known to be lawful, and need not obey;
-    None: every item obeys.
+    ``any_item`` makes items that are not known to be lawful, and need not obey; None: every item obeys.
     """
+    return made_law_obligations(name, lambda: law, lawful_item, any_item)
+
+
+def made_law_obligations(
+    name: str, law: Callable[[], Law], lawful_item: Callable[[], Any], any_item: Callable[[], Any] | None = None
+) -> tuple[SymbolicObligation, ...]:
+    """As ``law_obligations``, of a law that has symbols: ``law`` makes it."""
     too_much = "exactly one instead of never negative"
     return (
         SymbolicObligation(

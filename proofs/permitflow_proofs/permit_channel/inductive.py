@@ -29,7 +29,6 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_proofs.kernel.induction import Clause, Refutation, Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.queue import Law
 from permitflow_proofs.kernel.queue_facts import dead_end_obligation, law_obligations, queue_obligations
 from permitflow_proofs.kernel.symbols import assume, assuming, natural
 from permitflow_proofs.kernel.theorem import Theorem
@@ -84,20 +83,12 @@ def _with_the_newest_watermark_lost(state: State, _parameters: Parameters) -> St
 
 def _laws_of_messages() -> Iterator[SymbolicObligation]:
     for name, law in MESSAGE_LAWS.items():
-        yield from law_obligations(
-            name, partial(_itself, law), lambda: lawful_message(any_parameters()), lambda: any_message("message")
-        )
+        yield from law_obligations(name, law, lambda: lawful_message(any_parameters()), lambda: any_message("message"))
 
 
 def _laws_of_grants() -> Iterator[SymbolicObligation]:
     for name, law in GRANT_LAWS.items():
-        yield from law_obligations(
-            name, partial(_itself, law), lambda: lawful_grant(any_parameters()), lambda: any_permits("grant")
-        )
-
-
-def _itself(law: Law) -> Law:
-    return law
+        yield from law_obligations(name, law, lambda: lawful_grant(any_parameters()), lambda: any_permits("grant"))
 
 
 def _laws() -> tuple[Theorem, ...]:

@@ -15,7 +15,7 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.queue_facts import made_law_obligations
 from permitflow_proofs.kernel.symbols import assume, natural
 from permitflow_proofs.kernel.theorem import Theorem
 from permitflow_proofs.permit_channel.arbitrary import (
@@ -132,7 +132,7 @@ def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
     return tuple(
         obligation
         for name in names
-        for obligation in law_obligations(
+        for obligation in made_law_obligations(
             name,
             lambda name=name: law(name),  # type: ignore[misc]  # binds the loop's value
             lambda: lawful_message(made["parameters"]),

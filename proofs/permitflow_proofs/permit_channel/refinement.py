@@ -9,11 +9,11 @@ from functools import partial
 from typing import cast
 
 from permitflow_model.bounded_queue import SYSTEM as QUEUE
-from permitflow_model.bounded_queue import Chunk, total
+from permitflow_model.bounded_queue import Chunk, chunks_in, queue_in, total
 from permitflow_model.bounded_queue import State as QueueState
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.permit_channel import SYSTEM, Message, Parameters, State
-from permitflow_model.permit_channel_refinement import chunks_in, queue_in, queue_move, queue_parameters
+from permitflow_model.permit_channel_refinement import as_chunks, queue_move, queue_parameters
 from permitflow_proofs.bounded_queue_refinement import View
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
@@ -28,11 +28,11 @@ _NOTHING = no_items(Chunk(0, 0))
 
 def seen(state: State) -> QueueState:
     """The user's view of a state, as sequences of chunks."""
-    return queue_in(state, _NOTHING)
+    return queue_in(state, as_chunks, _NOTHING)
 
 
 def _chunks(messages: Sums) -> Queue[Chunk]:
-    return chunks_in(cast("Queue[Message]", messages), _NOTHING)
+    return chunks_in(cast("Queue[Message]", messages), as_chunks, _NOTHING)
 
 
 SEEN_LAWS: Mapping[str, Law] = {
@@ -103,12 +103,8 @@ VIEW = View(
 def _laws() -> tuple[SymbolicObligation, ...]:
     obligations: list[SymbolicObligation] = []
     for name, law in SEEN_LAWS.items():
-        obligations += law_obligations(name, partial(_itself, law), lambda: any_message("message"))
+        obligations += law_obligations(name, law, lambda: any_message("message"))
     return tuple(obligations)
-
-
-def _itself(law: Law) -> Law:
-    return law
 
 
 def theorems() -> tuple[Theorem, ...]:

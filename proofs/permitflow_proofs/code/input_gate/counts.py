@@ -35,7 +35,7 @@ from permitflow_proofs.kernel.arbitrary import arbitrary
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.frame import is_same_state
 from permitflow_proofs.kernel.obligation import SymbolicObligation, take
-from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
+from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import law_obligations
 from permitflow_proofs.kernel.symbols import (
     all_of,
@@ -451,10 +451,6 @@ def _law(items: Sums) -> tuple[int, ...]:
     return ahead, barriers, behind, (barriers > 0) * behind - behind, rest, -rest
 
 
-def _laws() -> Law:
-    return _law
-
-
 def _queue_is_counted(wrong: int) -> bool:
     """What counts say of a queue is so of its items."""
     items = SymbolicQueue.any_queue("items", _any_item, (_law,))
@@ -507,7 +503,7 @@ _MOVES = (
 """Those that put something on one of the wires, or let go on."""
 
 COUNTS: tuple[SymbolicObligation, ...] = (
-    *law_obligations("a queue's counts", _laws, lambda: _any_item("item")),
+    *law_obligations("a queue's counts", _law, lambda: _any_item("item")),
     claim("a queue has what is counted of it", _queue_is_counted, "one more behind a barrier"),
     claim("what is granted fits", _grants_fit, "it is more by the pool and one"),
     *SUBJECT.step_obligations(_MOVES, partial(_stays_quiet, 0), partial(_stays_quiet, 1), "a word and an item more"),
