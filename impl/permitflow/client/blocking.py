@@ -21,11 +21,11 @@ import asyncio
 import math
 import warnings
 import weakref
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import partial, wraps
 from time import monotonic
-from typing import Any, Generic, NoReturn, Self, TypeVar, Unpack
+from typing import Any, Concatenate, Generic, NoReturn, ParamSpec, Self, TypeVar, Unpack
 
 import pyarrow as pa
 
@@ -38,7 +38,7 @@ from permitflow.channels.statistics import ChannelStatistics
 from permitflow.chunks import slices
 from permitflow.client import aio, aio_control
 from permitflow.client.aio import ChannelDescription
-from permitflow.client.aio_control import AioControl, Listed, Where
+from permitflow.client.aio_control import AioControl
 from permitflow.client.background import background
 from permitflow.client.diagnosis import NO_ROWS, NO_SCHEMA, Cause, consumed, timed_out, unsent
 from permitflow.client.held import AHEAD_SHARE, Entry, Held, HeldReceiver, HeldSender, QueuedBarrier, ahead_rows
@@ -58,9 +58,7 @@ from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Parameters
 from permitflow.stream.compression import Compression
-from permitflow.stream.control import ChangedChannel, ChannelRow, Discarded, Published, Retention, StagedPart
 from permitflow.stream.frames import EndOutcome
-from permitflow.stream.traffic import Statistics
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.codec import Marker, checked_marker
 from permitflow.wire.joined import JoinedChunks
@@ -94,6 +92,7 @@ _ABORT_SECONDS = 5.0
 _NEVER_SECONDS = math.inf
 
 
+P = ParamSpec("P")
 T = TypeVar("T")
 H = TypeVar("H", bound=Held[Any])
 R = TypeVar("R", bound=HeldSender | HeldReceiver)
@@ -599,6 +598,23 @@ class BlockingSource(_BlockingStream[HeldReceiver]):
                     yield received
 
 
+def _asking(
+    ask: Callable[Concatenate[AioControl, P], Awaitable[T]],
+) -> Callable[Concatenate["BlockingControl", P], T]:
+    """The method of a ``BlockingControl`` that asks so."""
+
+    @wraps(ask)
+    def method(self: "BlockingControl", /, *arguments: P.args, **options: P.kwargs) -> T:
+        def asked(orders: AioControl) -> Awaitable[T]:
+            # By its name: who speaks to several exchanges asks in another way.
+            answered: Callable[P, Awaitable[T]] = getattr(orders, ask.__name__)
+            return answered(*arguments, **options)
+
+        return self._ask(asked)
+
+    return method
+
+
 class BlockingControl(_Blocking[Held[AioControl]]):
     """One stream of questions and orders; a context manager, for one thread at a time.
 
@@ -623,33 +639,19 @@ class BlockingControl(_Blocking[Held[AioControl]]):
         )
         super().__init__(Held(opening, f"{self.END} with {self._who}"), timeout_seconds)
 
-    def positions(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Ask for the positions of channels, in this order."""
-        return self._ask(lambda orders: orders.positions(channels, consumer=consumer))
-
-    def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
-        """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing."""
-        return self._ask(lambda orders: orders.acknowledge(rows, consumer=consumer))
-
-    def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
-        """Close these channels to all producers.  Ended channels stay as they are."""
-        return self._ask(lambda orders: orders.close_channels(channels, consumer=consumer))
-
-    def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
-        """Make one attempt at each partition of a batch part of its channel, all or none."""
-        return self._ask(lambda orders: orders.publish(query, batch, parts))
-
-    def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Discarded:
-        """Discard these attempts at a batch, unless they are published; other attempts stay."""
-        return self._ask(lambda orders: orders.discard(query, batch, parts))
-
-    def statistics(self, channels: Sequence[str] = (), *, partial: bool = False) -> Statistics:
-        """Ask for the traffic counts of channels of any kind."""
-        return self._ask(lambda orders: orders.statistics(channels, partial=partial))
-
-    def channels(self, channels: Sequence[str] = (), *, partial: bool = False) -> Listed:
-        """Ask what channels there are: their state, schema and parameters, their counts, and who is connected."""
-        return self._ask(lambda orders: orders.channels(channels, partial=partial))
+    positions = _asking(AioControl.positions)
+    acknowledge = _asking(AioControl.acknowledge)
+    close_channels = _asking(AioControl.close_channels)
+    publish = _asking(AioControl.publish)
+    discard = _asking(AioControl.discard)
+    statistics = _asking(AioControl.statistics)
+    channels = _asking(AioControl.channels)
+    add_stream = _asking(AioControl.add_stream)
+    remove = _asking(AioControl.remove)
+    reset = _asking(AioControl.reset)
+    purge = _asking(AioControl.purge)
+    peek = _asking(AioControl.peek)
+    by_exchange = _asking(AioControl.by_exchange)
 
     def survey(self) -> Survey:
         """What was amiss when several exchanges were last asked for all their channels."""
@@ -658,60 +660,6 @@ class BlockingControl(_Blocking[Held[AioControl]]):
             return orders.survey
 
         return self._ask(survey_of)
-
-    def add_stream(
-        self,
-        stream: str,
-        channels: int = 1,
-        parameters: Parameters | None = None,
-        *,
-        schema: pa.Schema | None = None,
-        retention: Retention = Retention.ONCE,
-        consumers: Sequence[str] = (),
-        kept_rows: int | None = None,
-        staging_rows: int | None = None,
-        expire_seconds: float | None = None,
-        expire_bytes: int | None = None,
-        byte_window: int | None = None,
-        target_latency_seconds: float | None = None,
-    ) -> Listed:
-        """Add the channels ``stream/0``, ``stream/1`` and so on, all or none."""
-        return self._ask(
-            lambda orders: orders.add_stream(
-                stream,
-                channels,
-                parameters,
-                schema=schema,
-                retention=retention,
-                consumers=consumers,
-                kept_rows=kept_rows,
-                staging_rows=staging_rows,
-                expire_seconds=expire_seconds,
-                expire_bytes=expire_bytes,
-                byte_window=byte_window,
-                target_latency_seconds=target_latency_seconds,
-            )
-        )
-
-    def remove(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
-        """Remove channels, with all rows that they keep, also on disk; their names are free then."""
-        return self._ask(lambda orders: orders.remove(channels, force=force))
-
-    def reset(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
-        """Make channels usable again that are spent, broken or ended."""
-        return self._ask(lambda orders: orders.reset(channels, force=force))
-
-    def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
-        """Drop the rows and barriers that wait in channels; their permits return, and streams go on."""
-        return self._ask(lambda orders: orders.purge(channels, consumer=consumer))
-
-    def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
-        """The first rows that wait in a channel; they stay there."""
-        return self._ask(lambda orders: orders.peek(channel, rows, consumer=consumer))
-
-    def by_exchange(self, channels: Sequence[str]) -> dict[str, tuple[str, ...]]:
-        """Which exchange has which of these channels, by its address; with a single address, all are there."""
-        return self._ask(lambda orders: orders.by_exchange(channels))
 
     async def _answer(self, ask: Callable[[AioControl], Awaitable[T]]) -> T:
         if (orders := await self._held.opened()) is None:

@@ -14,6 +14,7 @@ from permitflow.channels.interface import stream_channels
 from permitflow.client import (
     Retention,
     StagedPart,
+    blocking,
     control,
     describe,
     dispatch,
@@ -87,6 +88,26 @@ async def test_clients_find_each_channel_at_the_exchange_that_has_it(scheme: str
         with pytest.raises(UnknownChannelError) as caught:
             await describe(address, "none")
         assert set(caught.value.known) == {*CHANNELS}
+
+
+async def test_a_blocking_control_asks_each_exchange_about_its_channels() -> None:
+    async with serving(*divided()) as servers:
+        address = listed(servers)
+
+        def ask() -> tuple[list[str], list[str], dict[str, tuple[str, ...]]]:
+            with blocking.control(address) as orders:
+                counted = orders.statistics(CHANNELS).channels
+                return (
+                    [each.traffic.channel for each in orders.channels(CHANNELS)],
+                    [each.channel for each in counted],
+                    orders.by_exchange(CHANNELS),
+                )
+
+        names, counted, places = await asyncio.to_thread(ask)
+    assert (names, counted) == ([*CHANNELS], [*CHANNELS])
+    assert {server.address: places[server.address] for server in servers} == {
+        server.address: tuple(CHANNELS[position::3]) for position, server in enumerate(servers)
+    }
 
 
 async def test_while_an_exchange_is_away_its_channels_are_waited_for() -> None:
