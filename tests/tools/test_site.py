@@ -4,12 +4,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from tests.support.axe import violations
 from tests.support.browser import Scheme, find_chromium, open_browser
+
+if TYPE_CHECKING:
+    from playwright.sync_api import ViewportSize
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FETCHED = re.compile(r"""<(?:script|link|img|iframe)[^>]*\s(?:src|href)=["']?(https?://[^"'\s>]+)""")
@@ -71,15 +75,17 @@ def test_a_picture_is_no_text(site: Path) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_everybody_can_use_the_main_pages(site: Path, scheme: Scheme) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+def test_everybody_can_use_the_main_pages(site: Path, scheme: Scheme, width: int) -> None:
+    """On a telephone, too, where wide tables scroll."""
     chromium = find_chromium()
     if chromium is None:
         pytest.skip("there is no Chromium")
     found = {}
     with open_browser(chromium) as browser:
-        for name in ("index", "start/play", "guides/parameters", "reference/cli", "concepts/architecture"):
-            page = browser.new_context(color_scheme=scheme, offline=True).new_page()
+        for name in ("index", "start/play", "guides/parameters", "reference/cli", "concepts/architecture", "compare"):
+            screen: ViewportSize = {"width": width, "height": 900}
+            page = browser.new_context(color_scheme=scheme, offline=True, viewport=screen).new_page()
             page.goto((site / f"{name}.html").as_uri())
             found[name] = violations(page)
             page.context.close()
