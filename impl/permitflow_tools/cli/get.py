@@ -2,6 +2,7 @@
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -189,7 +190,10 @@ class _Output:
         except (OSError, ValueError):
             has_failed = True
         if self.part is None:
-            return "were written"
+            if self._file is not sys.stdout.buffer:
+                with suppress(OSError):  # told already
+                    self._file.close()
+            return "have come, and not all were written" if has_failed else "were written"
         self.part.leave(keeps=keeps)
         if has_failed:
             return f"have come, of which {self.part.part} has not all: it is cut off where the disk was full or failed"
@@ -205,7 +209,7 @@ class _Writing:
         """``consumer``: the one for which written rows are acknowledged; None: none are."""
         self._source, self._output, self._patience = source, output, patience
         self._exchange, self._consumer = exchange, consumer
-        self._written = self._acknowledged = 0
+        self._came = self._written = self._acknowledged = 0
 
     def all_of(self, channel: str, most_rows: int | None) -> int:
         """Write rows until there are enough, or the channel has ended; whatever goes wrong ends the command."""
@@ -244,6 +248,7 @@ class _Writing:
                 return
             if isinstance(received, JoinedChunks):
                 batch = received.batch if left is None else received.batch.slice(0, left)
+                self._came += batch.num_rows
                 self._output.writer.write(batch)
                 if self._output.is_shared:
                     self._output.flush()
@@ -259,5 +264,6 @@ class _Writing:
             self._acknowledged = self._written
 
     def _left(self, *, has_failed: bool = False) -> str:
-        words = self._output.leave(keeps=self._written > 0, has_failed=has_failed)
-        return f"{self._written:,} rows {words if self._written else 'have come'}"
+        rows = self._came if has_failed else self._written
+        words = self._output.leave(keeps=rows > 0, has_failed=has_failed)
+        return f"{rows:,} rows {words if rows else 'have come'}"

@@ -271,6 +271,14 @@ async def test_an_output_that_cannot_be_leaves_the_channel_as_it_is(
         assert (await shell("get", NAME))[:2] == (0, '{"n": [1, 2]}\n')
 
 
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+async def test_a_full_disk_does_not_hide_rows_that_have_come(command: Command, tmp_path: Path) -> None:
+    async with beside(command) as shell:
+        await shell("put", NAME, written(tmp_path, "orders.csv", ROWS))
+        code, _, error = await shell("get", NAME, "/dev/full", "--format", "csv")
+    assert (code, "No space left on device; 100 rows have come, and not all were written" in error) == (1, True)
+
+
 async def test_a_refused_get_leaves_no_file(command: Command, tmp_path: Path) -> None:
     async with beside(command) as shell, put(shell.address, NAME, pa.schema([("n", pa.int64())])):
         code, _, error = await shell("get", NAME, str(tmp_path / "out.csv"), "--consumer", "nobody")
