@@ -5,6 +5,7 @@ import logging
 import os
 import ssl
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Generic, NamedTuple, NoReturn, TypeVar
@@ -104,7 +105,13 @@ def server_context(security: Security) -> FromFiles[ssl.SSLContext]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-    return FromFiles(_files(security), lambda: _context(security, ssl.PROTOCOL_TLS_SERVER))
+
+    def make() -> ssl.SSLContext:
+        context = _context(security, ssl.PROTOCOL_TLS_SERVER)
+        _warn_if_refused(context, security)
+        return context
+
+    return FromFiles(_files(security), make)
 
 
 def server_pems(security: Security) -> FromFiles[Pems]:
@@ -113,7 +120,12 @@ def server_pems(security: Security) -> FromFiles[Pems]:
     Raises:
         InvalidParametersError: a file is missing or wrong.
     """
-    return FromFiles(_files(security), lambda: _pems(security, ssl.PROTOCOL_TLS_SERVER))
+
+    def make() -> Pems:
+        _warn_if_refused(_context(security, ssl.PROTOCOL_TLS_SERVER), security)
+        return _pems(security, ssl.PROTOCOL_TLS_SERVER)
+
+    return FromFiles(_files(security), make)
 
 
 def _pems(security: Security, protocol: int) -> Pems:
@@ -175,6 +187,25 @@ def _context(security: Security, protocol: int) -> ssl.SSLContext:
                 f"and its key {key} must be a pair in PEM, the key not encrypted ({_words(error)})",
             )
     return context
+
+
+def _warn_if_refused(context: ssl.SSLContext, security: Security) -> None:
+    """A warning if no client takes the certificate now; ssl judges that of a peer only, so one is played."""
+    if security.certificate is None:
+        return
+    judging = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    judging.check_hostname = False
+    judging.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN  # it is trusted itself, so dates and purpose are judged
+    judging.load_verify_locations(security.certificate)
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = judging.wrap_bio(to_client, to_server)
+    server = context.wrap_bio(to_server, to_client, server_side=True)
+    try:
+        for end in (client, server, client):
+            with suppress(ssl.SSLWantReadError):
+                end.do_handshake()
+    except ssl.SSLCertVerificationError as error:
+        _log.warning("clients refuse this exchange's certificate %s: %s", security.certificate, error.verify_message)
 
 
 def _words(error: Exception) -> str:

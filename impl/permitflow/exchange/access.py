@@ -89,7 +89,10 @@ class Policy:
         if shown.names:
             reason = f"none of the names in its certificate has rights: {', '.join(shown.names[:10])}"
         else:
-            reason = "it shows no token (token_file, --token-file, PERMITFLOW_TOKEN) and no certificate"
+            reason = (
+                "it shows no token (token_file, --token-file, PERMITFLOW_TOKEN), and no certificate, for which an "
+                "exchange asks with --tls-client-ca"
+            )
         raise UnauthenticatedError(reason=reason)
 
     def allows(self, identity: str, right: Right, channel: str) -> bool:

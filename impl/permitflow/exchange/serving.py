@@ -185,6 +185,8 @@ async def _serve_get(
                 hold.begin(Right.CONSUME, get.channel)
             with access.hiding():
                 channel = exchange.served(get.channel)
+            if channel.schema is None:  # a probe would wait for the producer of rows that are not for its client
+                access.require(Right.CONSUME, get.channel)
             # Refuse errors that depend on no producer before waiting for a producer's schema.
             agree(channel.parameters, get)
             wanted = None if get.schema is None else await exchange.read_schema(get.schema)

@@ -118,6 +118,13 @@ async def test_a_client_may_do_what_its_rights_say(rights: Path, clients: dict[s
                 await describe(address, "orders/1", security=strange, resume_seconds=60)
 
 
+async def test_who_may_not_consume_waits_for_no_producer(rights: Path, clients: dict[str, Security]) -> None:
+    of_server = {"access": AccessControl(rights=rights)}
+    async with served("orders/0", listen="tcp://127.0.0.1:0", of_server=of_server) as (_, address):
+        with pytest.raises(ForbiddenError, match="'operator' may not consume"):
+            await describe(address, "orders/0", security=clients["operator"])
+
+
 async def test_nobody_learns_of_channels_without_a_right(rights: Path, clients: dict[str, Security]) -> None:
     async with served_to(rights, "tcp://127.0.0.1:0") as (_, address):
         for name, seen in (("etl", ["orders/0", "orders/1"]), ("audit", ["orders/0"])):

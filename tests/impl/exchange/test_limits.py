@@ -23,6 +23,7 @@ from permitflow.exchange.admission import Admission, Suspended, peer_key
 from permitflow.exchange.limits import OPTIONS
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from tests.impl.exchange.test_deadlines import connected_to, hears, status_in
+from tests.support.certificates import Certificates
 from tests.support.number_streams import SCHEMA, batch
 from tests.support.peers_by_hand import dialling
 from tests.support.served import served
@@ -151,6 +152,18 @@ async def test_of_those_that_say_nothing_the_oldest_makes_room(limit: str) -> No
         async with another(address):
             pass
         assert exchange.admission.handshakes <= 2
+
+
+async def test_a_tls_handshake_over_grpc_makes_room_too(certificates: Certificates) -> None:
+    limits, of_server = Limits(max_handshakes=2), {"security": certificates.server}
+    taken = served("c", schema=SCHEMA, listen=LISTEN["gRPC"], limits=limits, of_server=of_server)
+    async with taken as (exchange, address), AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(connected_to(address)) for _ in range(3)]
+        ends = [asyncio.create_task(hears(connection)) for connection in silent]
+        gone, kept = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        assert (len(gone), exchange.admission.handshakes) == (1, 2)
+        for end in kept:
+            end.cancel()
 
 
 async def test_a_call_that_says_nothing_makes_room_too() -> None:

@@ -114,6 +114,18 @@ async def test_the_error_says_what_is_wrong(listen: str, words: str, certificate
                 pass
 
 
+async def test_an_exchange_warns_of_its_expired_certificate(
+    listen: str, certificates: Certificates, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = certificates.write(tmp_path / "server.pem", *LOCAL)
+    async with served_with(Security(certificate=file, ca=certificates.ca), listen) as (_, address):
+        assert "certificate" not in caplog.text
+        certificates.write(file, *LOCAL, has_expired=True)
+        with pytest.raises(TlsError):
+            await describe(address, "c", security=certificates.client())
+    assert "server.pem: certificate has expired" in caplog.text
+
+
 async def test_a_name_in_the_certificate_may_be_stated(listen: str, certificates: Certificates) -> None:
     server = Security(certificate=certificates.made("elsewhere", "elsewhere.example"))
     client = replace(certificates.trusting, server_name="elsewhere.example")
