@@ -6,7 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from graphlib import TopologicalSorter
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -162,6 +162,27 @@ def test_every_room_of_the_table_exists(architecture: Architecture, repository: 
 def test_arrows_point_one_way(architecture: Architecture) -> None:
     order = TopologicalSorter({room.place: architecture.arrows(room) for room in architecture.rooms.values()})
     order.prepare()  # raises CycleError
+
+
+def imports_among(sources: Mapping[str, str]) -> dict[str, set[str]]:
+    """Which modules each of them imports, wherever the import stands: also within functions, and for types alone."""
+    found: dict[str, set[str]] = {module: set() for module in sources}
+    for module, source in sources.items():
+        for target in imported_names(module, source):
+            while target and target not in sources:
+                target = target.rpartition(".")[0]
+            if target not in ("", module):
+                found[module].add(target)
+    return found
+
+
+def test_no_modules_import_each_other_in_a_circle(repository: Path) -> None:
+    TopologicalSorter(imports_among({name: path.read_text() for name, path in modules(repository).items()})).prepare()
+
+
+def test_a_circle_through_a_function_is_found() -> None:
+    with pytest.raises(CycleError):
+        TopologicalSorter(imports_among({"p.a": "from p.b import x", "p.b": "def f():\n    import p.a"})).prepare()
 
 
 @pytest.mark.parametrize(

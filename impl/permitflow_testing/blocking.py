@@ -17,7 +17,6 @@ from types import FrameType
 from typing import NoReturn, TypeAlias
 
 import permitflow_model
-import permitflow_testing
 
 BLOCKED_SECONDS = 5.0
 """After so long without a turn of the loop, the adapter's code that runs is interrupted."""
@@ -26,8 +25,9 @@ _STRIKES = 3
 _BETWEEN_STRIKES_SECONDS = 0.1
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
-_KIT = tuple(str(Path(place).parent) for place in (permitflow_testing.__file__, permitflow_model.__file__) if place)
-_EXAMPLES = str(Path(permitflow_testing.__file__ or "").parent / "examples")
+_HERE = Path(__file__).parent
+_KIT = (str(_HERE), str(Path(permitflow_model.__file__).parent))
+_EXAMPLES = str(_HERE / "examples")
 
 WhenStuck: TypeAlias = Callable[[str], object]
 """Takes what is to be said of a loop that cannot be interrupted."""

@@ -16,8 +16,9 @@ import pytest
 from permitflow.errors import InvalidParametersError
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
-from permitflow_testing.foreign.command import hello, judge_command, rules_of_end
+from permitflow_testing.foreign.command import hello
 from permitflow_testing.foreign.driver import Driver, DriverError
+from permitflow_testing.foreign.judging import judge_command, rules_of_end
 from permitflow_testing.rulebooks.table import flows, rulebook_of
 from permitflow_testing.rules import Outcome
 from permitflow_testing.traces import judge_all

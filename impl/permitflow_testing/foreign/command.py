@@ -1,14 +1,12 @@
-"""A driver as an adapter of the kit: one of its ends at a time, with the kit's own end as the other.
-
-``judge_command`` gives the report that ``judge_adapter`` gives, by the same rulebooks.
-"""
+"""A driver as an adapter of the kit: one of its ends at a time, with the kit's own end as the other."""
 
 import asyncio
 import base64
 import binascii
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
-from dataclasses import dataclass, replace
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass
 from itertools import count
 from typing import Any, ClassVar, NoReturn
 
@@ -21,6 +19,7 @@ from permitflow.flows.seam import Parameters, stated_values
 from permitflow.tracing.file import FileTrace
 from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
 from permitflow_testing.bounded import AdapterError
+from permitflow_testing.foreign.doors import Door, TcpDoor
 from permitflow_testing.foreign.driver import START_SECONDS, CallCancelled, CallRefused, Driver, DriverError, Request
 from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
@@ -33,14 +32,13 @@ from permitflow_testing.foreign.peer import (
     SendingPeer,
     batch_of,
     encoded,
-    listening,
     serial_of,
 )
 from permitflow_testing.foreign.recording import Noted, Recording
 from permitflow_testing.foreign.table import WAYS, way_of
-from permitflow_testing.judging import PERMITS, RANDOM_RUNS, WhenJudged, judge_adapter
+from permitflow_testing.judging import PERMITS
 from permitflow_testing.rulebooks.table import rulebook_of
-from permitflow_testing.rules import Lacks, Report, Rule, Rulebook
+from permitflow_testing.rules import Lacks
 
 PROTOCOL = 1
 """The version of what driver and kit say to each other."""
@@ -120,6 +118,20 @@ def hello(driver: Driver) -> Hello:
         raise DriverError(f"your driver refuses 'hello': {refusal}") from None
 
 
+@asynccontextmanager
+async def _listening(carrier: str) -> AsyncIterator[Door]:
+    """Wait for the driver's connections on the loopback, over ``tcp`` or ``grpc``."""
+    if carrier == "grpc":
+        from permitflow_testing.foreign.grpc_door import grpc_door
+
+        async with grpc_door() as door:
+            yield door
+        return
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.setblocking(False)
+        yield TcpDoor(listener)
+
+
 class CommandAdapter(ChannelAdapter):
     """One end of a driver's, and the kit's own as the other.  ``adapter_of`` makes classes of it."""
 
@@ -167,7 +179,7 @@ class CommandAdapter(ChannelAdapter):
                 await self._stack.enter_async_context(self.peer.dialling(str(address), limit))
                 await self._within(self.peer.agreed(), limit, "your driver's end has not agreed")
                 return
-            door = await self._stack.enter_async_context(listening(self.carrier))
+            door = await self._stack.enter_async_context(_listening(self.carrier))
             opened = self.driver.ask("open", address=door.address, **content)
             accepting = asyncio.ensure_future(
                 self._within(self.peer.accept(door), limit, "your driver has not dialled")
@@ -536,32 +548,6 @@ def adapter_of(
     return type(base.__name__, bases, fields)
 
 
-def rules_of_end(book: Rulebook, end: str) -> list[Rule]:
-    """The rules that such an end can break; the others are about the kit's own end."""
-    ends = {action.name: action.end for action in book.system.actions}
-    return [rule for rule in book.rules if end in _ends_of(rule, ends)]
-
-
-_OF_ONE_END = {
-    "cancelled-send": "sender",
-    "cancelled-barrier": "sender",
-    "cancelled-end": "sender",
-    "cancelled-receive": "receiver",
-}
-
-
-def _ends_of(rule: Rule, ends: Mapping[str, str]) -> Collection[str]:
-    """The ends that can break a rule: either may lose, copy or turn round what travels."""
-    if rule.id in _OF_ONE_END:
-        return {_OF_ONE_END[rule.id]}
-    if not rule.mistakes or any(set(mistake.actions) == {"Deliver"} for mistake in rule.mistakes):
-        return ENDS
-    acting = {ends[name] for mistake in rule.mistakes for name in mistake.actions}
-    others = [mistake for mistake in rule.mistakes if not mistake.is_about_actions]
-    acting |= {"receiver" if mistake.needs == {Feature.ACKNOWLEDGEMENT} else "sender" for mistake in others}
-    return acting
-
-
 def _outside(flow: str, parameters: Parameters, lacks: Lacks) -> Any:
     return rulebook_of(flow).seen(parameters, (), lacks=lacks - {Feature.IDLE_FLUSH}, waiters=_WAITERS)
 
@@ -594,43 +580,3 @@ def _received(value: Any) -> Received:
     if not isinstance(offset, int) or not 0 <= offset <= offset + rows <= batch.num_rows:
         refuse(f"does not lie in its batch of {batch.num_rows} rows")
     return Received(Kind.CHUNK, serial_of(batch.slice(offset, rows)), rows)
-
-
-def judge_command(
-    driver: Driver,
-    *,
-    end: str,
-    flow: str = PERMITS,
-    dial: str = "",
-    carrier: str = "",
-    trace: FileTrace | None = None,
-    name: str = "",
-    only: Collection[str] = (),
-    random_runs: int = RANDOM_RUNS,
-    when_judged: WhenJudged = lambda _: None,
-    **options: Any,
-) -> Report:
-    """Check every rule that one end of a driver can break; see ``adapter_of`` and ``judge_adapter``.
-
-    Raises:
-        InvalidParametersError: the driver has no such end or flow, or there is no such rule of this end.
-    """
-    adapter = adapter_of(driver, hello(driver), end=end, flow=flow, dial=dial, carrier=carrier, trace=trace)
-    rules = [rule.id for rule in rules_of_end(rulebook_of(flow), end)]
-    from permitflow_testing.foreign.byte_runs import BYTE_WINDOW, judge_byte_window
-
-    asked = [rule for rule in rules if not only or rule in only]
-    asks_bytes = not only or BYTE_WINDOW.id in only
-    name = name or f"{driver.command} ({end})"
-    driver.faults.clear()
-    if asked:
-        options = {**options, "flow": flow, "random_runs": random_runs, "when_judged": when_judged}
-        report = judge_adapter(adapter, name=name, only=asked, **options)
-    else:
-        nothing = "" if asks_bytes else f"has no part in {', '.join(only)}"
-        report = Report(name, (), adapter.lacks, flow, unusable=nothing)
-    if asks_bytes and not report.unusable:
-        verdict = judge_byte_window(adapter, rulebook_of(flow))
-        when_judged(verdict)
-        report = replace(report, verdicts=(*report.verdicts, verdict))
-    return replace(report, faults=(*report.faults, *driver.faults.values()))

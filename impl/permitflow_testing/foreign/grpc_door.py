@@ -9,7 +9,7 @@ import grpc
 
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM, SERVER_OPTIONS, SERVICE
 from permitflow.carriers.grpc_calls import Context, ServerCall
-from permitflow_testing.foreign.peer import WHO, Accepted, Door
+from permitflow_testing.foreign.doors import WHO, Accepted, Door
 
 
 class _Call(Accepted):

@@ -6,7 +6,6 @@ totals of End.
 """
 
 import asyncio
-import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
@@ -21,7 +20,6 @@ import pyarrow as pa
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
-from permitflow.carriers.tcp import TcpStream
 from permitflow.change import Change
 from permitflow.errors import PermitflowError, UndecodableDataError, UnexpectedFrameError
 from permitflow.flows.byte_window import ByteWindow
@@ -59,6 +57,7 @@ from permitflow.wire.codec import EncodedChunks, decode_downstream, decode_upstr
 from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow_testing.adapter import Received
+from permitflow_testing.foreign.doors import SILENCE_SECONDS, WHO, Accepted, Door
 from permitflow_testing.foreign.driver import DriverError
 from permitflow_testing.foreign.model_ends import Leaving, ModelReceiver, ModelSender
 from permitflow_testing.foreign.recording import Noted, Recording
@@ -66,12 +65,9 @@ from permitflow_testing.foreign.recording import Noted, Recording
 CHANNEL = "conformance"
 SCHEMA = pa.schema([pa.field("serial", pa.int64())])
 CODEC = BatchCodec(SCHEMA)
-WHO = "your driver's end"
 _ASK, _ANSWER = (pb.FromUpstream(sign=sign).SerializeToString() for sign in (pb.SIGN_ASK, pb.SIGN_ANSWER))
 NO_LIMIT = 1 << 62
 """As a byte window."""
-_SILENCE_SECONDS = 600.0
-"""Signs of life are not judged here: a driver may compute, and be asked nothing for long."""
 
 
 @dataclass
@@ -100,71 +96,6 @@ def serial_of(batch: pa.RecordBatch) -> int | None:
 
 class WireFault(Exception):
     """What has come breaks a rule that every peer must keep, whatever the flow."""
-
-
-class Accepted:
-    """A connection of the driver's, and the method that it calls."""
-
-    def __init__(self, method: str, carrier: Carrier) -> None:
-        """``carrier`` is of this connection."""
-        self.method, self.carrier = method, carrier
-
-    async def finish(self, error: Exception | None) -> None:
-        """End the stream, with success or with an error that the driver learns."""
-        raise NotImplementedError
-
-    async def close(self) -> None:
-        """Hang up."""
-        raise NotImplementedError
-
-
-class _OverTcp(Accepted):
-    carrier: TcpStream
-
-    async def finish(self, error: Exception | None) -> None:
-        await self.carrier.finish(error)
-
-    async def close(self) -> None:
-        self.carrier.close()
-
-
-class Door(ABC):
-    """Where the kit waits for the driver's connection."""
-
-    address: str
-
-    @abstractmethod
-    async def accepted(self) -> Accepted:
-        """The next connection, once it has said what it calls."""
-
-
-class _TcpDoor(Door):
-    def __init__(self, listener: socket.socket) -> None:
-        self._listener = listener
-        self.address = "tcp://{}:{}".format(*listener.getsockname())
-
-    async def accepted(self) -> Accepted:
-        connection, _ = await asyncio.get_running_loop().sock_accept(self._listener)
-        stream = TcpStream(connection, who=WHO, is_acceptor=True, silence_seconds=_SILENCE_SECONDS)
-        try:
-            return _OverTcp(await stream.method(), stream)
-        except BaseException:
-            stream.close()
-            raise
-
-
-@asynccontextmanager
-async def listening(carrier: str) -> AsyncIterator[Door]:
-    """Wait for the driver's connections on the loopback, over ``tcp`` or ``grpc``."""
-    if carrier == "grpc":
-        from permitflow_testing.foreign.grpc_door import grpc_door
-
-        async with grpc_door() as door:
-            yield door
-        return
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.setblocking(False)
-        yield _TcpDoor(listener)
 
 
 class Peer(ABC):
@@ -209,7 +140,7 @@ class Peer(ABC):
     @asynccontextmanager
     async def dialling(self, address: str, seconds: float) -> AsyncIterator[None]:
         """Call the driver's end, which listens there."""
-        async with calling(address, self.METHODS[1], WHO, seconds, _SILENCE_SECONDS) as carrier:
+        async with calling(address, self.METHODS[1], WHO, seconds, SILENCE_SECONDS) as carrier:
             self._is_dialler = True
             self._checksums = Checksums(None)
             self._listen(carrier)

@@ -4,13 +4,15 @@ By theorems, by the form of a graph, or by exploring the model.  Spark and the c
 of a grid with ``check_cell``, and a graph with ``check_graph``.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from permitflow.opening import opening
 from permitflow_tools.checking.deciding import Finding
 from permitflow_tools.checking.grid import Cell, Check, Grid, cells_of, check_cell, grid_of
 
 if TYPE_CHECKING:
-    from permitflow_tools.checking.graphs import GraphStep, GraphVerdict, GraphWait, check_graph
+    from permitflow_tools.checking.graphs import GraphStep, GraphVerdict, GraphWait
+    from permitflow_tools.checking.graphs_advice import check_graph
 
 __all__ = [
     "Cell",
@@ -27,10 +29,8 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str) -> Any:
-    """What is about graphs loads the model, which help does not need."""
-    if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from permitflow_tools.checking import graphs
-
-    return getattr(graphs, name)
+if not TYPE_CHECKING:
+    # What is about graphs loads the model, which help does not need.
+    __getattr__ = opening(
+        __name__, {"graphs": ("GraphStep", "GraphVerdict", "GraphWait"), "graphs_advice": ("check_graph",)}
+    )

@@ -15,7 +15,6 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Final, Literal, NamedTuple
 
-from permitflow.errors import InvalidParametersError
 from permitflow.stages import Blueprint, Overflow
 from permitflow.stages.blueprint import (
     BlockingClientNode,
@@ -147,39 +146,6 @@ class _Found(NamedTuple):
     moves: Script
     state: State
     is_shortest: bool
-
-
-def check_graph(blueprint: Blueprint) -> GraphVerdict:
-    """Decide whether stages can wait for each other for ever, whether an input starves, and whether all sinks end.
-
-    For all data that the ratios permit, and all orders in which sources give and sinks ask.
-
-    Raises:
-        InvalidParametersError: it is no blueprint.
-        ModuleNotFoundError: networkx is not installed; ``permitflow[graphs]`` has it.
-    """
-    if not isinstance(blueprint, Blueprint):
-        raise InvalidParametersError(
-            name="blueprint", value=blueprint, rule="must be a Blueprint, as blueprint_of(source) makes one"
-        )
-    from permitflow_tools.checking.graphs_advice import advice_for
-
-    verdict = decide(blueprint)
-    advice: list[str] = []
-    notes = [*_notes(blueprint)]
-    try:
-        for each in advice_for(_around(blueprint, verdict.ring), verdict, verdict.written):
-            advice.append(each)
-    except BudgetSpent:
-        notes.append("more may help than is told: the search for it was ended, because it takes long")
-    return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(notes))
-
-
-def _around(blueprint: Blueprint, ring: Sequence[GraphWait]) -> Blueprint:
-    """The block of a ring: what helps there does not depend on the rest, and is found sooner."""
-    stages = {wait.stage for wait in ring}
-    blocks = (block.blueprint for block in blocks_of(blueprint) if stages and stages <= {*block.inner})
-    return next(blocks, blueprint)
 
 
 def decide(blueprint: Blueprint, budget: Budget | None = None) -> GraphVerdict:
@@ -612,7 +578,8 @@ def _told_dry(blueprint: Blueprint, found: _Found, sinks: Sequence[str]) -> Grap
     return _with_run(blueprint, verdict, found.moves) if found.blueprint is blueprint else verdict
 
 
-def _notes(blueprint: Blueprint) -> Iterable[str]:
+def notes_on(blueprint: Blueprint) -> Iterable[str]:
+    """What else is to be said of a graph, whatever the verdict."""
     for name, node in blueprint.stages.items():
         if isinstance(node, UnboundedNode) and node.alarm is None:
             yield f"{name} has no bound and no alarm: a consumer that is slower for long lets it grow without end"

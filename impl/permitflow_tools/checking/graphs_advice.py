@@ -1,9 +1,13 @@
-"""What would help a graph of stages that can stand still, with numbers: the same analysis checks each proposal."""
+"""Whether a graph of stages can stand still, and what would help, with numbers.
+
+The same analysis checks each proposal.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
+from permitflow.errors import InvalidParametersError
 from permitflow.stages import Arc, Blueprint, Overflow
 from permitflow.stages.blueprint import (
     BlockingClientNode,
@@ -17,11 +21,9 @@ from permitflow.stages.blueprint import (
     StageNode,
     ZipNode,
 )
+from permitflow_tools.checking.graphs import GraphVerdict, GraphWait, decide, notes_on
 from permitflow_tools.checking.graphs_search import Budget, BudgetSpent
-from permitflow_tools.checking.graphs_structure import supply_of
-
-if TYPE_CHECKING:
-    from permitflow_tools.checking.graphs import GraphVerdict, GraphWait
+from permitflow_tools.checking.graphs_structure import blocks_of, supply_of
 
 _EVENTS: Final = 12_000
 """That may be run for each proposal."""
@@ -32,7 +34,38 @@ _EVENTS_FOR_A_STAGE: Final = 20
 _MOST_PLACES: Final = 1_000
 
 
-def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> Iterator[str]:
+def check_graph(blueprint: Blueprint) -> GraphVerdict:
+    """Decide whether stages can wait for each other for ever, whether an input starves, and whether all sinks end.
+
+    For all data that the ratios permit, and all orders in which sources give and sinks ask.
+
+    Raises:
+        InvalidParametersError: it is no blueprint.
+        ModuleNotFoundError: networkx is not installed; ``permitflow[graphs]`` has it.
+    """
+    if not isinstance(blueprint, Blueprint):
+        raise InvalidParametersError(
+            name="blueprint", value=blueprint, rule="must be a Blueprint, as blueprint_of(source) makes one"
+        )
+    verdict = decide(blueprint)
+    advice: list[str] = []
+    notes = [*notes_on(blueprint)]
+    try:
+        for each in advice_for(_around(blueprint, verdict.ring), verdict, verdict.written):
+            advice.append(each)
+    except BudgetSpent:
+        notes.append("more may help than is told: the search for it was ended, because it takes long")
+    return replace(verdict, advice=tuple(dict.fromkeys(advice)), notes=tuple(notes))
+
+
+def _around(blueprint: Blueprint, ring: Sequence[GraphWait]) -> Blueprint:
+    """The block of a ring: what helps there does not depend on the rest, and is found sooner."""
+    stages = {wait.stage for wait in ring}
+    blocks = (block.blueprint for block in blocks_of(blueprint) if stages and stages <= {*block.inner})
+    return next(blocks, blueprint)
+
+
+def advice_for(blueprint: Blueprint, verdict: GraphVerdict, written: int) -> Iterator[str]:
     """Each alone helps; ``written``: the elements that a blocking client in the ring had written.
 
     Raises:
@@ -63,7 +96,7 @@ def advice_for(blueprint: Blueprint, verdict: "GraphVerdict", written: int) -> I
             yield "let what is behind the loop end it: a take, or a consumer that leaves, cancels the loop"
 
 
-def _is_for_element(wait: "GraphWait") -> bool:
+def _is_for_element(wait: GraphWait) -> bool:
     return wait.why.startswith("needs")
 
 
@@ -80,8 +113,6 @@ class _Trials:
         Raises:
             BudgetSpent: too little is left to decide it as well as others.
         """
-        from permitflow_tools.checking.graphs import decide
-
         self._left -= _EVENTS_FOR_A_STAGE * len(blueprint.stages)
         budget = Budget(max(0, min(events, self._left)))
         self._left -= budget.left
@@ -132,7 +163,7 @@ def _for_client(name: str, node: BlockingClientNode, written: int, *, is_echo: b
     yield f"let {name} read while it writes"
 
 
-def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
+def _for_loop(blueprint: Blueprint, ring: Sequence[GraphWait], trials: _Trials) -> Iterator[str]:
     """A loop that fills: something has to give way in it, or it lacks places for what goes round."""
     is_merged = False
     for wait in ring:
@@ -160,7 +191,7 @@ def _for_loop(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials
         yield from _for_missing_places(blueprint, ring, trials)
 
 
-def _for_missing_places(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
+def _for_missing_places(blueprint: Blueprint, ring: Sequence[GraphWait], trials: _Trials) -> Iterator[str]:
     for wait in sorted(ring, key=lambda wait: not isinstance(blueprint.stages[wait.on], BufferNode)):
         if (places := _smallest(blueprint, wait, trials, 64)) is None:
             continue
@@ -171,7 +202,7 @@ def _for_missing_places(blueprint: Blueprint, ring: Sequence["GraphWait"], trial
         return
 
 
-def _preferring(blueprint: Blueprint, wait: "GraphWait") -> Blueprint:
+def _preferring(blueprint: Blueprint, wait: GraphWait) -> Blueprint:
     back = _arc(blueprint, wait.stage, wait.on)
     swapped = {0: back.inlet, back.inlet: 0}
     arcs = tuple(
@@ -181,7 +212,7 @@ def _preferring(blueprint: Blueprint, wait: "GraphWait") -> Blueprint:
     return Blueprint({**blueprint.stages, wait.on: MergePreferredNode()}, arcs)
 
 
-def _for_missing_element(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
+def _for_missing_element(blueprint: Blueprint, ring: Sequence[GraphWait], trials: _Trials) -> Iterator[str]:
     """A loop of pairs needs a first element, and a place where it rests while the next one is made."""
     for wait in ring:
         if not isinstance(blueprint.stages[wait.stage], ZipNode):
@@ -210,7 +241,7 @@ def _kicked(blueprint: Blueprint, arc: Arc, places: int) -> Blueprint:
     return Blueprint({**changed.stages, "first-element": SourceNode(1), "first-then": ConcatNode()}, tuple(arcs))
 
 
-def _for_branches(blueprint: Blueprint, ring: Sequence["GraphWait"], trials: _Trials) -> Iterator[str]:
+def _for_branches(blueprint: Blueprint, ring: Sequence[GraphWait], trials: _Trials) -> Iterator[str]:
     """Branches of which one gets ahead of the other: it needs room for their difference."""
     for wait in ring:
         if _is_for_element(wait) or not isinstance(blueprint.stages[wait.stage], BroadcastNode):
@@ -237,7 +268,7 @@ def _places(places: int) -> str:
     return f"{places:,} place{'' if places == 1 else 's'}"
 
 
-def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:
+def _buffered(blueprint: Blueprint, wait: GraphWait, places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:
     """With so many places in the arc from the stage that waits; a buffer that is there gets them."""
     node = BufferNode(places, overflow)
     if isinstance(blueprint.stages[wait.on], BufferNode):
@@ -245,7 +276,7 @@ def _buffered(blueprint: Blueprint, wait: "GraphWait", places: int, overflow: Ov
     return _inserted(blueprint, _arc(blueprint, wait.stage, wait.on), node)
 
 
-def _smallest(blueprint: Blueprint, wait: "GraphWait", trials: _Trials, most: int = _MOST_PLACES) -> int | None:
+def _smallest(blueprint: Blueprint, wait: GraphWait, trials: _Trials, most: int = _MOST_PLACES) -> int | None:
     """The fewest places with which it is live, of up to ``most``; more never hurt."""
     node = blueprint.stages[wait.on]
     low = node.capacity if isinstance(node, BufferNode) else 0
@@ -263,7 +294,7 @@ def _smallest(blueprint: Blueprint, wait: "GraphWait", trials: _Trials, most: in
     return high
 
 
-def _for_starving(blueprint: Blueprint, wait: "GraphWait", trials: _Trials) -> Iterator[str]:
+def _for_starving(blueprint: Blueprint, wait: GraphWait, trials: _Trials) -> Iterator[str]:
     if not isinstance(blueprint.stages[wait.on], MergePreferredNode):
         return
     changed = _with(blueprint, wait.on, MergeNode())

@@ -162,8 +162,8 @@ def _judge_driver(
     from permitflow.errors import InvalidParametersError, TraceWriteError
     from permitflow.tracing import FileTrace
     from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
-    from permitflow_testing.foreign.command import judge_command
     from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
+    from permitflow_testing.foreign.judging import judge_command
 
     if where.dial is not None and where.accept is not None:
         unusable("--dial and --accept exclude each other: one of the two ends listens")
@@ -204,7 +204,8 @@ def _judge_driver(
 def _ends_of(driver: "Driver", end: str | None, flow: str, only: list[str]) -> list[str]:
     """The ends that are asked for; by default all that the driver has, and that these rules are about."""
     from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
-    from permitflow_testing.foreign.command import ENDS, hello, rules_of_end
+    from permitflow_testing.foreign.command import ENDS, hello
+    from permitflow_testing.foreign.judging import rules_of_end
     from permitflow_testing.rulebooks.table import rulebook_of
 
     if end is not None:
