@@ -34,7 +34,7 @@ from permitflow.metrics import ExchangeCollector
 from permitflow.stream.traffic import FIGURES, rates_between
 from permitflow.tracing import MemoryTrace
 from permitflow.wire.v1 import exchange_pb2, permits_pb2
-from permitflow_model.manifest import module_paths, read_manifest
+from permitflow_model.manifest import read_manifest, whole_text
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_model.registry import Registered, systems
 from permitflow_model.spark_micro_batch import SYSTEM as QUERY
@@ -90,7 +90,7 @@ def declared(text: str, keyword: str) -> list[str]:
 
 
 def actions_of_the_specification(module: str = "PermitChannel") -> set[str]:
-    text = module_paths(CHECKOUT / "spec")[module].read_text()
+    text = whole_text(module)
     assert defined(text, "Next").split() == ["Environment", "\\/", "Protocol"]
     both = (defined(text, name).strip() for name in ("Environment", "Protocol"))
     return {name for part in both for name in re.findall(r"(?:^|\\/) *(?:\\E \w+ \\in \w+ : )?(\w+)", part)}
@@ -204,7 +204,7 @@ def test_each_end_records_its_own_actions() -> None:
 def test_the_actions_of_demand_have_the_same_names_everywhere() -> None:
     flow = DEMAND
     module = SPECIFICATIONS[type(flow).__module__]
-    text = module_paths(CHECKOUT / "spec")[module].read_text()
+    text = whole_text(module)
     others = {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES")}
     sources = {
         "the specification": actions_of_the_specification(module),
@@ -231,7 +231,7 @@ def test_spec_lines_name_only_what_the_specification_defines(package: ModuleType
 
 def names_of(module: str) -> set[str]:
     """What a specification declares and defines."""
-    text = module_paths(CHECKOUT / "spec")[module].read_text()
+    text = whole_text(module)
     defined_names = re.findall(r"^(\w+)(?:\(.*\))? ==", text, re.MULTILINE)
     return {module, *declared(text, "CONSTANTS"), *declared(text, "VARIABLES"), *defined_names}
 

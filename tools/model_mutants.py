@@ -39,7 +39,7 @@ import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +48,7 @@ from typing import Any
 
 from permitflow_model.kernel.queue import EmptyQueueError
 from permitflow_model.kernel.system import Disabled
+from permitflow_model.manifest import parts_of
 from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_proofs.kernel.chapter import Chapter
@@ -57,7 +58,6 @@ from permitflow_proofs.kernel.obligation import SymbolicObligation, decide
 from tools.marks import pasted
 
 CHECKOUT = Path(__file__).resolve().parent.parent
-MODELS = CHECKOUT / "model/permitflow_model"
 PACKAGES = (CHECKOUT / "model", CHECKOUT / "proofs")
 PROVER = CHECKOUT / "proofs/permitflow_proofs/kernel"
 ANSWERS = CHECKOUT / ".cache/model_mutants"
@@ -83,8 +83,10 @@ class Mistake:
 
     model: str
     """The file of the system."""
+    files: tuple[str, ...]
+    """All in which its actions are, each behind those that it imports."""
     file: str
-    """The file that is changed: the same, or one of the kernel."""
+    """The one that is changed."""
     function: str
     told: str
     make: Callable[[], str]
@@ -129,7 +131,7 @@ def _changes(node: ast.AST, twins: Twins) -> Iterator[Change]:
             given = "".join(f", {ast.unparse(part)}" for part in context)
             one_only = f"{names[0]}.put(0, {names[1]}({names[0]}.get(0){given}))"
             yield f"for one {text}", lambda _: ast.parse(one_only, mode="eval").body
-        case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="_with") as changer, keywords=keywords):
+        case ast.Call(func=ast.Attribute(attr="_replace") | ast.Name(id="with_changes") as changer, keywords=keywords):
             # A part of a state is called as its class: `state.permits`, Permits.  Else: the only one with all fields.
             kind = ast.unparse(changer.value).rpartition(".")[2] if isinstance(changer, ast.Attribute) else ""
             named = {keyword.arg for keyword in keywords if keyword.arg is not None}
@@ -182,10 +184,10 @@ class _Changer(ast.NodeTransformer):
         return ast.Pass() if changed is None and isinstance(node, ast.stmt) else changed
 
 
-def _field_twins(tree: ast.Module) -> Twins:
+def _field_twins(trees: Iterable[ast.Module]) -> Twins:
     """For each field the next one of the same type, and the first after the last."""
     found: Twins = {}
-    for each in tree.body:
+    for each in [each for tree in trees for each in tree.body]:
         if isinstance(each, ast.ClassDef) and any(ast.unparse(base) == "NamedTuple" for base in each.bases):
             by_type: dict[str, list[str]] = {}
             for field in each.body:
@@ -197,7 +199,7 @@ def _field_twins(tree: ast.Module) -> Twins:
 
 
 def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
-    """The functions of the file that one comes to."""
+    """Those of these functions that one comes to."""
     found, waiting = set(), [start]
     while waiting:
         name = waiting.pop()
@@ -209,34 +211,42 @@ def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
 
 def mistakes_of(model: str) -> list[Mistake]:
     """All mistakes in the actions of a model, in the order of its text."""
-    system = importlib.import_module(f"permitflow_model.{model}").SYSTEM
-    files = sorted({action.perform.__module__ for action in system.actions})
-    return [mistake for file in files for mistake in _mistakes_in(model, file, system)]
+    return list(_mistakes_in(model, importlib.import_module(f"permitflow_model.{model}").SYSTEM))
 
 
-def _mistakes_in(model: str, file: str, system: Any) -> Iterator[Mistake]:
-    tree = ast.parse((MODELS / f"{file.removeprefix('permitflow_model.').replace('.', '/')}.py").read_text("utf-8"))
-    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
+def _mistakes_in(model: str, system: Any) -> Iterator[Mistake]:
+    trees = {file: ast.parse(inspect.getsource(importlib.import_module(file))) for file in _files_of(system)}
+    functions = {each.name: each for tree in trees.values() for each in _functions_in(tree)}
     actions: dict[str, set[str]] = {}
     for action in system.actions:
-        if action.perform.__module__ == file:
-            for name in _reached(functions, action.perform.__name__):
-                actions.setdefault(name, set()).add(action.name)
+        for name in _reached(functions, action.perform.__name__):
+            actions.setdefault(name, set()).add(action.name)
     # What is no part of an action may be part of an invariant, and then of what is asked of each action.
     others = [each for name, each in functions.items() if name not in actions]
     shared = {node.id for each in others for node in ast.walk(each) if isinstance(node, ast.Name)}
     everything = {action.name for action in system.actions}
-    twins = _field_twins(tree)
-    for name, function in functions.items():
-        if name not in actions or name == "initial":
-            continue
-        met: Counter[str] = Counter()
-        for node in [node for statement in function.body for node in ast.walk(statement)]:
-            for words, change in _changes(node, twins):
-                met[words] += 1
-                told = words if met[words] == 1 else f"{words} ({met[words]})"
-                make = partial(_changed_source, tree, node, change)
-                yield Mistake(model, file, name, told, make, frozenset(everything if name in shared else actions[name]))
+    twins = _field_twins(trees.values())
+    for file, tree in trees.items():
+        for function in [each for each in _functions_in(tree) if each.name in actions and each.name != "initial"]:
+            asked = frozenset(everything if function.name in shared else actions[function.name])
+            met: Counter[str] = Counter()
+            for node in [node for statement in function.body for node in ast.walk(statement)]:
+                for words, change in _changes(node, twins):
+                    met[words] += 1
+                    told = words if met[words] == 1 else f"{words} ({met[words]})"
+                    make = partial(_changed_source, tree, node, change)
+                    yield Mistake(model, tuple(trees), file, function.name, told, make, asked)
+
+
+def _files_of(system: Any) -> list[str]:
+    """The modules with the system's actions: those of its specification, as they are extended, and of the kernel."""
+    parts = [f"permitflow_model.{snake_case(part)}" for part in reversed(parts_of(system.module))]
+    kernel = sorted({action.perform.__module__ for action in system.actions} - set(parts))
+    return kernel + parts
+
+
+def _functions_in(tree: ast.Module) -> list[ast.FunctionDef]:
+    return [each for each in tree.body if isinstance(each, ast.FunctionDef)]
 
 
 def _changed_source(tree: ast.Module, node: ast.AST, change: Callable[[Any], Any]) -> str:
@@ -310,7 +320,7 @@ def _difference(mistake: Mistake, mistaken: Mapping[str, Any]) -> str | None:
     subject = replace(chapter.subject, system=registered.system)
     given: dict[str, None] = {}
     for action in subject.system.actions:
-        if action.name in mistake.actions and action.perform.__module__ == mistake.file:
+        if action.name in mistake.actions:
             try:
                 found = decide(partial(_does_the_same, subject, action, mistaken[action.perform.__name__]))
             except Exception:  # what the prover cannot ask is not the same
@@ -322,14 +332,20 @@ def _difference(mistake: Mistake, mistaken: Mapping[str, Any]) -> str | None:
 
 
 def _functions_with(mistake: Mistake) -> dict[str, Any]:
-    """The names of the changed file.  Functions that do not come to the mistake are the model's own: so are the sums
+    """The names of the model's files.  Functions that do not come to the mistake are the model's own: so are the sums
     that a symbolic queue has by them."""
-    tree = ast.parse(mistake.make())
-    functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-    tree.body = [each for name, each in functions.items() if mistake.function in _reached(functions, name)]
-    names = dict(vars(sys.modules[mistake.file]))
-    exec(compile(tree, mistake.file, "exec"), names)
-    return names
+    sources = {file: inspect.getsource(sys.modules[file]) for file in mistake.files} | {mistake.file: mistake.make()}
+    trees = {file: ast.parse(source) for file, source in sources.items()}
+    functions = {each.name: each for tree in trees.values() for each in _functions_in(tree)}
+    changed: dict[str, Any] = {}
+    found: dict[str, Any] = {}
+    for file, tree in trees.items():
+        tree.body = [each for each in _functions_in(tree) if mistake.function in _reached(functions, each.name)]
+        names = vars(sys.modules[file]) | changed
+        exec(compile(tree, file, "exec"), names)
+        changed |= {each.name: names[each.name] for each in tree.body if isinstance(each, ast.FunctionDef)}
+        found |= names
+    return found
 
 
 def _does_the_same(subject: Any, action: Any, twin: Callable[..., Any]) -> bool:

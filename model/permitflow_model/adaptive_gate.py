@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from permitflow_model import input_gate
-from permitflow_model.input_gate import Channel, floating_here, needs_to_move
+from permitflow_model import input_gate_credit
+from permitflow_model.input_gate import SYSTEM as GATE
+from permitflow_model.input_gate import floating_here, needs_to_move
+from permitflow_model.input_gate_credit import Channel
 from permitflow_model.kernel.family import Family
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-GATE = input_gate.SYSTEM
-
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters(input_gate.Parameters):
+class Parameters(input_gate_credit.Parameters):
     """The constants of the specification: those of the gate, and one more."""
 
     floor: int = 0
@@ -46,14 +46,14 @@ class State(NamedTuple):
     """So many floating buffers may be lent."""
 
 
-def gate_in(state: State) -> input_gate.State:
+def gate_in(state: State) -> input_gate_credit.State:
     """The gate, without the target."""
-    return input_gate.State(state.channels, state.pool, state.epoch, state.failed)
+    return input_gate_credit.State(state.channels, state.pool, state.epoch, state.failed)
 
 
 def initial(parameters: Parameters) -> State:
     """The gate at its start: the whole pool may be lent."""
-    return State(*input_gate.initial(parameters), target=parameters.floating)
+    return State(*input_gate_credit.initial(parameters), target=parameters.floating)
 
 
 def lent(state: State, parameters: Parameters) -> int:
@@ -76,7 +76,7 @@ def resize(state: State, parameters: Parameters, target: int) -> State:
 def borrow(state: State, parameters: Parameters, name: int) -> State:
     """The pool lends one more, but none beyond the target."""
     require(lent(state, parameters) < state.target)
-    return State(*input_gate.borrow(gate_in(state), parameters, name), target=state.target)
+    return State(*input_gate_credit.borrow(gate_in(state), parameters, name), target=state.target)
 
 
 def target_ok(state: State, parameters: Parameters) -> bool:
@@ -90,7 +90,7 @@ def target_bounds(state: State, parameters: Parameters) -> bool:
     return lent(state, parameters) > state.target or here <= state.target
 
 
-def _of_gate(action: Action[input_gate.State, input_gate.Parameters]) -> Action[State, Parameters]:
+def _of_gate(action: Action[input_gate_credit.State, input_gate_credit.Parameters]) -> Action[State, Parameters]:
     """The same action, which keeps the target."""
 
     def perform(state: State, parameters: Parameters, *arguments: int) -> State:

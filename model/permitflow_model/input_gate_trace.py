@@ -9,7 +9,8 @@ The implementation also announces a backlog if there is exclusive credit, or cre
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
-from permitflow_model.input_gate import SYSTEM, Channel, Item, Parameters, State, content_in
+from permitflow_model.input_gate import SYSTEM
+from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.queue import SummedFifo
 from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World

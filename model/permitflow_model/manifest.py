@@ -362,6 +362,25 @@ def _verdict(table: Table) -> ModelVerdict:
         raise ManifestError(f"{table.where}, expect: {error}") from None
 
 
+def parts_of(module: str, paths: Mapping[str, Path] | None = None) -> dict[str, Path]:
+    """The modules that a module consists of: itself first, then those that it extends, without TLA+'s own.
+
+    Raises:
+        KeyError: there is no such module.
+    """
+    paths = module_paths() if paths is None else paths
+    found = {module: paths[module]}
+    for names in re.findall(r"^EXTENDS (.*)$", paths[module].read_text(encoding="utf-8"), re.MULTILINE):
+        for name in [name.strip() for name in names.split(",")]:
+            found |= parts_of(name, paths) if name in paths else {}
+    return found
+
+
+def whole_text(module: str, paths: Mapping[str, Path] | None = None) -> str:
+    """The text of a module and of those that it extends."""
+    return "".join(path.read_text(encoding="utf-8") for path in parts_of(module, paths).values())
+
+
 class UnknownOperator(LookupError):
     """The specification does not define an operator of this name."""
 
@@ -373,23 +392,23 @@ class UnknownOperator(LookupError):
 
 
 @cache
-def _lines(module: str) -> tuple[str, ...]:
-    return tuple(module_paths()[module].read_text(encoding="utf-8").splitlines())
+def _lines(module: str) -> tuple[tuple[str, int, str], ...]:
+    """Those of all its parts, each with its file and its number."""
+    return tuple(
+        (path.name, number, line)
+        for path in parts_of(module).values()
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+    )
 
 
-def operator_line(module: str, operator: str) -> int:
-    """The line on which a module defines an operator, counted from 1.
+def reference(module: str, operator: str) -> str:
+    """File and line where a module, or one that it extends, defines an operator: as editors take them.
 
     Raises:
         UnknownOperator: it does not.
     """
     definition = re.compile(rf"{re.escape(operator)}(\([^)]*\))?\s*==")
-    for number, line in enumerate(_lines(module), start=1):
+    for file, number, line in _lines(module):
         if definition.match(line):
-            return number
+            return f"{file}:{number}"
     raise UnknownOperator(module, operator)
-
-
-def reference(module: str, operator: str) -> str:
-    """File and line, as editors take them."""
-    return f"{module}.tla:{operator_line(module, operator)}"

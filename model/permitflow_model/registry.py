@@ -2,7 +2,7 @@
 
 A specification has a model if a file of this package is named after its module: ``some_protocol.py`` says what
 ``spec/some_protocol/SomeProtocol.tla`` says.  At its end the file registers the protocol's parts as ``REGISTERED``; no
-other file names them.
+other file names them.  A large specification extends modules that are its parts; each has a file of its own, too.
 """
 
 from collections.abc import Callable, Mapping

@@ -8,9 +8,8 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
-from permitflow_model import input_gate
+from permitflow_model import input_gate_credit
 from permitflow_model.adaptive_gate import (
-    GATE,
     SYSTEM,
     Parameters,
     State,
@@ -19,7 +18,10 @@ from permitflow_model.adaptive_gate import (
     lent,
     target_bounds,
 )
-from permitflow_model.input_gate import Channel, borrowed_by, floating_here, is_awaited_no_more, is_open, needs_to_move
+from permitflow_model.input_gate import SYSTEM as GATE
+from permitflow_model.input_gate import borrowed_by, floating_here, needs_to_move
+from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
+from permitflow_model.input_gate_credit import Channel
 from permitflow_proofs import input_gate as gate_proofs
 from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.chapter import Chapter, claim
@@ -37,7 +39,7 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {"TargetOK": SYSTEM.invaria
 _any_parameters = partial(any_parameters_of, Parameters)
 
 
-def _with_target(gate: input_gate.State, parameters: Parameters) -> State:
+def _with_target(gate: input_gate_credit.State, parameters: Parameters) -> State:
     target = natural("target")
     assume(is_target(target, parameters))
     return State(*gate, target=target)
@@ -120,7 +122,7 @@ def _resizes(mistake: Mistake) -> bool:
 
 
 def _is_opened(channel: Channel, parameters: Parameters) -> bool:
-    return is_same_state(channel, input_gate.opened(parameters.exclusive))
+    return is_same_state(channel, input_gate_credit.opened(parameters.exclusive))
 
 
 def _starts_as_gate(mistake: Mistake) -> bool:

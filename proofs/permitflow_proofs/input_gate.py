@@ -12,20 +12,15 @@ from permitflow_model.input_gate import (
     GATE_CLAUSES,
     OUT_OF_ORDER,
     SYSTEM,
-    Channel,
-    Item,
-    Parameters,
-    State,
-    content_in,
     data_here,
     due_after,
-    effect_in,
-    is_awaited_no_more,
     is_grant,
     is_item,
-    is_open,
     needs_to_move,
 )
+from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
+from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
+from permitflow_model.input_gate_queues import effect_in
 from permitflow_model.kernel.runs import Move
 from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_proofs.input_gate_frames import FRAMES, at

@@ -3,17 +3,8 @@
 In focus are an input that acts, and any other one.
 """
 
-from permitflow_model.input_gate import (
-    RESUME,
-    REVOKE,
-    Channel,
-    Item,
-    Parameters,
-    State,
-    content_in,
-    is_awaited_no_more,
-    is_open,
-)
+from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
+from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, Parameters, State, content_in
 from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.kernel.frame import Change, Frame
 

@@ -7,23 +7,10 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import cast
 
-from permitflow_model.input_gate import (
-    CHANNEL_CLAUSES,
-    GATE_CLAUSES,
-    OUT_OF_ORDER,
-    SYSTEM,
-    Channel,
-    ChannelClause,
-    Item,
-    Parameters,
-    State,
-    content_in,
-    due_after,
-    effect_in,
-    is_blocked,
-    promise_in,
-    span_in,
-)
+from permitflow_model.input_gate import CHANNEL_CLAUSES, GATE_CLAUSES, OUT_OF_ORDER, SYSTEM, ChannelClause, due_after
+from permitflow_model.input_gate_alignment import is_blocked
+from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
+from permitflow_model.input_gate_queues import effect_in, promise_in, span_in
 from permitflow_model.mistakes import mistaken, mistakes_in
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.family import SymbolicFamily

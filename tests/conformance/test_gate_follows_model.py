@@ -10,7 +10,8 @@ from permitflow import GateParameters
 from permitflow.errors import InvalidParametersError
 from permitflow.flows.gate.core import Gate, GateReceiver, GateSender
 from permitflow_model import adaptive_gate
-from permitflow_model.input_gate import SYSTEM, State
+from permitflow_model.input_gate import SYSTEM
+from permitflow_model.input_gate_credit import State
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Refused, World
 from permitflow_testing import Divergence

@@ -2,12 +2,12 @@
 
 import pytest
 
-from permitflow_model import demand, input_gate
+from permitflow_model import demand, input_gate, input_gate_credit
 from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.system import Disabled, System
 
 DEMAND = demand.SYSTEM, demand.Parameters(size=2, batch=1, initial=0)
-GATE = input_gate.SYSTEM, input_gate.Parameters(inputs=1, exclusive=0, floating=2, backlog=2)
+GATE = input_gate.SYSTEM, input_gate_credit.Parameters(inputs=1, exclusive=0, floating=2, backlog=2)
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from typing import Any, get_type_hints
 import pytest
 
 from permitflow_model.exploration import explore_model, is_explorable
-from permitflow_model.manifest import Model, module_paths
+from permitflow_model.manifest import Model, module_paths, parts_of, whole_text
 from permitflow_model.mistakes import mistakes_in
 from permitflow_model.registry import recorded_as, system_of, systems
-from permitflow_model.tla_values import camel_case
+from permitflow_model.tla_values import camel_case, snake_case
 from permitflow_testing.subjects.table import SUBJECTS
 from tests.support.specification import MODELS, SPEC
 
@@ -18,9 +18,9 @@ each_system = pytest.mark.parametrize("name", systems())
 
 
 def text_of(name: str) -> str:
-    """The module, and the one with its probes if they have one of their own."""
-    paths = module_paths(SPEC)
-    return "".join(paths[module].read_text() for module in (name, f"{name}Probes") if module in paths)
+    """The module, with the one with its probes if they have one of their own."""
+    probes = f"{name}Probes"
+    return whole_text(probes if probes in module_paths(SPEC) else name)
 
 
 def declared(text: str, keyword: str) -> list[str]:
@@ -89,6 +89,14 @@ def test_actions_invariants_and_probes_have_the_same_names(name: str) -> None:
     assert [camel_case(f"_{action.perform.__name__}") for action in system.actions] == actions
     assert set(system.invariants) <= set(defined)
     assert [*system.probes] == [operator for operator in defined if operator.endswith("Probe")]
+
+
+@each_system
+def test_an_action_is_in_the_file_of_its_module(name: str) -> None:
+    modules = {action: part for part, path in parts_of(name).items() for action in operators(path.read_text())}
+    for action in systems()[name].system.actions:
+        if not action.perform.__module__.startswith("permitflow_model.kernel."):
+            assert action.perform.__module__ == f"permitflow_model.{snake_case(modules[action.name])}", action.name
 
 
 def test_the_textbook_example_is_named_by_its_own_files_only() -> None:

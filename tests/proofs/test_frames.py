@@ -10,7 +10,8 @@ from permitflow_model import (
     demand,
     drop_queue,
     grpc_call,
-    input_gate,
+    input_gate_alignment,
+    input_gate_credit,
     mute,
     mute_delay,
     mute_scheduler,
@@ -47,27 +48,35 @@ from tests.support.mistaken import with_mistake
 # The gate.
 
 
-def aligns_with_one_barrier(state: input_gate.State, parameters: input_gate.Parameters) -> input_gate.State:
-    require(input_gate.is_pending(state) if parameters.skip > 0 else input_gate.is_joined(state))
-    channels = state.channels.map(input_gate.freed)
+def aligns_with_one_barrier(
+    state: input_gate_credit.State, parameters: input_gate_credit.Parameters
+) -> input_gate_credit.State:
+    require(input_gate_alignment.is_pending(state) if parameters.skip > 0 else input_gate_alignment.is_joined(state))
+    channels = state.channels.map(input_gate_alignment.freed)
     return state._replace(channels=channels, epoch=state.epoch + 1)
 
 
-def gives_the_next_number_up(state: input_gate.State, parameters: input_gate.Parameters) -> input_gate.State:
-    after = input_gate.align(state, parameters)
+def gives_the_next_number_up(
+    state: input_gate_credit.State, parameters: input_gate_credit.Parameters
+) -> input_gate_credit.State:
+    after = input_gate_alignment.align(state, parameters)
     return after._replace(epoch=after.epoch + 1) if parameters.skip > 0 else after
 
 
-def tells_no_backlog(state: input_gate.State, parameters: input_gate.Parameters, name: int) -> input_gate.State:
-    after = input_gate.send_data(state, parameters, name)
+def tells_no_backlog(
+    state: input_gate_credit.State, parameters: input_gate_credit.Parameters, name: int
+) -> input_gate_credit.State:
+    after = input_gate_credit.send_data(state, parameters, name)
     channel = state.channels.get(name)
     wire = channel.wire.push(channel.waiting.head()._replace(backlog=0))
     return after._replace(channels=after.channels.put(name, after.channels.get(name)._replace(announced=0, wire=wire)))
 
 
-def loses_data_on_arrival(state: input_gate.State, parameters: input_gate.Parameters, name: int) -> input_gate.State:
+def loses_data_on_arrival(
+    state: input_gate_credit.State, parameters: input_gate_credit.Parameters, name: int
+) -> input_gate_credit.State:
     channel = state.channels.get(name)
-    after = input_gate.deliver(state, parameters, name)
+    after = input_gate_credit.deliver(state, parameters, name)
     if channel.wire.head().kind != "data":
         return after
     lost = after.channels.get(name)._replace(inbox=channel.inbox, free=channel.free + 1)

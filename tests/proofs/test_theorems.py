@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol
 
 import pytest
 
-from permitflow_model.manifest import UnknownOperator, module_paths, operator_line
+from permitflow_model.manifest import UnknownOperator, module_paths, reference
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_model.registry import Registered, systems
 from permitflow_proofs import TheoremVerdict, catalogue, prove
@@ -172,7 +172,7 @@ def test_a_theorem_points_at_the_definition_it_is_about(repository: Path) -> Non
 
 def test_a_renamed_definition_is_noticed() -> None:
     with pytest.raises(UnknownOperator, match="does not define Conservatism"):
-        operator_line("PermitChannel", "Conservatism")
+        reference("PermitChannel", "Conservatism")
 
 
 def test_the_document_lists_all_theorems(repository: Path) -> None:

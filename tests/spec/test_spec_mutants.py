@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from permitflow_model.manifest import ManifestError, Model, module_paths
+from permitflow_model.manifest import ManifestError, Model, whole_text
 from permitflow_model.tlc import TlcError
 from permitflow_model.tlc.mutants import Mutant, Outcome, read_mutants, try_mutant
 from tests.support.specification import MODELS
@@ -56,8 +56,8 @@ def test_a_mistake_in_the_specification_is_noticed(mutant_name: str, tried: Trie
 
 
 def test_each_edit_fits_the_text() -> None:
-    paths = module_paths(CHECKOUT / "spec")
-    texts = {f"{name}.tla": path.read_text(encoding="utf-8") for name, path in paths.items()}
+    files = {edit.file for mutant in MUTANTS.values() for edit in mutant.edits}
+    texts = {file: whole_text(file.removesuffix(".tla")) for file in files}
     unfit = [
         (mutant.name, edit.old)
         for mutant in MUTANTS.values()

@@ -7,7 +7,7 @@ from permitflow import GateParameters, Kind, Message
 from permitflow.flows.gate.core import Backlog, Gate, GateReceiver, GateSender, Grant
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event
-from permitflow_model.input_gate import RESUME, REVOKE, Channel, Item, State, opened
+from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, State, opened
 from permitflow_model.kernel.family import family
 from permitflow_model.kernel.queue import Fifo
 from permitflow_testing import ActionRefused, Divergence

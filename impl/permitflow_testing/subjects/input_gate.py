@@ -13,7 +13,8 @@ from permitflow.flows.gate.core import GATE_ACTIONS, GateParameters
 from permitflow.flows.recording import End
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import RecordedChannel
-from permitflow_model.input_gate import SYSTEM, Parameters, State, content_in, data_here, valid_credit
+from permitflow_model.input_gate import SYSTEM, data_here, valid_credit
+from permitflow_model.input_gate_credit import Parameters, State, content_in
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Replay, World, replay
 from permitflow_testing.subjects import UNLIMITED, Explanation, Subject, require_both

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
-from permitflow_model.input_gate import SYSTEM, Parameters, State
+from permitflow_model.input_gate import SYSTEM
+from permitflow_model.input_gate_credit import Parameters, State
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Step, System
 from permitflow_model.mistakes import mistaken, mistakes_in

@@ -9,14 +9,14 @@ import ast
 import inspect
 import re
 import textwrap
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import CodeType, TracebackType
 from typing import Any
 
 from permitflow_model.kernel.system import Disabled, System
-from permitflow_model.manifest import find_spec_directory, module_paths
+from permitflow_model.manifest import find_spec_directory, parts_of
 
 _OPERATOR = re.compile(r"^(\w+)(?:\([^)]*\))?\s*==")
 _DECLARED = re.compile(r"^\s+(\w+),?\s*\\\*\s*(.*)$")
@@ -42,39 +42,46 @@ class Passage:
 
 
 class Specification:
-    """One TLA+ module, as text."""
+    """A TLA+ module with those that it extends, as text."""
 
     def __init__(self, module: str) -> None:
-        """Read the module from the specification's folder.
+        """Read the modules from the specification's folder.
 
         Raises:
             ManifestError: there is no specification beside this package.
             KeyError: it has no such module.
             OSError: the module cannot be read.
         """
-        path = module_paths()[module]
-        self.file = f"spec/{path.relative_to(find_spec_directory()).as_posix()}"
-        self._lines = path.read_text(encoding="utf-8").splitlines()
+        self._lines = {
+            f"spec/{path.relative_to(find_spec_directory()).as_posix()}": path.read_text(encoding="utf-8").splitlines()
+            for path in parts_of(module).values()
+        }
+
+    @property
+    def file(self) -> str:
+        """That of the module itself, as seen from the root of the repository."""
+        return next(iter(self._lines))
 
     def operators(self) -> dict[str, Passage]:
         """All operators that begin at the left margin, by name."""
-        found = {}
-        for index, line in enumerate(self._lines):
-            if match := _OPERATOR.match(line):
-                first = index
-                while first > 0 and self._lines[first - 1].startswith(r"\*"):
-                    first -= 1
-                last = index + 1
-                while last < len(self._lines) and self._lines[last].startswith(" "):
-                    last += 1
-                text = "\n".join(self._lines[first:last])
-                found[match[1]] = Passage(match[1], self.file, index + 1, text, first + 1)
-        return found
+        return {passage.name: passage for file, lines in self._lines.items() for passage in _passages(file, lines)}
 
     def remarks(self) -> Mapping[str, str]:
         """What the module says about each of its constants and variables."""
-        found = (_DECLARED.match(line) for line in self._lines)
+        found = (_DECLARED.match(line) for lines in self._lines.values() for line in lines)
         return {match[1]: match[2].strip() for match in found if match}
+
+
+def _passages(file: str, lines: Sequence[str]) -> Iterator[Passage]:
+    for index, line in enumerate(lines):
+        if match := _OPERATOR.match(line):
+            first = index
+            while first > 0 and lines[first - 1].startswith(r"\*"):
+                first -= 1
+            last = index + 1
+            while last < len(lines) and lines[last].startswith(" "):
+                last += 1
+            yield Passage(match[1], file, index + 1, "\n".join(lines[first:last]), first + 1)
 
 
 @dataclass(frozen=True)

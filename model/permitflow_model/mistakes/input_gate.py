@@ -1,28 +1,15 @@
 """Mistakes on purpose in ``input_gate``."""
 
-from typing import Any, NoReturn
+from typing import NoReturn
 
-from permitflow_model.input_gate import (
-    SYSTEM,
-    Channel,
-    Parameters,
-    State,
-    content_in,
-    freed,
-    is_awaited_no_more,
-    is_blocked,
-    is_pending,
-    resumed,
-)
+from permitflow_model.input_gate import SYSTEM
+from permitflow_model.input_gate_alignment import freed, is_awaited_no_more, is_blocked, is_pending, resumed
+from permitflow_model.input_gate_credit import Channel, Parameters, State, content_in, with_changes
 from permitflow_model.kernel.system import Disabled, require
 from permitflow_model.mistakes import Mistake
 
 ABORTS = Parameters(inputs=2, exclusive=0, floating=1, backlog=1, epochs=3, skip=1, ends=True, losses=True)
 REVOCATION = Parameters(inputs=2, exclusive=1, floating=0, backlog=1, revoke=True)
-
-
-def changed(state: State, name: int, **fields: Any) -> State:
-    return state._replace(channels=state.channels.put(name, state.channels.get(name)._replace(**fields)))
 
 
 # Without one of the three rules, as in InputGateMistakes.tla.
@@ -32,7 +19,7 @@ def send_barrier_and_go_on(state: State, parameters: Parameters, name: int) -> S
     """A sender goes on behind its barrier; where that takes back all credit, none is left but what crosses it."""
     after = SYSTEM.perform("SendBarrier", state, parameters, name)
     credit = 0 if parameters.revoke else state.channels.get(name).credit
-    return changed(after, name, stopped=False, credit=credit)
+    return with_changes(after, name, stopped=False, credit=credit)
 
 
 def align_silently(state: State, parameters: Parameters) -> State:
@@ -48,7 +35,7 @@ def deliver_and_keep(state: State, parameters: Parameters, name: int) -> State:
     """A barrier takes back nothing."""
     channel = state.channels.get(name)
     after = SYSTEM.perform("Deliver", state, parameters, name)._replace(pool=state.pool)
-    return changed(after, name, released=channel.released, free=channel.free, borrowed=channel.borrowed)
+    return with_changes(after, name, released=channel.released, free=channel.free, borrowed=channel.borrowed)
 
 
 def announce_nothing(_state: State, _parameters: Parameters, _name: int) -> NoReturn:
@@ -61,13 +48,13 @@ def announce_nothing(_state: State, _parameters: Parameters, _name: int) -> NoRe
 
 def returns_a_buffer_twice(state: State, parameters: Parameters, name: int) -> State:
     after = SYSTEM.perform("ConsumeData", state, parameters, name)
-    return changed(after, name, free=after.channels.get(name).free + 1)
+    return with_changes(after, name, free=after.channels.get(name).free + 1)
 
 
 def keeps_credit_that_was_taken_back(state: State, parameters: Parameters, name: int) -> State:
     credit = state.channels.get(name).credit
     after = SYSTEM.perform("ResumeConsumption", state, parameters, name)
-    return changed(after, name, credit=max(credit, after.channels.get(name).credit))
+    return with_changes(after, name, credit=max(credit, after.channels.get(name).credit))
 
 
 def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State:
@@ -76,38 +63,40 @@ def aligns_with_the_first_barrier(state: State, parameters: Parameters) -> State
 
 
 def resumes_with_any_credit(state: State, parameters: Parameters, name: int) -> State:
-    return changed(SYSTEM.perform("AddCredit", state, parameters, name), name, stopped=False)
+    return with_changes(SYSTEM.perform("AddCredit", state, parameters, name), name, stopped=False)
 
 
 def releases_and_keeps(state: State, parameters: Parameters, name: int) -> State:
     borrowed = state.channels.get(name).borrowed
-    return changed(SYSTEM.perform("Deliver", state, parameters, name), name, borrowed=borrowed)
+    return with_changes(SYSTEM.perform("Deliver", state, parameters, name), name, borrowed=borrowed)
 
 
 def borrows_while_released(state: State, parameters: Parameters, name: int) -> State:
     released = state.channels.get(name).released
-    after = SYSTEM.perform("Borrow", changed(state, name, released=False), parameters, name)
-    return changed(after, name, released=released)
+    after = SYSTEM.perform("Borrow", with_changes(state, name, released=False), parameters, name)
+    return with_changes(after, name, released=released)
 
 
 def borrows_more_than_the_backlog(state: State, parameters: Parameters, name: int) -> State:
     required = state.channels.get(name).required
-    after = SYSTEM.perform("Borrow", changed(state, name, required=required + 1), parameters, name)
-    return changed(after, name, required=required)
+    after = SYSTEM.perform("Borrow", with_changes(state, name, required=required + 1), parameters, name)
+    return with_changes(after, name, required=required)
 
 
 def forgets_the_backlog(state: State, parameters: Parameters, name: int) -> State:
-    return changed(SYSTEM.perform("Deliver", state, parameters, name), name, required=0)
+    return with_changes(SYSTEM.perform("Deliver", state, parameters, name), name, required=0)
 
 
 def tells_too_much(state: State, parameters: Parameters, name: int) -> State:
     after = SYSTEM.perform("SendData", state, parameters, name)
-    return changed(after, name, announced=content_in(after.channels.get(name).waiting).data + 1)
+    return with_changes(after, name, announced=content_in(after.channels.get(name).waiting).data + 1)
 
 
 def sends_without_credit(state: State, parameters: Parameters, name: int) -> State:
     credit = state.channels.get(name).credit
-    return changed(SYSTEM.perform("SendData", changed(state, name, credit=1), parameters, name), name, credit=credit)
+    return with_changes(
+        SYSTEM.perform("SendData", with_changes(state, name, credit=1), parameters, name), name, credit=credit
+    )
 
 
 def without_loan(channel: Channel) -> Channel:
@@ -149,7 +138,7 @@ def blocks_for_an_older_barrier(state: State, parameters: Parameters, name: int)
 def ends_before_its_data(state: State, parameters: Parameters, name: int) -> State:
     channel = state.channels.get(name)
     require(channel.closed and not channel.over and not channel.stopped and not channel.blocked)
-    over = changed(state, name, over=True, borrowed=0, free=0)
+    over = with_changes(state, name, over=True, borrowed=0, free=0)
     return over._replace(pool=state.pool + channel.borrowed)
 
 

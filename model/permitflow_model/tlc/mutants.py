@@ -14,7 +14,15 @@ from functools import partial
 from pathlib import Path
 
 from permitflow_model.exploration import explore_model
-from permitflow_model.manifest import ManifestError, Model, Table, find_spec_directory, module_paths, read_manifest
+from permitflow_model.manifest import (
+    ManifestError,
+    Model,
+    Table,
+    find_spec_directory,
+    module_paths,
+    parts_of,
+    read_manifest,
+)
 from permitflow_model.tla_values import TlaValue
 from permitflow_model.tlc.check import run_model
 from permitflow_model.tlc.graphs import first_difference, graph_of_model
@@ -29,7 +37,7 @@ _KEYS = {"name", "lesson", "edits", "constants", "model", "invariants", "propert
 
 @dataclass(frozen=True)
 class Edit:
-    """A text that occurs once in a module, and its replacement."""
+    """A text that occurs once in a module, or in those that it extends, and its replacement."""
 
     old: str
     new: str
@@ -41,13 +49,12 @@ class Edit:
         Raises:
             ManifestError: the text does not occur exactly once.
         """
-        path = directory / self.file
-        text = path.read_text(encoding="utf-8")
-        if text.count(self.old) != 1:
-            raise ManifestError(
-                f"{self.file}: must stand there once, but stands {text.count(self.old)} times: {self.old}"
-            )
-        path.write_text(text.replace(self.old, self.new), encoding="utf-8")
+        paths = parts_of(self.file.removesuffix(".tla"), module_paths(directory)).values()
+        texts = {path: path.read_text(encoding="utf-8") for path in paths}
+        if (times := sum(text.count(self.old) for text in texts.values())) != 1:
+            raise ManifestError(f"{self.file}: must stand there once, but stands {times} times: {self.old}")
+        for path, text in texts.items():
+            path.write_text(text.replace(self.old, self.new), encoding="utf-8")
 
 
 @dataclass(frozen=True, kw_only=True)

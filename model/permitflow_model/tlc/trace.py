@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from permitflow_model.kernel.system import Action, System
-from permitflow_model.manifest import SUCCESS, module_paths
+from permitflow_model.manifest import SUCCESS, module_paths, whole_text
 from permitflow_model.registry import system_of
 from permitflow_model.tla_values import TlaValue, camel_case, config_text, format_value, to_tla
 from permitflow_model.tlc.output import TlcError
@@ -106,11 +106,11 @@ def walk_trace(
     with tempfile.TemporaryDirectory(prefix="permitflow-trace-") as name:
         folder = Path(name)
         paths = module_paths() | (module_paths(spec_directory) if spec_directory else {})
-        for module in {system.module, _steps_module(system), _WALK} & paths.keys():
-            shutil.copy(paths[module], folder)
+        for path in paths.values():
+            shutil.copy(path, folder)
         text = module_text(system, steps, impossible, start, end)
         (folder / f"{_RUN}.tla").write_text(text, encoding="utf-8")
-        config = _config(parameters, paths[system.module].read_text(encoding="utf-8"))
+        config = _config(parameters, whole_text(system.module, paths))
         found = run_tlc(_WALK, config, spec_directory=folder, timeout_seconds=timeout_seconds)
     if found.verdict != SUCCESS:
         raise TlcError(f"TLC stopped in the recorded run: {found.verdict}")

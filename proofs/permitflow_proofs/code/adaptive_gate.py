@@ -10,7 +10,7 @@ from typing import Any
 from permitflow.errors import InvalidParametersError
 from permitflow.flows import adaptive_window as measure
 from permitflow.flows.gate import core
-from permitflow_model import input_gate
+from permitflow_model import input_gate_credit
 from permitflow_model.adaptive_gate import SYSTEM, Parameters, State, is_target, lent
 from permitflow_proofs.code.adaptive_window import Unmeasured, any_measure
 from permitflow_proofs.code.input_gate.counts import MODULES, any_numbers, as_code
@@ -33,7 +33,7 @@ from permitflow_proofs.kernel.symbols import (
 from permitflow_proofs.kernel.theorem import Theorem
 
 
-def _model(made: input_gate.Parameters, gate: core.Gate) -> Parameters:
+def _model(made: input_gate_credit.Parameters, gate: core.Gate) -> Parameters:
     """The parameters of the model; the code's own floor is one of its numbers."""
     adaptive = object.__new__(Parameters)
     vars(adaptive).update({**vars(made), "floor": gate.least_target})
@@ -46,7 +46,7 @@ class Resizing(GateCase):
     target: int
     """A new one: any number."""
 
-    def begin(self, state: input_gate.State, _made: input_gate.Parameters) -> input_gate.State:
+    def begin(self, state: input_gate_credit.State, _made: input_gate_credit.Parameters) -> input_gate_credit.State:
         """No state tells it."""
         self.target = integer("target")
         return state
@@ -66,11 +66,11 @@ class Resizing(GateCase):
         return State(*self.state, target=self.parameters.floating - self.surplus)
 
 
-def _aims(case: Resizing, _after: input_gate.State, outcome: Outcome) -> Mapping[str, Any]:
+def _aims(case: Resizing, _after: input_gate_credit.State, outcome: Outcome) -> Mapping[str, Any]:
     return {} if outcome.refusal else {"_surplus": case.parameters.floating - case.target}
 
 
-def _is_resize(case: Resizing, after: input_gate.State, outcome: Outcome) -> bool:
+def _is_resize(case: Resizing, after: input_gate_credit.State, outcome: Outcome) -> bool:
     """Resize where the model can, or to the target that is there; then loans within it, as only loans follow."""
     state = case.before_it
     may = merged(lambda: SYSTEM.is_enabled("Resize", state, case.model, case.target) or case.target == state.target)

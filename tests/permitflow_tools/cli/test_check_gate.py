@@ -4,7 +4,7 @@ from itertools import product
 
 import pytest
 
-from permitflow_model.input_gate import Parameters
+from permitflow_model.input_gate_credit import Parameters
 from permitflow_model.kernel.explore import explore
 from permitflow_tools.checking.gate import Rules, check_gate
 from tests.permitflow_tools.cli.conftest import Command, Report

@@ -5,7 +5,16 @@ from functools import cache
 from itertools import groupby
 from typing import Any
 
-from permitflow_model import demand, grpc_call, input_gate, lossy_channel, resume, spark_micro_batch, squelch
+from permitflow_model import (
+    demand,
+    grpc_call,
+    input_gate,
+    input_gate_credit,
+    lossy_channel,
+    resume,
+    spark_micro_batch,
+    squelch,
+)
 from permitflow_model.registry import systems
 from permitflow_tools.explain.look import Look
 
@@ -47,15 +56,15 @@ _RELEASED = "its barrier has taken its buffers back"
 _SKIPS_NONE = "no barrier is left out here"
 
 _GATE: Words = {
-    "_has_room(channel, parameters)": lambda: "as much waits as may wait",
+    "has_room(channel, parameters)": lambda: "as much waits as may wait",
     "1 <= skipped <= parameters.skip": lambda *_: _SKIPS_NONE,
     "parameters.ends": lambda: "inputs do not end here",
     "not state.channels.get(name).closed": lambda: "the input has ended",
     "parameters.losses": lambda: "no input is lost here",
     "not channel.over": lambda: "the input is over",
     "state.failed or state.channels.every(is_over)": lambda: "not all inputs are over",
-    "_starts(channel.waiting, 'data')": lambda: "no data is first in line",
-    "_starts(channel.waiting, 'barrier')": lambda: "no barrier is first in line",
+    "starts(channel.waiting, 'data')": lambda: "no data is first in line",
+    "starts(channel.waiting, 'barrier')": lambda: "no barrier is first in line",
     "not channel.stopped": lambda: _STOPPED,
     "channel.credit > 0": lambda *_: "the sender has no credit",
     "parameters.exclusive == 0": lambda _exclusive, _none: "no backlog is announced here",
@@ -67,8 +76,8 @@ _GATE: Words = {
     "not channel.wire.is_empty()": lambda: "nothing is in flight",
     "not state.failed": lambda: _FAILED,
     "not channel.blocked": lambda: "the input is blocked: its barrier was consumed",
-    "_starts(channel.inbox, 'data')": lambda: "no data is next in the inbox",
-    "_starts(channel.inbox, 'barrier')": lambda: "no barrier is next in the inbox",
+    "starts(channel.inbox, 'data')": lambda: "no data is next in the inbox",
+    "starts(channel.inbox, 'barrier')": lambda: "no barrier is next in the inbox",
     "parameters.epochs == 0 or parameters.skip == 0 or number + 1 < parameters.epochs": lambda: (
         "there are no more numbers for barriers"
     ),
@@ -125,7 +134,7 @@ class _GrpcCallLook(Look):
         return {name: text for name, text in self.variables(state).items() if name not in ("offered", "consumed")}
 
 
-_GRANTS = {input_gate.RESUME: "resume", input_gate.REVOKE: "resume without credit"}
+_GRANTS = {input_gate_credit.RESUME: "resume", input_gate_credit.REVOKE: "resume without credit"}
 
 
 def _items(items: Any) -> str:
@@ -134,11 +143,11 @@ def _items(items: Any) -> str:
     return ", ".join(item if count == 1 else f"{count:,} {item}" for item, count in told)
 
 
-def _item(item: input_gate.Item) -> str:
+def _item(item: input_gate_credit.Item) -> str:
     return f"backlog {item.backlog:,}" if item.kind == "backlog" else item.kind
 
 
-def _credit(channel: input_gate.Channel) -> str:
+def _credit(channel: input_gate_credit.Channel) -> str:
     """Where it is, and the words behind which it travels."""
     coming = sum(grant for grant in channel.grants if grant > 0)
     here = f"{channel.credit:,} at the sender" if channel.credit else ""
@@ -147,7 +156,7 @@ def _credit(channel: input_gate.Channel) -> str:
     return ", ".join(part for part in (here, on_its_way, void) if part)
 
 
-def _channel(channel: input_gate.Channel, awaited: str) -> str:
+def _channel(channel: input_gate_credit.Channel, awaited: str) -> str:
     """In the order of the way that data takes, and back; ``awaited`` are the inputs for which the blocked ones wait."""
     parts = {
         "waiting": _items(channel.waiting),

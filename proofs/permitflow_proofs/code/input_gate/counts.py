@@ -12,20 +12,20 @@ from typing import Any, NamedTuple
 from permitflow.flows import byte_window, seam
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message
-from permitflow_model.input_gate import (
+from permitflow_model.input_gate import SYSTEM
+from permitflow_model.input_gate_alignment import freed
+from permitflow_model.input_gate_credit import (
     RESUME,
     REVOKE,
-    SYSTEM,
     Channel,
     Content,
     Item,
     Parameters,
     State,
     content_in,
-    effect_in,
-    freed,
     opened,
 )
+from permitflow_model.input_gate_queues import effect_in
 from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.replay import World

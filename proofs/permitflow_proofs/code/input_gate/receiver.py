@@ -11,20 +11,10 @@ from typing import Any, NamedTuple
 from permitflow.flows import seam
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message
-from permitflow_model.input_gate import (
-    CHANNEL_CLAUSES,
-    GATE_CLAUSES,
-    RESUME,
-    REVOKE,
-    Channel,
-    Effect,
-    Item,
-    Parameters,
-    State,
-    content_in,
-    is_pending,
-    opened,
-)
+from permitflow_model.input_gate import CHANNEL_CLAUSES, GATE_CLAUSES
+from permitflow_model.input_gate_alignment import is_pending
+from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, Parameters, State, content_in, opened
+from permitflow_model.input_gate_queues import Effect
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import World

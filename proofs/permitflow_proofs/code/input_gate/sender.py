@@ -9,7 +9,7 @@ from typing import Any
 
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow_model.input_gate import RESUME, REVOKE, Channel, Parameters, State, content_in
+from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Parameters, State, content_in
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_proofs.code.batches import Batch, Invariant, InvariantBroken
