@@ -6,6 +6,7 @@ file that the title names.
 """
 
 import doctest
+import fnmatch
 import json
 import os
 import re
@@ -27,6 +28,7 @@ from typer.testing import CliRunner
 from permitflow.spark.calls.options import CALL_OPTIONS
 from permitflow.spark.local_session import FAST_START
 from permitflow.spark.options import CHANNEL_OPTIONS, Use, names_for
+from permitflow_model.manifest import read_manifest
 from permitflow_tools.cli.application import app
 from tools.cli_reference import commands
 
@@ -220,14 +222,32 @@ def test_commands_that_documents_do_not_run_have_valid_options() -> None:
     """In ``sh`` blocks: servers, and commands that look at what the reader has."""
     lines = [line for _, text, _ in blocks("sh") for line in text.splitlines() if line.startswith("permitflow ")]
     assert len(lines) >= 5
-    application: Any = get_command(app)
     for line in lines:
-        command = application
-        words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
-        while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
-            context = command.make_context("", words, resilient_parsing=True)
-            command, words = command.get_command(context, words[0]), words[1:]
-        command.make_context(line, words)  # raises for a wrong option
+        arguments_of(line)
+
+
+def arguments_of(line: str) -> dict[str, Any]:
+    """What a command of ours is given; raises for a wrong option."""
+    command: Any = get_command(app)
+    words = shlex.split(line.partition(" > ")[0], comments=True)[1:]
+    while isinstance(command, TyperGroup) and words and not words[0].startswith("-"):
+        context = command.make_context("", words, resilient_parsing=True)
+        command, words = command.get_command(context, words[0]), words[1:]
+    found: dict[str, Any] = command.make_context(line, words).params
+    return found
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/claims.md", "docs/compare.md"])
+def test_a_command_that_checks_a_claim_finds_what_it_names(page: str) -> None:
+    """The models that ``permitflow check`` is asked for, and the tests of ``pytest``."""
+    text = (REPOSITORY / page).read_text(encoding="utf-8")
+    for command in re.findall(r"`(permitflow check [^`]+)`", text):
+        given = arguments_of(command)
+        assert given["file"] is None, command
+        for pattern in given["model"] or ():
+            assert fnmatch.filter(read_manifest(), pattern), command
+    for command in re.findall(r"`pytest ([^`]+)`", text):
+        assert [path for path in command.split() if not (REPOSITORY / path).exists()] == []
 
 
 def test_a_document_that_says_otherwise_is_noticed() -> None:

@@ -106,7 +106,8 @@ def check(
         option(one_of(Engine), "NAME", "What checks the models: explorer, tlc or both. Default: what is available."),
     ] = None,
     model: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Check only this model; may be repeated.")
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Check only this model, or those of 'life-*'; may be repeated."),
     ] = None,
     as_json: Json = False,
 ) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from functools import partial
 from math import inf
 from pathlib import Path
@@ -232,13 +233,16 @@ def given_options(context: typer.Context) -> list[str]:
 
 
 def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -> list[str]:
-    """These of the known names, in the known order, all if none is named; ends the command if one is unknown."""
+    """The known names that are named or fit a pattern such as ``life-*``, in the known order; all if none is named.
+
+    Ends the command if a name is unknown, or nothing fits a pattern.
+    """
     known, names = list(known), list(names)
-    if unknown := [name for name in names if name not in known]:
+    if unknown := [given for given in names if not any(fnmatchcase(name, given) for name in known)]:
         near = get_close_matches(unknown[0], known, n=3, cutoff=0.5)
         advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
         unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
-    return [name for name in known if not names or name in names]
+    return [name for name in known if not names or any(fnmatchcase(name, given) for given in names)]
 
 
 def limit(name: str) -> Any:

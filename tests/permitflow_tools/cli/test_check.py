@@ -184,6 +184,12 @@ def test_a_selected_model_shows_its_counterexample(command: Command) -> None:
     assert "OfferChunk(4)" in stdout
 
 
+def test_a_pattern_selects_models(command: Command) -> None:
+    code, stdout, _ = command("check", "--model", "stop-and-wait-w*", "--model", "tight-live", "--engine", "explorer")
+    assert code == 0
+    assert "2 as expected, 0 differ" in stdout
+
+
 def test_a_system_without_a_look_shows_its_variables(command: Command) -> None:
     code, stdout, _ = command("check", "--model", "stop-and-wait-waits", "--engine", "explorer")
     assert code == 0
