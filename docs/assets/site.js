@@ -1,4 +1,6 @@
 // What the theme adds once a page is seen, for people without a mouse or without eyes.
+// A page about Python has a class Header, so its list of contents has this name, too.
+document.querySelector(".md-header__inner").setAttribute("aria-label", "Top of the site");
 const refine = () => {
   // A landmark is added to each block of code: each gets a name of its own.
   document.querySelectorAll(".md-code__nav").forEach((nav, index) => nav.setAttribute("aria-label", `Block of code ${index + 1}`));
