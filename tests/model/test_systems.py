@@ -117,6 +117,20 @@ def test_the_textbook_page_names_actions_and_who_performs_them() -> None:
     assert told == [(action.name, "application" if action.is_environment else action.end) for action in actions]
 
 
+def test_the_page_tells_what_a_protocol_costs_to_a_tenth() -> None:
+    """Each row, and the sums of all and of those in ``impl/``."""
+    page = SPEC.parent / "docs/guides/adding-a-protocol.md"
+    rows = re.findall(r"^\|[^|]*\| \[.*?\]\((\S+)\) \| (\d+) \|", page.read_text(), re.MULTILINE)
+    lines = {(page.parent / path).resolve(): int(told) for path, told in rows}
+    for path, told in lines.items():
+        assert len(path.read_text().splitlines()) == pytest.approx(told, rel=0.1), path.name
+    sums = re.search(r"some ([\d,]+) lines in (\d+) files, of which `impl/` has (\d+) in (\d+)", page.read_text())
+    assert sums is not None
+    of_impl = [told for path, told in lines.items() if "impl" in path.relative_to(SPEC.parent.resolve()).parts]
+    expected = sum(lines.values()), len(lines), sum(of_impl), len(of_impl)
+    assert [int(each.replace(",", "")) for each in sums.groups()] == pytest.approx(expected, rel=0.01)
+
+
 # A queue is not told apart from its application.
 @pytest.mark.parametrize("name", sorted({*systems()} - {"BoundedQueue"}))
 def test_environment_and_protocol_have_the_same_actions(name: str) -> None:
