@@ -82,7 +82,7 @@ class CallByHand(ByHand):
         return self._call.code
 
     async def settle(self) -> None:
-        await self._call.settle()
+        await self._call.stop()
 
 
 @asynccontextmanager

@@ -1,6 +1,8 @@
 """One gRPC call as a carrier of messages: of an asyncio client, and of the exchange that serves it.
 
-gRPC reads and writes only for waiting tasks: here each call has one task that reads and one that writes.
+gRPC reads and writes only for waiting tasks: here each call has one task that reads and one that writes.  Neither is
+cancelled while it waits for gRPC, which would free neither the operation nor the message that comes: they end with the
+call.  Source: https://github.com/grpc/grpc/issues/43360.
 """
 
 import asyncio
@@ -26,7 +28,7 @@ from permitflow.carriers.connection import (
 )
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
-from permitflow.carriers.patience import patience
+from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.security import Security
 from permitflow.carriers.tls import diagnosed
 from permitflow.carriers.tls_files import client_pems
@@ -81,7 +83,7 @@ class _Call(Carrier, ABC):
         self._may_read = asyncio.Event()
         self._may_read.set()
         self._message: bytes | None = None
-        self._is_closing_half = False
+        self._is_closing_half = self._is_over = False
         self._has_work = asyncio.Event()
         self._is_cut = self._is_unreached = False
 
@@ -118,7 +120,7 @@ class _Call(Carrier, ABC):
                 if not self._may_read.is_set():
                     await self._may_read.wait()
         except (Exception, asyncio.CancelledError) as error:
-            self._tell(await self._reason(error))
+            await self._note(error)
         else:
             if self._listener is not None:
                 self._listener.on_end()
@@ -148,37 +150,42 @@ class _Call(Carrier, ABC):
 
     async def _write_all(self) -> None:
         try:
-            while True:
-                while self._message is not None:
+            while not self._is_over:
+                if self._message is not None:
                     await self._write(self._message)
                     self._message = None
                     if self._listener is not None:
                         self._listener.on_writable()
-                if self._is_closing_half and self._close_half is not None:
+                elif self._is_closing_half and self._close_half is not None:
                     await self._close_half()
                     return
-                self._has_work.clear()
-                await self._has_work.wait()
+                else:
+                    self._has_work.clear()
+                    await self._has_work.wait()
         except (Exception, asyncio.CancelledError) as error:
+            await self._note(error)
+
+    async def _note(self, error: BaseException) -> None:
+        if self._listener is not None:  # else it is over
             self._tell(await self._reason(error))
 
     def _tell(self, error: Exception) -> None:
         if not isinstance(error, PermitflowError):
             error = TransportError.of(what=f"the stream with {self._who}", cause=error)
-        for task in (self._reading, self._writing):
-            if task is not None and task is not asyncio.current_task():
-                task.cancel()
-        listener, self._listener = self._listener, None
+        listener = self._listener
+        self._leave()
         if listener is not None:
             listener.on_error(error)
 
+    def _leave(self) -> None:
+        """Deliver and write nothing more; what still comes is read, and dropped."""
+        self._listener, self._is_over = None, True
+        self._may_read.set()
+        self._has_work.set()
+
     async def stop(self) -> None:
         """See ``Carrier``."""
-        self._listener = None
-        if tasks := [task for task in (self._reading, self._writing) if task is not None and not task.done()]:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+        self._leave()
 
     @abstractmethod
     async def _reason(self, error: BaseException) -> Exception:
@@ -203,12 +210,17 @@ class ServerCall(_Call):
 
     async def _read_first(self) -> object:
         self._read = self._context.read
+        if self._first_within_seconds is None:
+            return await self._context.read()
+        countdown = Countdown(self._first_within_seconds, self._on_late)
         try:
-            async with patience(self._first_within_seconds):
-                return await self._context.read()
-        except TimeoutError:
-            reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
-            raise HandshakeTimeoutError(who=self._who, reason=reason) from None
+            return await self._context.read()
+        finally:
+            countdown.cancel()
+
+    def _on_late(self) -> None:
+        reason = f"it has not said within {self._first_within_seconds:g} s what it wants"
+        self._tell(HandshakeTimeoutError(who=self._who, reason=reason))
 
     @property
     def is_protected(self) -> bool:
@@ -306,22 +318,17 @@ class ClientCall(_Call):
         """How the call has ended, once the peer has said so."""
         return None if self._final.status is None else self._final.status.code
 
-    async def settle(self) -> None:
-        """Release a call that is over.
-
-        After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
-        until its messages have been read.
-        """
-        await self.stop()
-        if not self._call.done() or self._final.status is not None:
-            return
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_STATUS_SECONDS):
-                try:
-                    while await self._read() is not None:
-                        pass
-                except (Exception, asyncio.CancelledError) as error:
-                    await self._reason(error)
+    async def stop(self) -> None:
+        """See ``Carrier``."""
+        await super().stop()
+        self._call.cancel()
+        # After a crossing write grpc.aio takes the call for done, and a cancellation does nothing; but gRPC keeps it
+        # until its messages have been read.
+        if tasks := {task for task in (self._reading, self._writing) if task is not None}:
+            _, late = await asyncio.wait(tasks, timeout=_STATUS_SECONDS)
+            for task in late:
+                task.cancel()
+            await asyncio.wait(tasks)
 
     async def _reason(self, error: BaseException) -> Exception:
         if isinstance(error, asyncio.CancelledError):
@@ -412,7 +419,7 @@ async def calling(
         try:
             yield call
         finally:
-            await call.settle()
+            await call.stop()
 
 
 def new_channel(address: str, options: Options, security: Security | None) -> grpc.aio.Channel:

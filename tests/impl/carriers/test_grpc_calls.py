@@ -30,7 +30,10 @@ class PlayedCall:
     def __init__(self) -> None:
         self.status: Status | None = None
         self.messages = list[bytes]()
-        self.waits_for_ever = False
+        self.waits = False
+        """Comes nothing before the call is cancelled?"""
+        self.is_reader_cancelled = False
+        self._is_cancelled = asyncio.Event()
         self._callbacks: list[Callable[[Any], None]] = []
 
     def set(self, status: Status) -> None:
@@ -44,12 +47,20 @@ class PlayedCall:
     def done(self) -> bool:
         return self.status is not None
 
+    def cancel(self) -> bool:
+        self._is_cancelled.set()
+        return True
+
     def __aiter__(self) -> AsyncIterator[bytes]:
         return self
 
     async def __anext__(self) -> bytes:
-        if self.waits_for_ever:
-            await asyncio.Event().wait()
+        if self.waits:
+            try:
+                await self._is_cancelled.wait()
+            except asyncio.CancelledError:
+                self.is_reader_cancelled = True
+                raise
         if not self.messages:
             raise StopAsyncIteration
         return self.messages.pop(0)
@@ -76,7 +87,7 @@ class PlayedCall:
 async def error_of_write(play: Callable[[PlayedCall], None]) -> PermitflowError:
     call: Any = PlayedCall()
     carrier = ClientCall(call, "the exchange at here:1")
-    call.waits_for_ever = True
+    call.waits = True
     conversation = Conversation(carrier)
     play(call)
     with pytest.raises(PermitflowError) as caught:
@@ -117,12 +128,23 @@ async def test_a_stream_without_a_final_status_means_a_lost_peer(
 
 async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
     call: Any = PlayedCall()
-    call.messages = [b"one", b"two", b"three"]
-    carrier = ClientCall(call, "the exchange at here:1")
+    call.messages = [b"message"] * 100
+    conversation = Conversation(ClientCall(call, "the exchange at here:1"))
+    await conversation.read()  # it reads some ahead, and no more
     call.set(CROSSED)
-    await carrier.settle()
     left: list[bytes] = call.messages
+    assert left
+    await conversation.stop()
     assert left == []
+
+
+async def test_a_call_is_left_without_cancelling_its_reader() -> None:
+    call: Any = PlayedCall()
+    call.waits = True
+    conversation = Conversation(ClientCall(call, "the exchange at here:1"))
+    await asyncio.sleep(0)
+    await conversation.stop()
+    assert not call.is_reader_cancelled, "gRPC frees nothing of a read whose task was cancelled"
 
 
 FAILED_TO_CONNECT = "failed to connect to all addresses; last error: UNAVAILABLE: "
@@ -143,7 +165,7 @@ async def test_a_call_that_may_succeed_if_made_again_is_cut(
 ) -> None:
     call: Any = PlayedCall()
     carrier = ClientCall(call, "the exchange at here:1")
-    call.waits_for_ever = True
+    call.waits = True
     conversation = Conversation(carrier)
     call.set((code, words, ()))
     with pytest.raises(PeerGoneError):
