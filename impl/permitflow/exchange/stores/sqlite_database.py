@@ -385,7 +385,7 @@ class SqliteDatabase(Database):
                 # A failed job must not stop the others: one that deletes may make room.
                 for job in jobs:
                     self._carry_out([job])
-            elif _may_be_full(error) and may_fold and self._fold():
+            elif _may_be_full(error) and may_fold and self._fold_into_reserve():
                 self._do(jobs, may_fold=False)
             elif _may_be_full(error) and jobs[0].makes_room and self._gives_up_reserve():
                 self._do(jobs)
@@ -449,14 +449,32 @@ class SqliteDatabase(Database):
     def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
         """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
         try:
-            file_bytes = self._system.size_bytes(self._file) or 0
-            grown_bytes = self._number("page_count") * self._number("page_size") - file_bytes
-            if not above < grown_bytes <= self._reserve.free_bytes():
+            if not above < self._grown_bytes() <= self._reserve.free_bytes():
                 return False
             self._connection.execute(f"PRAGMA wal_checkpoint({way})")
         except (sqlite3.Error, OSError):
             return False  # the log still has everything
         return True
+
+    def _fold_into_reserve(self) -> bool:
+        """Fold the log back; if it has taken the disk, into the reserve, which is made again where the log was."""
+        if self._fold():
+            return True
+        try:
+            log_bytes = self._system.size_bytes(log_of(self._file, self._system)) or 0
+            if not self._reserve.is_there or log_bytes < self._grown_bytes() + RESERVE_BYTES:
+                return False
+        except (sqlite3.Error, OSError):
+            return False
+        self._reserve.give_up()
+        is_done = self._fold()
+        self._reserve.make()
+        return is_done
+
+    def _grown_bytes(self) -> int:
+        """How much the file will grow when the log is folded back."""
+        file_bytes = self._system.size_bytes(self._file) or 0
+        return self._number("page_count") * self._number("page_size") - file_bytes
 
     def _gives_back(self, pages: int, *, above: int) -> bool:
         """Return some free pages to the file system; return whether there were enough to do so."""

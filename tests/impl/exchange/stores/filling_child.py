@@ -1,9 +1,13 @@
-"""Fills a small disk, then acknowledges; for a test that has made one.
+"""Uses a small disk, for a test that has made one.  The output is one JSON object of how many orders went through.
 
-    python filling_child.py DISK ROWS BATCHES
+    python filling_child.py DISK fill ROWS BATCHES
 
 So many batches of so many rows are appended; without a number of batches, they take all of the disk.  Then a file takes
-what is left of it.  The output is one JSON object of how many orders went through.
+what is left of it.  Then all is acknowledged.
+
+    python filling_child.py DISK pass ROWS BATCHES
+
+Each batch is acknowledged before the next one comes.
 """
 
 import asyncio
@@ -61,7 +65,7 @@ def fill_up(disk: Path) -> Path:
     return ballast
 
 
-async def main(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
+async def fill(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
     reserve = disk / "store" / RESERVE_NAME
     facts: dict[str, int | bool] = {}
     with SqliteStore(disk / "store") as store:
@@ -84,5 +88,14 @@ async def main(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
     return facts
 
 
+async def pass_(disk: Path, rows: int, batches: int) -> dict[str, int | bool]:
+    with SqliteStore(disk / "store") as store:
+        filling = Filling(store.open_channels(["a/0"], parameters=PARAMETERS, consumers=("default",))[0], rows)
+        await filling.place.declare(SCHEMA)
+        passed = [await filling.append(1) and await filling.acknowledge_all() for _ in range(batches)]
+    return {"passed": sum(map(bool, passed))}
+
+
 if __name__ == "__main__":
-    print(json.dumps(asyncio.run(main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])))))
+    use = {"fill": fill, "pass": pass_}[sys.argv[2]]
+    print(json.dumps(asyncio.run(use(Path(sys.argv[1]), int(sys.argv[3]), int(sys.argv[4])))))

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from contextlib import closing, suppress
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import pytest
 
@@ -119,25 +119,29 @@ def small_disk(tmp_path: Path) -> Path:
     return tmp_path / "disk"
 
 
+def used(disk: Path, way: str, rows: int, batches: int) -> Any:
+    """What a child tells of its use of this small disk."""
+    child = Path(__file__).with_name("filling_child.py")
+    done = on_a_small_disk(disk, sys.executable, str(child), str(disk), way, str(rows), str(batches))
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("batches", [0, 20], ids=["filled by rows", "filled by another program"])
 @pytest.mark.parametrize("rows", [pytest.param(100, marks=pytest.mark.long), 2000])
 def test_on_a_full_disk_all_is_acknowledged_and_then_there_is_room(small_disk: Path, rows: int, batches: int) -> None:
-    child = [
-        sys.executable,
-        str(Path(__file__).with_name("filling_child.py")),
-        str(small_disk),
-        str(rows),
-        str(batches),
-    ]
-    done = on_a_small_disk(small_disk, *child)
-    assert done.returncode == 0, done.stderr
-    facts = json.loads(done.stdout)
+    facts = used(small_disk, "fill", rows, batches)
     assert facts["left to producers"] == 0
     assert facts["reserve before"]
     assert facts["acknowledged"] == facts["batches"] >= 20
     assert facts["appended afterwards"] == 10
     assert facts["reserve afterwards"]
     assert facts["is as it was"]
+
+
+def test_the_log_of_rows_that_are_gone_leaves_a_small_disk_its_room(small_disk: Path) -> None:
+    batches = 200  # of 200 KB
+    assert used(small_disk, "pass", 2000, batches) == {"passed": batches}
 
 
 async def test_only_what_makes_room_gets_the_reserve_and_it_is_made_again(
