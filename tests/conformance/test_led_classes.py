@@ -22,6 +22,7 @@ from permitflow_model import (
     conflate,
     grpc_call,
     hash_dispatch,
+    kept_channel,
     lossy_channel,
     mute,
     mute_scheduler,
@@ -42,6 +43,7 @@ from tests.conformance import (
     test_gate_follows_model,
     test_grpc_call,
     test_hash_dispatch,
+    test_kept_channel,
     test_lossy_channel,
     test_mute_graph,
     test_mute_scheduler,
@@ -152,6 +154,11 @@ def led_bridge() -> object:
     return walk(bridge.SYSTEM, test_bridge.DrivenBridge(few), few)
 
 
+def led_log() -> object:
+    few = replace(test_kept_channel.SMALL, horizon=1)
+    return walk(kept_channel.SYSTEM, test_kept_channel.DrivenLog(few), few)
+
+
 def led_attempts() -> object:
     few = replace(test_staging.SMALL, exchanges=1)
     return walk(staging.SYSTEM, test_staging.DrivenStaging(few), few)
@@ -221,6 +228,7 @@ LED = [
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
     led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
+    led("kept_channel", led_log, "exchange/books/replay.py ReplayBooks"),
     led(
         "staging",
         led_attempts,

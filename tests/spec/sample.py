@@ -20,7 +20,16 @@ COMPARED = {
     ),
     *("stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy-quiet"),
     *("lossy-reconnects", "byte-window", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
-    *("hash-dispatch", "store-owner", "bridge-one", "staging-small", "stages-line", "resume-gives-up", "life-resumes"),
+    *(
+        "hash-dispatch",
+        "store-owner",
+        "bridge-one",
+        "staging-small",
+        "kept-small",
+        "stages-line",
+        "resume-gives-up",
+        "life-resumes",
+    ),
     *("spark-expiry-alone",),
 }
 # A verdict of each kind, and one module of each kind that extends others.

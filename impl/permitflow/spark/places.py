@@ -58,7 +58,7 @@ class Places:
         if row in (EARLIEST, LATEST):
             return position.acknowledged_row if row == EARLIEST else position.next_row
         if row < position.acknowledged_row:
-            raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
+            raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.first_row)
         if row < position.expired_row:
             raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
         if row > position.next_row:

@@ -420,7 +420,7 @@ def _require_kept(position: Position, row: int, log_id: str) -> None:
     if position.log_id != log_id:
         raise LogReplacedError(channel=channel, wanted_log=log_id, log=position.log_id)
     if position.acknowledged_row > row:
-        raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.acknowledged_row)
+        raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.first_row)
     if position.expired_row > row:
         raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
     if position.next_row < row:

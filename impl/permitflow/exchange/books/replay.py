@@ -41,6 +41,7 @@ class ReplayBooks:
     """Counts the rows that are kept, for which consumers, and the room for more.  Not thread-safe; does no I/O.
 
     Spec: Produce, Acknowledge, Expire of SparkMicroBatch.
+    Spec: Produce, ProduceBatch, BeginReading, SendRow, Acknowledge, Expire of KeptChannel.
     """
 
     def __init__(
@@ -215,7 +216,8 @@ class ReplayBooks:
         start = acknowledged if from_row is None else from_row
         _require_range(start, to_row)
         if start < acknowledged:
-            raise RowsForgottenError(channel=self.channel, wanted_row=start, first_kept_row=acknowledged)
+            first_kept_row = max(acknowledged, self.expired_row)
+            raise RowsForgottenError(channel=self.channel, wanted_row=start, first_kept_row=first_kept_row)
         if start < self.expired_row:
             raise RowsExpiredError(channel=self.channel, wanted_row=start, first_kept_row=self.expired_row)
         end = start if to_row is None else to_row

@@ -99,6 +99,16 @@ def test_rows_are_kept_until_the_slowest_consumer_acknowledges() -> None:
     assert books.peak_kept_rows == 10
 
 
+def test_the_error_of_acknowledged_rows_names_a_row_that_is_there() -> None:
+    books = ReplayBooks(10)
+    books.produce(5)
+    books.acknowledge("default", 1)
+    books.expire(3)
+    with pytest.raises(RowsForgottenError) as told:
+        books.require_readable("default", 0)
+    assert books.require_readable("default", told.value.first_kept_row) == 3
+
+
 def test_less_than_was_acknowledged_before_changes_nothing() -> None:
     books = ReplayBooks(10)
     books.produce(5)
