@@ -4,7 +4,8 @@ There are five logs, each with its own order only:
 
 - *source*: Spark's calls of the source: ``Restart``, ``Acknowledge``, ``PlanBatch``, ``ReportLoss``;
 - *offsets* and *commits*, Spark's own logs in the checkpoint: ``WriteOffsetLog`` and ``WriteCommitLog``;
-- *tasks*, batch by batch, attempt by attempt: ``RunTask``, and ``Stage`` for one that has read all its rows;
+- *tasks*, batch by batch, attempt by attempt: ``RunTask``, and ``Stage`` for one that has read all its rows, or
+  ``FailTask`` for one that met an error, such as rows that have expired; one that was killed has neither;
 - *sink*, if it can tell: ``Publish``.
 
 An event is a step of the model.  An event that says less than the specification, or more at once, is explained by
@@ -108,6 +109,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
             "WriteOffsetLog": self._write_offset_log,
             "RunTask": self._run_task,
             "Stage": self._stage,
+            "FailTask": self._fail_task,
             "Publish": self._publish,
             "WriteCommitLog": self._write_commit_log,
         }
@@ -242,6 +244,9 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
         staged = self._of_batch(state, told, "Stage", state.start, state.end)
         # It has read its rows; only the sink knows whether it staged them.
         return (staged, self._step(state, "FailTask"))
+
+    def _fail_task(self, state: State, told: _Told) -> Sequence[State]:
+        return (self._of_batch(state, told, "FailTask", state.start, state.end),)
 
     def _publish(self, state: State, told: _Told) -> Sequence[State]:
         return (self._of_batch(state, told, "Publish", state.start, state.end),)

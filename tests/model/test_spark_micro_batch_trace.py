@@ -52,7 +52,7 @@ def note(logs: Logs, action: str, before: State, after: State) -> None:
         logs[SOURCE].append(QueryEvent(action))
     elif action == "WriteOffsetLog":
         logs[OFFSETS].append(QueryEvent(action, *batch))
-    elif action in ("RunTask", "Stage"):
+    elif action in ("RunTask", "Stage", "FailTask"):
         logs[TASKS].append(QueryEvent(action, *batch))
     elif action == "Publish" and not before.published:
         logs[SINK].append(QueryEvent(action, *batch))
@@ -176,8 +176,15 @@ def test_a_batch_that_was_never_planned_is_refused() -> None:
 
 def test_an_attempt_that_failed_or_was_overtaken_is_explained() -> None:
     logs = run(plan(0, 2, 2), batches=[(0, 2)])
-    logs[TASKS] = [QueryEvent(action, 0, 2) for action in ("RunTask", "RunTask", "Stage", "RunTask", "Stage")]
+    attempts = ("RunTask", "RunTask", "FailTask", "RunTask", "Stage", "RunTask", "Stage")
+    logs[TASKS] = [QueryEvent(action, 0, 2) for action in attempts]
     assert replayed(logs).is_valid
+
+
+def test_an_attempt_that_failed_has_staged_nothing() -> None:
+    logs = run(plan(0, 2, 2), batches=[(0, 2)])
+    logs[TASKS] = [QueryEvent(action, 0, 2) for action in ("RunTask", "FailTask")]
+    assert refusal(logs)[0].action in ("Publish", "WriteCommitLog")
 
 
 def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:

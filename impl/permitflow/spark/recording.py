@@ -183,9 +183,9 @@ def _rows_of(position: Position) -> dict[str, int]:
 
 @contextmanager
 def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator[None]:
-    """Note that an attempt at a task begins, and at the end of the block that it has read all its rows.
+    """Note that an attempt at a task begins, and at the end of the block that it has read all its rows, or failed.
 
-    Spec: RunTask, Stage of SparkMicroBatch.
+    Spec: RunTask, Stage, FailTask of SparkMicroBatch.
     """
     recorder, context = QueryRecorder(folder, file_name_of("task", consumer)), TaskContext.get()
     batch = context.getLocalProperty(_BATCH_ID) if context is not None else None
@@ -194,6 +194,10 @@ def recorded_task(folder: str | None, consumer: str, rows: RowRange) -> Iterator
         recorder.note("RunTask", rows.channel, **facts)
         yield
         recorder.note("Stage", rows.channel, **facts)
+    except BaseException:
+        with suppress(TraceWriteError):  # the task's own error says more
+            recorder.note("FailTask", rows.channel, **facts)
+        raise
     finally:
         recorder.close()
 

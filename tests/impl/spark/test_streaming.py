@@ -5,6 +5,7 @@ Without Spark, the calls come in its order: ``latestOffset``, offset log, ``part
 the model allows.
 """
 
+import json
 import pickle
 import re
 import signal
@@ -165,7 +166,7 @@ def test_two_queries_read_as_two_consumers_undisturbed(shared: ServedExchange) -
         reader_of(options).initialOffset()
 
 
-def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) -> None:
+def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options, tmp_path: Path) -> None:
     put(options, 0, 0, 50)
     one, other = reader_of(options), reader_of(options)
     first = other.initialOffset()
@@ -174,7 +175,9 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options) ->
     with pytest.raises(RowsLostError, match="does another query, or another branch of this one, read as consumer"):
         other.latestOffset(first, EVERYTHING)
     with pytest.raises(RowsLostError, match=r"row 0 of channel .* was acknowledged and is forgotten"):
-        read(options, first, end)
+        read({**options, "traceDir": str(tmp_path)}, first, end)
+    (recorded,) = tmp_path.glob("task*")
+    assert [json.loads(line)["action"] for line in recorded.read_text().splitlines()] == ["RunTask", "FailTask"]
 
 
 def test_rows_lost_with_an_exchange_in_memory_fail_the_query(address: str) -> None:
