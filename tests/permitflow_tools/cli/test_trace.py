@@ -201,6 +201,13 @@ def test_a_batch_planned_before_the_acknowledgement_is_no_behaviour(
     assert (code, found["channels"][0]["problems"][0]["action"]) == (1, "PlanBatch")
 
 
+def test_an_exchange_in_memory_may_let_rows_expire_too(tmp_path: Path, report: Report) -> None:
+    expired = ("ReportLoss", {"row": FIRST + 40, "produced": FIRST + 90, "expired": FIRST + 70})
+    record(tmp_path, planned(0, 20), acknowledged(20, 0, 40), planned(20, 40), acknowledged(40, 20, 40), expired)
+    query = ("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"))
+    assert [report(*query, *more)[0] for more in ((), ("--in-memory",))] == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("spoil", "arguments", "words"),
     [
