@@ -10,8 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import CORO_CLOSED, getcoroutinestate
+from numbers import Integral
 from typing import Any, TypeAlias, TypeVar
 
+from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
 from permitflow_testing.adapter import ChannelAdapter, Feature, Received, lacks_of
 
@@ -157,6 +159,10 @@ class BoundedAdapter:
         received = await taking
         if not isinstance(received, Received):
             raise AdapterError(f"your take returns {received!r}; it must return Received(kind, value, rows)")
+        kind, value, rows = received
+        if not (isinstance(kind, Kind) and isinstance(value, Integral | None) and isinstance(rows, Integral)):
+            rule = "the kind must be a Kind, the value the whole number that was sent, or None, and the rows a number"
+            raise AdapterError(f"your take returns {received!r}; {rule}")
         return received
 
     def take(self) -> Call:

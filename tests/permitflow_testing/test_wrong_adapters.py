@@ -40,6 +40,10 @@ def said(report: Report) -> str:
         (wrong.NeverSettles, "your settled has not ended after 0.2 s"),
         (wrong.Busy, "your receive does not end when it is cancelled"),
         (wrong.ReturnsNothing, "your take returns None; it must return Received(kind, value, rows)"),
+        (
+            wrong.ReturnsText,
+            "value='1', rows=1); the kind must be a Kind, the value the whole number that",
+        ),
         (wrong.CancelsItself, "your send raises CancelledError, although nobody has cancelled it"),
         (wrong.CancelsAll, "cancels tasks that are not its own: the kit's was among them"),
     ],

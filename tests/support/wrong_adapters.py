@@ -94,6 +94,14 @@ class ReturnsNothing(CountedQueue):
         return None  # type: ignore[return-value]  # the mistake
 
 
+class ReturnsText(CountedQueue):
+    """It returns what it has read from its wire, as text."""
+
+    async def take(self) -> Received:
+        kind, value, rows = await super().take()
+        return Received(kind, str(value), rows)  # type: ignore[arg-type]  # the mistake
+
+
 class CancelsItself(CountedQueue):
     """It raises what only a cancellation raises."""
 
