@@ -20,10 +20,11 @@ demo:  ## the main job: TPC-H query 12 through the exchange, between two Spark j
 	@$(PYTHON) tools/setup.py demo
 	@$(WITH_JAVA) $(BIN)/permitflow demo
 
-style: setup  # and types; mypy's workers are for its first run
+style: setup  # and types; mypy's workers are for its first run; modules are compiled once, not by each worker of pytest
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@MYPY_NUM_WORKERS=auto $(BIN)/mypy
+	@$(BIN)/python -m compileall -q impl model proofs examples tests/support tools benchmarks
 
 check: style  ## style, types, architecture
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
