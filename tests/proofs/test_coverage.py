@@ -7,9 +7,10 @@ import z3
 
 from permitflow_proofs import Theorem, prove
 from permitflow_proofs.kernel.coverage import Leaf, Step, coverage
+from permitflow_proofs.kernel.merging import LeftOut, Merge
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.paths import LeftOut, Merge, Trail
 from permitflow_proofs.kernel.symbols import assume, integer, merged, natural
+from permitflow_proofs.kernel.trail import Trail
 
 X, Y, Z = range(3)
 

@@ -20,8 +20,9 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of
 from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_all
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
-from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
+from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.symbols import assume, implies, integer, limit, natural
+from permitflow_proofs.kernel.terms import conjunction, disjunction
 from permitflow_proofs.kernel.theorem import Theorem
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 import z3
 
-from permitflow_proofs.kernel.paths import Trail
+from permitflow_proofs.kernel.trail import Trail
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ def think() -> None:
 
 
 def test_z3_keeps_no_signal_to_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 1_000_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 1_000_000)
     (seen, sent), is_over = os.pipe(), threading.Event()
     os.set_blocking(sent, False)
     count = 0

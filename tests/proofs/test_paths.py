@@ -9,9 +9,10 @@ from hypothesis import strategies as st
 
 from permitflow_model.kernel.system import require
 from permitflow_proofs.kernel.obligation import decide
-from permitflow_proofs.kernel.paths import Beginning, Endless, Explorer, Path, current_explorer
+from permitflow_proofs.kernel.paths import Beginning, Explorer, Path, current_explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import assume, assuming, integer, integer_term, merged, natural, truth
+from permitflow_proofs.kernel.trail import Endless
 
 
 def is_impossible(*terms: z3.BoolRef) -> bool:

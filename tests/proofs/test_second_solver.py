@@ -8,9 +8,9 @@ import z3
 from permitflow_proofs import TheoremVerdict, prove
 from permitflow_proofs.kernel import second_solver
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.paths import Trail
 from permitflow_proofs.kernel.symbols import assume, integer, natural
 from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.kernel.trail import Trail
 
 pytest.importorskip("cvc5")
 
@@ -107,7 +107,7 @@ def test_the_second_solver_objects_to_what_z3_leaves_out(monkeypatch: pytest.Mon
 
 def test_a_claim_that_the_second_solver_leaves_undecided_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(second_solver, "_SOLVER_STEPS", 20_000)
-    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
     verdict = prove(theorem(hard), "cvc5")
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
     assert any("it: cvc5 says unknown" in problem for problem in verdict.problems())

@@ -78,7 +78,7 @@ def test_a_twin_that_does_not_fail_makes_the_check_worthless(twin: Callable[[], 
 
 
 def test_an_undecided_claim_is_unknown_and_not_proved(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
     verdict = prove(theorem(obligation(hard, false)))
     assert (verdict.outcome, verdict.is_as_expected) == ("unknown", False)
 
@@ -88,7 +88,7 @@ def test_premises_that_the_solver_cannot_meet_do_not_count_as_met(monkeypatch: p
         assume(not hard())
         return True
 
-    monkeypatch.setattr("permitflow_proofs.kernel.paths._SOLVER_STEPS", 20_000)
+    monkeypatch.setattr("permitflow_proofs.kernel.trail._SOLVER_STEPS", 20_000)
     assert prove(theorem(obligation(beyond, false))).problems() == ["it: says nothing, its premises cannot be met"]
 
 

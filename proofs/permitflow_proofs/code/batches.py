@@ -17,7 +17,6 @@ from itertools import accumulate
 from types import FrameType
 from typing import Any
 
-from permitflow_proofs.kernel.paths import Contradiction
 from permitflow_proofs.kernel.symbols import (
     Integer,
     all_of,
@@ -30,6 +29,7 @@ from permitflow_proofs.kernel.symbols import (
     natural,
     predicate,
 )
+from permitflow_proofs.kernel.trail import Contradiction
 
 
 class InvariantBroken(Exception):

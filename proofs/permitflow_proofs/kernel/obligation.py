@@ -16,8 +16,9 @@ from permitflow_model.kernel.runs import Move, Run
 from permitflow_model.kernel.system import Disabled, System
 from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, given_by
-from permitflow_proofs.kernel.paths import Explorer, conjunction, disjunction
+from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.reading import read
+from permitflow_proofs.kernel.terms import conjunction, disjunction
 
 S = TypeVar("S")
 P = TypeVar("P")

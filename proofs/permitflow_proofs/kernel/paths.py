@@ -1,474 +1,28 @@
 """Walk a plain Python function along every path that its symbolic conditions allow.
 
 A symbolic condition forks where Python asks for its truth.  The function is run again for each path, with the
-decisions taken so far.  A side that cannot be taken is pruned, and the pruned conditions are kept: together with the
-violated claims they are the verification condition, which another solver can check again.
+decisions taken so far (``trail``); or its forks stay inside one condition (``merging``).  A side that cannot be taken
+is pruned: together with the violated claims the pruned conditions are the verification condition, which another solver
+can check again.
 
-The trail: Z3 keeps the conditions of the current path; going back to the last open decision keeps earlier ones.
-
-Merging evaluates a function over symbols into one condition, with its forks inside: all answers to its questions are
-tried, and checked only where the function raises.  An assumption holds only in the cases in which the function makes
-it.  When a path is walked again, only the cases with such side effects are run.  A merge within another merge is
-evaluated anew in each case of the outer one, and is one condition there.
-
-A beginning that several functions share is explored once; each of them goes on from where its ways end.
+A beginning that several functions share is explored once, for speed; each of them goes on from where its ways end.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 import z3
 
 from permitflow_model.kernel.system import Disabled
-from permitflow_proofs.kernel.coverage import Coverage, Leaf, Step, coverage
-
-# Terms of known sorts, by Z3's own constructors: the operators of its Python classes look at each operand's sort, which
-# takes three times as long.
-
-_CONTEXT = z3.main_ctx()
-
-
-def built_truth(make: Callable[..., object], *terms: z3.ExprRef) -> z3.BoolRef:
-    """The condition that a constructor makes of so many terms."""
-    return z3.BoolRef(make(_CONTEXT.ref(), *(term.ast for term in terms)), _CONTEXT)
-
-
-def built_number(make: Callable[..., object], *terms: z3.ExprRef) -> z3.ArithRef:
-    """The number that a constructor makes of so many terms."""
-    return z3.ArithRef(make(_CONTEXT.ref(), *(term.ast for term in terms)), _CONTEXT)
-
-
-def array(*terms: z3.ExprRef) -> tuple[int, object]:
-    """Terms for a constructor that takes any number of them."""
-    return len(terms), (z3.Ast * len(terms))(*(term.ast for term in terms))
-
-
-def conjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
-    """All of them; true for none."""
-    if len(terms) < 2:
-        return terms[0] if terms else z3.BoolVal(True)
-    return z3.BoolRef(z3.Z3_mk_and(_CONTEXT.ref(), *array(*terms)), _CONTEXT)
-
-
-def disjunction(terms: Sequence[z3.BoolRef]) -> z3.BoolRef:
-    """At least one of them; false for none."""
-    if len(terms) < 2:
-        return terms[0] if terms else z3.BoolVal(False)
-    return z3.BoolRef(z3.Z3_mk_or(_CONTEXT.ref(), *array(*terms)), _CONTEXT)
-
-
-def negation(term: z3.BoolRef) -> z3.BoolRef:
-    """The opposite."""
-    return built_truth(z3.Z3_mk_not, term)
-
-
-def _identity(term: z3.ExprRef) -> int:
-    """The same for equal terms, as long as one of them is kept."""
-    return cast(int, term.ast.value)
-
-
-# Z3 counts its own steps, so that a slow machine gives the same answer as a fast one.
-_SOLVER_STEPS = 30_000_000
-
-
-class Contradiction(BaseException):
-    """This path contradicts an assumption: it does not exist.
-
-    No ``Exception``, so that nothing in a model can swallow it.
-    """
-
-
-class Endless(Exception):
-    """The function forks without end: some loop depends on a symbolic condition."""
-
-    def __init__(self, met: str) -> None:
-        """Name the limit that was reached."""
-        super().__init__(f"{met}; a loop seems to depend on a symbolic condition")
-
-
-class LeftOut(Exception):
-    """The cases that were looked at are not all."""
-
-
-class Condition(Protocol):
-    """A condition whose term is built when it is needed: a path that is walked again needs none."""
-
-    @property
-    def term(self) -> z3.BoolRef:
-        """The condition for Z3."""
-        ...
-
-
-@dataclass
-class _Step:
-    """One question or assumption of the function, and the answer."""
-
-    answer: bool
-    condition: z3.BoolRef | None = None
-    """What this step adds to the path's conditions, if the answer is yes; None: it follows from those before."""
-
-    known: tuple[int, ...] = ()
-    """The identities under which the answer was stored."""
-
-    is_open: bool = False
-    """Is the other answer still to be explored?"""
-
-    other_witness: z3.ModelRef | None = None
-    has_level: bool = False
-    """Does it have a level of the solver's stack?  So has what was decided."""
-
-    told: Step | None = None
-    """What it adds to a leaf; made once."""
-
-
-class Trail:
-    """Assumptions and decisions in the order in which the function asked for them."""
-
-    def __init__(self, max_forks: int, start: "Way[Any] | None" = None) -> None:
-        """Start with no conditions, or where a way has led; allow at most so many forks on a path."""
-        self.pruned: list[tuple[z3.BoolRef, ...]] = []
-        """Conjunctions that the solver found impossible."""
-
-        self.witness: z3.ModelRef | None = start.path.witness if start else None
-        """Values that satisfy the conditions so far; None: not known."""
-
-        self.is_checking = True
-        """Is the solver asked at each fork which sides are possible?"""
-
-        self._solver = z3.SimpleSolver()
-        self._solver.set("rlimit", _SOLVER_STEPS)
-        # Otherwise Z3 handles Ctrl-C itself, answers "unknown", and Python gets no signal.
-        self._solver.set("ctrl_c", False)
-        self._start = start.path.conditions if start else ()
-        self._start_leaf = start.leaf if start else ()
-        self._solver.add(*self._start)
-        self._steps: list[_Step] = []
-        self._at = 0
-        self._max_forks = max_forks
-        self._forks = 0
-        self.known: dict[int, tuple[z3.BoolRef, bool]] = dict(start.known) if start else {}
-        """The truth of conditions, by identity."""
-
-    def rewind(self) -> None:
-        """Walk again from the start; answers are the same until the trail ends."""
-        self._at = 0
-
-    @property
-    def position(self) -> int:
-        """How many steps this walk has taken."""
-        return self._at
-
-    def __len__(self) -> int:
-        return len(self._steps)
-
-    def conditions(self) -> tuple[z3.BoolRef, ...]:
-        """The assumptions and decisions."""
-        return (*self._start, *(step.condition for step in self._steps if step.condition is not None))
-
-    def leaf(self) -> Leaf:
-        """What was assumed and decided."""
-        for step in self._steps:
-            if step.condition is not None and step.told is None:
-                step.told = _step_of(step.condition, step.has_level)
-        return (*self._start_leaf, *(step.told for step in self._steps if step.told is not None))
-
-    def assume(self, condition: Condition) -> None:
-        """Go on only where this holds.
-
-        Raises:
-            Contradiction: it holds nowhere on this path.
-        """
-        if not self._next(condition, self._suppose):
-            raise Contradiction
-
-    def decide(self, condition: Condition) -> bool:
-        """The truth of a condition on this path; open to the other answer if both are possible.
-
-        Raises:
-            Contradiction: the path turns out to be impossible.
-        """
-        return self._next(condition, self._fork)
-
-    def knows(self, condition: Condition) -> bool:
-        """Is it known here that this holds?  Asks no solver; the answer is the same when the path is walked again."""
-        if self._at == len(self._steps):
-            self._steps.append(_Step(self._truth_of(z3.simplify(condition.term)) is True))
-        self._at += 1
-        return self._steps[self._at - 1].answer
-
-    def is_possible(self) -> bool:
-        """Can the conditions hold?  If so, there is a witness, unless the solver cannot tell."""
-        if self.witness is not None:
-            return True
-        possible, self.witness = self._ask()
-        return possible
-
-    def excludes(self, terms: list[z3.BoolRef]) -> bool:
-        """Are these conditions impossible together here?  Then they are kept as such."""
-        possible, _ = self._ask(*terms)
-        if not possible:
-            self.pruned.append((*self.conditions(), *terms))
-        return not possible
-
-    def prune(self) -> None:
-        """Keep the path's conditions as impossible."""
-        self.pruned.append(self.conditions())
-
-    def backtrack(self) -> bool:
-        """Give the last open decision its other answer, and forget what came after; False: none is open."""
-        while self._steps:
-            step = self._steps.pop()
-            for identity in step.known:
-                del self.known[identity]
-            if step.has_level:
-                self._forks -= 1
-                self._solver.pop()
-            if step.is_open and step.condition is not None:
-                self._push(negation(step.condition), step.other_witness, answer=False)
-                return True
-        return False
-
-    def _next(self, condition: Condition, make: Callable[[z3.BoolRef], None]) -> bool:
-        """The next answer: as on the last walk, or a new one."""
-        if self._at == len(self._steps):
-            term = z3.simplify(condition.term)
-            known = self._truth_of(term)
-            if known is None:
-                make(term)
-            else:
-                if not known or make == self._fork:
-                    self.pruned.append((*self.conditions(), negation(condition.term) if known else condition.term))
-                self._steps.append(_Step(known))
-        step = self._steps[self._at]
-        self._at += 1
-        return step.answer
-
-    def _suppose(self, term: z3.BoolRef) -> None:
-        self._solver.add(term)
-        if not self._is_witnessed(term):
-            self.witness = None
-        self._steps.append(_Step(True, condition=term, known=self._note(term)))
-
-    def _fork(self, term: z3.BoolRef) -> None:
-        if not self.is_checking:
-            self._push(term, None, answer=True, is_open=True)
-            return
-        opposite = negation(term)
-        yes, yes_witness = self._ask(term)
-        no, no_witness = self._ask(opposite)
-        if yes and no:
-            self._push(term, yes_witness, answer=True, is_open=True, other_witness=no_witness)
-            return
-        for possible, side in ((yes, term), (no, opposite)):
-            if not possible:
-                self.pruned.append((*self.conditions(), side))
-        if not yes and not no:
-            raise Contradiction
-        self.witness = yes_witness if yes else no_witness
-        self._steps.append(_Step(yes, known=self._note(term if yes else opposite)))
-
-    def _push(
-        self,
-        term: z3.BoolRef,
-        witness: z3.ModelRef | None,
-        *,
-        answer: bool,
-        is_open: bool = False,
-        other_witness: z3.ModelRef | None = None,
-    ) -> None:
-        self._forks += 1
-        if self._forks > self._max_forks:
-            raise Endless(f"more than {self._max_forks:,} forks on one path")
-        self._solver.push()
-        self._solver.add(term)
-        self.witness = witness
-        known = self._note(term)
-        self._steps.append(_Step(answer, term, known, is_open, other_witness, has_level=True))
-
-    def _ask(self, *terms: z3.BoolRef) -> tuple[bool, z3.ModelRef | None]:
-        """Are these possible here, and with which values?"""
-        if all(self._is_witnessed(term) for term in terms) and self.witness is not None:
-            return True, self.witness
-        self._solver.push()
-        self._solver.add(*terms)
-        answer = self._solver.check()
-        witness = self._solver.model() if answer == z3.sat else None
-        self._solver.pop()
-        # An unknown answer counts as possible: nothing is pruned without a proof.
-        return answer != z3.unsat, witness
-
-    def _is_witnessed(self, term: z3.BoolRef) -> bool:
-        return self.witness is not None and bool(z3.is_true(self.witness.eval(term, model_completion=True)))
-
-    def _truth_of(self, term: z3.BoolRef) -> bool | None:
-        """The truth of a simplified condition where it is known on this path."""
-        kind = term.decl().kind()
-        if kind in (z3.Z3_OP_TRUE, z3.Z3_OP_FALSE):
-            return bool(kind == z3.Z3_OP_TRUE)
-        is_negated = bool(kind == z3.Z3_OP_NOT)
-        known = self.known.get(_identity(term.arg(0) if is_negated else term))
-        return None if known is None else known[1] is not is_negated
-
-    def _note(self, term: z3.BoolRef) -> tuple[int, ...]:
-        """Remember that a condition holds, part by part; returns the identities that were not known before."""
-        noted = []
-        for part in term.children() if z3.is_and(term) else [term]:
-            is_negated = bool(z3.is_not(part))
-            atom = part.arg(0) if is_negated else part
-            identity = _identity(atom)
-            if identity not in self.known:
-                # The term is kept too: Z3 may give the identity of a forgotten term to another one.
-                self.known[identity] = (atom, not is_negated)
-                noted.append(identity)
-        return tuple(noted)
-
-
-def _step_of(condition: z3.BoolRef, is_decided: bool) -> Step:
-    """A condition and its opposite are known by the same term."""
-    term, answer = condition, True
-    while z3.is_not(term):
-        term, answer = term.arg(0), not answer
-    return Step(_identity(term), answer, is_decided, term)
-
-
-_WHOLE = 1 << 4_096
-"""All cases of a merge, of which each question takes half; none asks so many."""
-
-_Case = tuple[tuple[tuple[Condition, bool], ...], Condition | bool]
-
-
-class Merge:
-    """One function's cases."""
-
-    def __init__(self, start: int) -> None:
-        """``start``: how many steps the path had taken before."""
-        self.start = start
-        self.condition: Condition = _Cases(())
-        self._left_out = _WHOLE
-        self._answers: list[tuple[Condition, bool]] = []
-        self._at = 0
-        self._effective: list[tuple[tuple[bool, ...], bool]] = []
-        self._has_effects = False
-
-    def run(self, function: Callable[[], Condition | bool], is_excluded: Callable[[], bool]) -> None:
-        """Evaluate the function in every case.
-
-        Contradictory answers may make the function raise; ``is_excluded`` must confirm that they are contradictory.
-
-        Raises:
-            LeftOut: not every question was answered both ways: a mistake of this class.
-        """
-        cases: list[_Case] = []
-        while True:
-            self._at, self._has_effects = 0, False
-            has_failed = False
-            try:
-                result = function()
-            except Exception:
-                if not is_excluded():
-                    raise
-                has_failed = True
-            # With each answer a case is half of what it was.
-            self._left_out -= _WHOLE >> len(self._answers)
-            if not has_failed and result is not False:
-                cases.append((tuple(self._answers), result))
-            if self._has_effects:
-                self._effective.append((tuple(answer for _, answer in self._answers), has_failed))
-            if not self._turn():
-                break
-        if self._left_out:
-            raise LeftOut("a merge left cases out, or met one twice")
-        self.condition = _Cases(cases)
-
-    def run_again(self, function: Callable[[], Condition | bool]) -> None:
-        """Evaluate it in the cases that make symbols or assume something."""
-        for answers, has_failed in self._effective:
-            # These conditions are never built: the path has been here before.
-            self._answers = [(self.condition, answer) for answer in answers]
-            self._at = 0
-            with suppress(Exception) if has_failed else nullcontext():
-                function()
-
-    def answer(self, condition: Condition) -> bool:
-        """The next answer in this case."""
-        if self._at == len(self._answers):
-            self._answers.append((condition, True))
-        elif self._has_effects:
-            # The same question, but from this evaluation's own symbols.
-            self._answers[self._at] = (condition, self._answers[self._at][1])
-        self._at += 1
-        return self._answers[self._at - 1][1]
-
-    def answered(self) -> list[z3.BoolRef]:
-        """The answers in this case so far."""
-        return _answered(self._answers[: self._at])
-
-    def note_effect(self) -> None:
-        """This case makes a symbol or assumes something."""
-        self._has_effects = True
-
-    def qualified(self, condition: Condition) -> Condition:
-        """A condition that is assumed in this case only."""
-        return _Implication(tuple(self._answers[: self._at]), condition)
-
-    def _turn(self) -> bool:
-        while self._answers:
-            condition, answer = self._answers.pop()
-            if answer:
-                self._answers.append((condition, False))
-                return True
-        return False
-
-
-def _answered(answers: Sequence[tuple[Condition, bool]]) -> list[z3.BoolRef]:
-    return [condition.term if answer else negation(condition.term) for condition, answer in answers]
-
-
-class _Cases:
-    """One of several cases holds."""
-
-    def __init__(self, cases: Sequence[_Case]) -> None:
-        self._cases = cases
-        self._term: z3.BoolRef | None = None
-
-    @property
-    def term(self) -> z3.BoolRef:
-        if self._term is None:
-            self._term = _one_of([[*_answered(answers), _outcome(result)] for answers, result in self._cases])
-        return self._term
-
-
-def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
-    if not cases:
-        return z3.BoolVal(False)
-    # The common part of all cases is separate, so that it is known on the path.
-    known = [[(_identity(part), part) for part in case] for case in cases]
-    shared = set.intersection(*({identity for identity, _ in case} for case in known))
-    common = [part for identity, part in known[0] if identity in shared]
-    others = [conjunction([part for identity, part in case if identity not in shared]) for case in known]
-    return conjunction([*common, disjunction(others)])
-
-
-class _Implication:
-    """A condition that is assumed in one case only."""
-
-    def __init__(self, answers: Sequence[tuple[Condition, bool]], condition: Condition) -> None:
-        self._answers = answers
-        self._condition = condition
-
-    @property
-    def term(self) -> z3.BoolRef:
-        return built_truth(z3.Z3_mk_implies, conjunction(_answered(self._answers)), self._condition.term)
-
-
-def _outcome(result: Condition | bool) -> z3.BoolRef:
-    return z3.BoolVal(result) if isinstance(result, bool) else result.term
-
+from permitflow_proofs.kernel.coverage import Coverage, Leaf, coverage
+from permitflow_proofs.kernel.merging import Merge
+from permitflow_proofs.kernel.terms import Condition
+from permitflow_proofs.kernel.trail import Contradiction, Endless, Place, Trail
 
 R = TypeVar("R")
 
@@ -520,8 +74,7 @@ class Way(Generic[R]):
     """A path on which other functions go on."""
 
     path: Path[R]
-    leaf: Leaf
-    known: Mapping[int, tuple[z3.BoolRef, bool]]
+    place: Place
     names: Mapping[str, int]
     notes: Mapping[object, Mapping[Any, Any]]
 
@@ -542,7 +95,7 @@ class Beginning(Generic[R]):
         """The ways, conjunctions that the solver found impossible, and the paths that end before all ways do."""
         explorer = Explorer()
         ways = tuple(explorer.way_along(path) for path in explorer.paths(self.make) if path.enabled)
-        gone_on = {id(way.leaf) for way in ways}
+        gone_on = {id(way.place.leaf) for way in ways}
         return ways, tuple(explorer.pruned), tuple(leaf for leaf in explorer.leaves if id(leaf) not in gone_on)
 
 
@@ -755,12 +308,15 @@ class Explorer:
             ways, pruned, ended = beginning.explored
             self._ways = list(ways)
             self.leaves.extend(ended)
-            self._trail = Trail(self._max_forks, *ways[:1])
+            self._trail = self._trail_on_first_way()
             self._trail.pruned.extend(pruned)
             self._start_walk()
         if not self._ways:
             raise Contradiction
         return cast(R, self._ways[0].path.result)
+
+    def _trail_on_first_way(self) -> Trail:
+        return Trail(self._max_forks, *(way.place for way in self._ways[:1]))
 
     def _start_walk(self) -> None:
         self._trail.rewind()
@@ -775,7 +331,8 @@ class Explorer:
 
     def way_along(self, path: Path[R]) -> Way[R]:
         """The path that was walked last, for others to go on."""
-        return Way(path, self.leaves[-1], dict(self._trail.known), dict(self._names), dict(self.notes))
+        place = Place(path.conditions, path.witness, self.leaves[-1], dict(self._trail.known))
+        return Way(path, place, dict(self._names), dict(self.notes))
 
     @contextmanager
     def assuming(self, *refusals: type[Exception]) -> Iterator[None]:
@@ -819,7 +376,7 @@ class Explorer:
         """Is there one?"""
         del self._ways[:1]
         pruned = self._trail.pruned
-        self._trail = Trail(self._max_forks, *self._ways[:1])
+        self._trail = self._trail_on_first_way()
         self._trail.pruned = pruned
         return bool(self._ways)
 

@@ -14,15 +14,8 @@ from typing import Any, TypeVar, cast
 
 import z3
 
-from permitflow_proofs.kernel.paths import (
-    array,
-    built_number,
-    built_truth,
-    conjunction,
-    current_explorer,
-    disjunction,
-    negation,
-)
+from permitflow_proofs.kernel.paths import current_explorer
+from permitflow_proofs.kernel.terms import array, built_number, built_truth, conjunction, disjunction, negation
 
 Make = Callable[[], Any]
 """Builds a Z3 term.  Terms are built late: a path that is walked again needs none of its beginning."""

@@ -36,8 +36,8 @@ from permitflow_proofs.code.refinement import Call, Case, Event, Is, Outcome, at
 from permitflow_proofs.code.stand_ins import Inbox, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.paths import Contradiction
 from permitflow_proofs.kernel.symbols import all_of, any_of, equal, implies, integer, limit, merged, natural, truth
+from permitflow_proofs.kernel.trail import Contradiction
 
 _CLAUSES = ("Conservation", "NothingBehind", "NothingAfterEnd", "ReleasedByBarrier", "LossFrees")
 """The clauses of the inductive invariant that the claims need."""
