@@ -220,7 +220,7 @@ def test_the_laws_of_the_channels_queues_are_laws() -> None:
         return message
 
     for name, law in (("permits held", permits_held), ("each message counts once", order_kept)):
-        verdict = prove(theorem(*law_obligations(name, lambda law=law: law, lawful_message)))  # type: ignore[misc]
+        verdict = prove(theorem(*law_obligations(name, law, lawful_message)))
         assert verdict.problems() == []
 
 
