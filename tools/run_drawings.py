@@ -57,26 +57,27 @@ _CODE = ("code-permits-sender", "the oldest leaves", "barrier sent without a per
 PACKAGES = "packages.svg"
 _COLUMN, _LINE, _WIDTH, _HEIGHT = 196, 92, 176, 52
 # Where each box stands, in columns and lines; a name, and what is in it.
-_BOXES: dict[str, tuple[float, float, str]] = {
+BOXES: dict[str, tuple[float, float, str]] = {
     "permitflow_tools": (0.6, 0, "cli \u00b7 checking \u00b7 explain \u2026"),
     "permitflow_testing": (2.6, 0, "the kit, judges of runs"),
     "exchange": (0, 1.75, "channels, stores, servers"),
     "spark": (1.6, 1.75, "sources and sinks"),
     "client": (0.6, 2.75, "asyncio, blocking"),
-    "stages": (2, 2.75, "reactive, mute"),
+    "stages": (2, 2.75, "kafka, reactive, mute"),
     "tracing": (3.05, 2.75, "recorded actions"),
     "carriers": (0, 3.75, "gRPC, TCP, same host"),
-    "channels": (1.6, 3.75, "inside a process"),
+    "channels": (1.6, 3.75, "in a process; dispatch"),
     "wire": (0, 4.75, "messages as bytes"),
     "stream": (1.6, 4.75, "session, handshake"),
     "flows": (1.6, 5.75, "permits, gate, demand \u2026"),
 }
-_IMPORTS = (
+IMPORTS = (
     *(("permitflow_tools", "permitflow_testing"), ("exchange", "client"), ("spark", "client"), ("spark", "stages")),
     *(
         ("spark", "tracing"),
         ("tracing", "flows"),
         ("stages", "channels"),
+        ("stages", "carriers"),
         ("client", "channels"),
         ("client", "carriers"),
     ),
@@ -110,8 +111,8 @@ def packages() -> str:
     for name in ("permitflow_tools", "permitflow_testing"):
         x, y = _middle(name)
         parts.append(_arrow((x, y + _HEIGHT / 2), (x, 1.45 * _LINE)))
-    parts += [_arrow(*_between(_middle(importer), _middle(imported))) for importer, imported in _IMPORTS]
-    for name, (_, _, content) in _BOXES.items():
+    parts += [_arrow(*_between(_middle(importer), _middle(imported))) for importer, imported in IMPORTS]
+    for name, (_, _, content) in BOXES.items():
         x, y = _middle(name)
         box = {"x": x - _WIDTH / 2, "y": y - _HEIGHT / 2, "width": _WIDTH, "height": _HEIGHT, "rx": 8}
         parts += [
@@ -126,7 +127,7 @@ def packages() -> str:
 
 
 def _middle(name: str) -> tuple[float, float]:
-    column, line, _ = _BOXES[name]
+    column, line, _ = BOXES[name]
     return 28 + _WIDTH / 2 + column * _COLUMN, 14 + _HEIGHT / 2 + line * _LINE
 
 
