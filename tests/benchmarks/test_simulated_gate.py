@@ -1,5 +1,7 @@
 """A gate that adapts keeps latency and throughput, in simulated time, with the real ends."""
 
+from dataclasses import replace
+
 import pytest
 
 from benchmarks.simulated_gate import GATE, GateSetting, run_gate
@@ -18,3 +20,14 @@ def test_barriers_wait_as_long_as_is_wanted(consumer_rate: float, seconds: float
     adapted = run_gate(GateSetting(parameters=GATE, consumer_rate=consumer_rate, target_latency_seconds=seconds))
     assert adapted.rows_per_second >= 0.95 * run_gate(fixed).rows_per_second
     assert adapted.barrier_p99_seconds <= 2 * seconds + fixed.rtt_seconds
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("exclusive", [64, 0])
+@pytest.mark.parametrize("inputs", [2, 3])
+def test_a_small_target_is_lent_in_whole_chunks(inputs: int, exclusive: int) -> None:
+    parameters = replace(GATE, inputs=inputs, exclusive=exclusive)
+    fixed = GateSetting(parameters=parameters, consumer_rate=2_000)
+    adapted = run_gate(GateSetting(parameters=parameters, consumer_rate=2_000, target_latency_seconds=0.1))
+    assert adapted.rows_per_second >= 0.95 * run_gate(fixed).rows_per_second
+    assert adapted.barrier_p99_seconds <= 0.2 + fixed.rtt_seconds

@@ -86,7 +86,7 @@ def _measuring() -> tuple[Any, Parameters]:
     gate: Any = core.Gate(as_code(numbers, most))
     gate._over = natural("over")
     limit(gate._over <= numbers.inputs)
-    gate._consumed_rows, gate._largest_cost = natural("consumed_before"), natural("largest_cost")
+    gate._consumed_rows, gate._largest_cost = natural("consumed_before"), natural("largest_cost", 1)
     made = _model(numbers, gate)
     limit(made.floor <= made.floating)
     return gate, made

@@ -399,6 +399,20 @@ def test_the_target_leaves_out_what_exclusive_credit_holds() -> None:
     assert (both, gate.target) == (200, 200)
 
 
+def test_a_gate_that_adapts_lends_whole_chunks() -> None:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=200, max_chunk_cost=40)
+    gate = Gate(parameters)
+    one, other = (GateReceiver[object](parameters, gate=gate) for _ in range(2))
+    gate.aim_at(1.0)
+    gate.observe(0.0, 40, is_busy=True)  # a chunk of so many rows
+    gate.resize(100)
+    for member in (one, other):
+        member.on_announcement(Backlog(500))
+    assert (one.borrowed, other.borrowed) == (100, 0)
+    gate.resize(170)
+    assert (one.borrowed, other.borrowed) == (140, 30)
+
+
 @pytest.mark.parametrize(("exclusive", "least"), [(4, 0), (0, 7)])
 def test_a_target_below_the_floor_or_above_the_pool_is_refused(exclusive: int, least: int) -> None:
     gate = Gate(GateParameters(inputs=2, exclusive=exclusive, floating=9, max_chunk_cost=4))

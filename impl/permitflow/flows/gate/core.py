@@ -771,7 +771,8 @@ class Gate(Group):
         self._line: deque[GateReceiver[Any]] = deque()  # inputs that lack credit, in turn
         self._surplus = 0  # of the pool, which is not lent
         self._adaptive: AdaptiveWindow | None = None
-        self._consumed_rows = self._largest_cost = self._over = 0  # of what was observed; inputs that have left
+        self._consumed_rows = self._over = 0  # of what was observed; inputs that have left
+        self._largest_cost = 1  # of the chunks that were observed
 
     def join(self, member: "GateReceiver[Any]") -> None:
         """One more input.
@@ -816,10 +817,12 @@ class Gate(Group):
     def _serve(self) -> None:
         """Lend in turn, an equal share to each input in line; one that lacks more goes to the end of the line.
 
+        A share is at least a whole chunk, as far as is known: parts of chunks, one at each input, are of no use.
+
         Spec: Borrow.
         """
         while (lendable := self.pool - self._surplus) > 0 and self._line:
-            share = max(1, lendable // len(self._line))
+            share = max(self._largest_cost, lendable // len(self._line))
             member = self._line.popleft()
             if lent := min(share, member.lacks, lendable):
                 self.pool -= lent

@@ -726,6 +726,7 @@ class Lending(GateCase):
     def __init__(self) -> None:
         super().__init__()
         del self.silent._serve
+        self.silent._largest_cost = natural("largest_cost", 1)
         self.lacking = [member.lacks for member in self.silent.members]
         self.at_first = [member for member, is_in in zip(self.silent.members, self.in_line, strict=True) if is_in]
 
