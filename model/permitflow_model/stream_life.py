@@ -717,4 +717,4 @@ SYSTEM: System[State, Parameters] = System(
     },
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.stream_life:theorems")

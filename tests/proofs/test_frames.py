@@ -39,6 +39,7 @@ from permitflow_proofs import spark_micro_batch as spark_proofs
 from permitflow_proofs import squelch as squelch_proofs
 from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
 from permitflow_proofs import store_owner as store_owner_proofs
+from permitflow_proofs import stream_life as stream_life_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
 from permitflow_proofs.kernel.frame import Frame, frame_obligations, has_guard, keeps_frame
 from permitflow_proofs.kernel.obligation import decide
@@ -334,12 +335,13 @@ TABLES = [
     squelch_proofs,
     stop_and_wait_proofs,
     store_owner_proofs,
+    stream_life_proofs,
     token_bucket_proofs,
 ]
 
 
 # Those with the largest states are left out of make test.
-LARGE = {bridge_proofs, input_gate_proofs, mute_proofs, mute_scheduler_proofs, grpc_call_proofs}
+LARGE = {bridge_proofs, input_gate_proofs, mute_proofs, mute_scheduler_proofs, grpc_call_proofs, stream_life_proofs}
 
 
 @pytest.mark.parametrize(
