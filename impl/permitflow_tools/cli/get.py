@@ -3,6 +3,7 @@
 import os
 import sys
 from contextlib import suppress
+from io import RawIOBase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -144,6 +145,17 @@ def get(
         typer.echo(f"wrote {written:,} rows of {channel}{where}", err=True)
 
 
+def _standard_output() -> BinaryIO:
+    """Standard output, which takes all that is written or fails.
+
+    Without a buffer (PYTHONUNBUFFERED) it may take a part, and the rest would count as written, and be acknowledged.
+    """
+    given = sys.stdout.buffer
+    if not isinstance(given, RawIOBase):
+        return given
+    return open(given.fileno(), "wb", closefd=False)
+
+
 class _Output:
     """A file that is renamed when it is whole, or what others have open."""
 
@@ -154,7 +166,7 @@ class _Output:
         self.is_shared = is_special(path)
         try:
             if path == STANDARD_OUTPUT:
-                self._file: BinaryIO = sys.stdout.buffer
+                self._file: BinaryIO = _standard_output()
             elif self.is_shared:
                 self._file = path.open("ab")
             else:
@@ -223,9 +235,9 @@ class _Writing:
             raise
         except BrokenPipeError:
             self._source.cancel("the reader of its output has gone")
-            complain(f"nobody reads the output any more; {self._left()}")
-            # Python would complain again when it flushes at exit.
+            # What is left in buffers would be complained of again, here and when Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            complain(f"nobody reads the output any more; {self._left()}")
             raise typer.Exit(ExitCode.FAILS) from None
         except PermitflowError as error:  # a time-out is an OSError as well
             complain(f"{error}; {self._left()}")

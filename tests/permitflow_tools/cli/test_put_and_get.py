@@ -357,6 +357,26 @@ async def test_a_line_goes_through_and_a_broken_pipe_is_told(command: Command) -
         assert "; 2 rows were read, at least " in error
 
 
+@pytest.mark.parametrize("unbuffered", ["1", ""])
+async def test_a_row_that_is_taken_in_part_is_not_acknowledged(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, unbuffered: str
+) -> None:
+    monkeypatch.setenv("PYTHONUNBUFFERED", unbuffered)
+    source = written(tmp_path, "large.jsonl", json.dumps({"n": 1, "s": "x" * (1 << 20)}) + "\n")
+    async with beside(command, Retention.REPLAY) as shell:
+        assert (await shell("put", NAME, source))[0] == 0
+        async with piped(shell, ("get", NAME, "--acknowledge")) as (getting,):
+            assert getting.process.stdout is not None
+            assert len(await asyncio.to_thread(getting.process.stdout.read, 100)) == 100
+            getting.process.stdout.close()
+            getting.process.stdout = None
+            code, _, error = await getting.over()
+        assert (code, error) == (1, "Error: nobody reads the output any more; 0 rows have come\n")
+        (channel,) = shell.exchange.statistics()
+        assert channel.replay is not None
+        assert channel.replay.acknowledged == {"default": 0}
+
+
 async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
     async with beside(command) as shell, piped(shell, ("put", NAME, "--schema", "n:int64")) as (putting,):
         assert putting.process.stdin is not None
