@@ -1,6 +1,7 @@
 // What the theme adds once a page is seen, for people without a mouse or without eyes.
 // A page about Python has a class Header, so its list of contents has this name, too.
 document.querySelector(".md-header__inner").setAttribute("aria-label", "Top of the site");
+document.querySelector(".md-search")?.setAttribute("aria-label", "Search");  // a dialog where the site is served
 const refine = () => {
   // A landmark is added to each block of code: each gets a name of its own.
   document.querySelectorAll(".md-code__nav").forEach((nav, index) => nav.setAttribute("aria-label", `Block of code ${index + 1}`));
