@@ -6,34 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from permitflow.errors import (
-    printable,
-)
+from permitflow.errors import printable
 from permitflow.exchange.books.replay import Retention
-from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
-from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import Oversize
-from permitflow_tools.cli.channel_options import (
-    BarrierPermits,
-    ChannelByteWindow,
-    ChannelMaxChunkCost,
-    ChannelPermitBatch,
-    ChannelRowPermits,
-    ChannelTargetLatency,
-    ConsumerNames,
-    ExpireBytes,
-    ExpireSeconds,
-    FlowName,
-    FlowParameter,
-    KeptRowsLimit,
-    OversizeRule,
-    RetentionRule,
-    StagingRowsLimit,
-    channel_parameters,
-    kept_for,
-)
+from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.dialling import Place, dials
+from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
 from permitflow_tools.cli.traffic_table import bytes_here, lag_in_words
@@ -139,6 +117,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) ->
 
 @channel.command()
 @dials
+@with_options(options=channel_options)
 def add(
     exchange: Place,
     context: typer.Context,
@@ -146,21 +125,7 @@ def add(
         StreamName,
         typer.Argument(parser=stream_name, metavar="NAME[:N]", help="A stream of N channels, NAME/0 to NAME/N-1."),
     ],
-    flow: FlowName = PERMITS.name,
-    byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
-    target_latency: ChannelTargetLatency = None,
-    row_permits: ChannelRowPermits = None,
-    permit_batch: ChannelPermitBatch = None,
-    max_chunk_cost: ChannelMaxChunkCost = None,
-    barrier_permits: BarrierPermits = None,
-    oversize: OversizeRule = Oversize.SPLIT,
-    parameter: FlowParameter = None,
-    retention: RetentionRule = Retention.ONCE,
-    consumer: ConsumerNames = None,
-    kept_rows: KeptRowsLimit = None,
-    staging_rows: StagingRowsLimit = None,
-    expire_seconds: ExpireSeconds = None,
-    expire_bytes: ExpireBytes = None,
+    options: ChannelOptions,
     as_json: Json = False,
 ) -> None:
     """Add a stream to a running exchange; its channels can be used at once.
@@ -174,30 +139,19 @@ def add(
 
     Exit code 0: added. 1: the exchange does not answer, or cannot write. 2: a name is taken, or the options cannot be.
     """
-    consumers = kept_for(context, retention, consumer)
-    parameters = channel_parameters(
-        flow,
-        retention,
-        parameter or (),
-        oversize=oversize,
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=max_chunk_cost,
-        barrier_permits=barrier_permits,
-    )
     with exchange.orders() as orders:
         added = orders.add_stream(
             stream.name,
             stream.channels,
-            parameters,
-            retention=retention,
-            consumers=consumers if retention is Retention.REPLAY else (),
-            kept_rows=kept_rows,
-            staging_rows=staging_rows,
-            expire_seconds=expire_seconds,
-            expire_bytes=expire_bytes,
-            byte_window=byte_window if "--byte-window" in given_options(context) else None,
-            target_latency_seconds=target_latency,
+            options.parameters,
+            retention=options.retention,
+            consumers=options.consumers if options.retention is Retention.REPLAY else (),
+            kept_rows=options.kept_rows,
+            staging_rows=options.staging_rows,
+            expire_seconds=options.expire_seconds,
+            expire_bytes=options.expire_bytes,
+            byte_window=options.byte_window if "--byte-window" in given_options(context) else None,
+            target_latency_seconds=options.target_latency_seconds,
         )
     if as_json:
         print_json({"address": exchange.address, "channels": [_as_json(each) for each in added]})

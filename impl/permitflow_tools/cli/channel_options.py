@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias, cast
 
 import typer
@@ -40,7 +41,7 @@ _OF_REPLAY = (
     "--expire-bytes",
 )
 
-FlowName: TypeAlias = Annotated[
+_FlowName: TypeAlias = Annotated[
     str,
     typer.Option(
         metavar="NAME",
@@ -48,7 +49,7 @@ FlowName: TypeAlias = Annotated[
     ),
 ]
 
-ChannelRowPermits: TypeAlias = Annotated[
+_RowPermits: TypeAlias = Annotated[
     int | None,
     rows(
         f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
@@ -57,12 +58,12 @@ ChannelRowPermits: TypeAlias = Annotated[
     ),
 ]
 
-ChannelPermitBatch: TypeAlias = Annotated[
+_PermitBatch: TypeAlias = Annotated[
     int | None,
     rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=MOST),
 ]
 
-ChannelMaxChunkCost: TypeAlias = Annotated[
+_MaxChunkCost: TypeAlias = Annotated[
     int | None,
     rows(
         "The most permits a chunk takes. Default: row permits less batch; "
@@ -71,7 +72,7 @@ ChannelMaxChunkCost: TypeAlias = Annotated[
     ),
 ]
 
-ChannelByteWindow: TypeAlias = Annotated[
+_ByteWindow: TypeAlias = Annotated[
     int,
     option(
         size_in_bytes,
@@ -81,7 +82,7 @@ ChannelByteWindow: TypeAlias = Annotated[
     ),
 ]
 
-ChannelTargetLatency: TypeAlias = Annotated[
+_TargetLatency: TypeAlias = Annotated[
     float | None,
     option(
         duration,
@@ -91,16 +92,16 @@ ChannelTargetLatency: TypeAlias = Annotated[
     ),
 ]
 
-BarrierPermits: TypeAlias = Annotated[
+_BarrierPermits: TypeAlias = Annotated[
     int | None, option(_ROWS, "N", "Barriers that may be in a channel at once. Default: 1.")
 ]
 
-OversizeRule: TypeAlias = Annotated[
+_OversizeRule: TypeAlias = Annotated[
     Oversize,
     typer.Option(metavar="RULE", help="A chunk above the maximum is sent in slices (split) or admitted whole."),
 ]
 
-FlowParameter: TypeAlias = Annotated[
+_FlowParameter: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--parameter",
@@ -109,7 +110,7 @@ FlowParameter: TypeAlias = Annotated[
     ),
 ]
 
-RetentionRule: TypeAlias = Annotated[
+_RetentionRule: TypeAlias = Annotated[
     Retention,
     typer.Option(
         metavar="RULE",
@@ -118,7 +119,7 @@ RetentionRule: TypeAlias = Annotated[
     ),
 ]
 
-ConsumerNames: TypeAlias = Annotated[
+_ConsumerNames: TypeAlias = Annotated[
     list[str] | None,
     typer.Option(
         "--consumer",
@@ -127,7 +128,7 @@ ConsumerNames: TypeAlias = Annotated[
     ),
 ]
 
-KeptRowsLimit: TypeAlias = Annotated[
+_KeptRowsLimit: TypeAlias = Annotated[
     int | None,
     rows(
         "With replay: the most rows of a channel that are kept before producers wait. "
@@ -136,12 +137,12 @@ KeptRowsLimit: TypeAlias = Annotated[
     ),
 ]
 
-StagingRowsLimit: TypeAlias = Annotated[
+_StagingRowsLimit: TypeAlias = Annotated[
     int | None,
     rows("With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST),
 ]
 
-ExpireSeconds: TypeAlias = Annotated[
+_ExpireSeconds: TypeAlias = Annotated[
     float | None,
     option(
         whole_number(least=1, most=MOST),
@@ -151,7 +152,7 @@ ExpireSeconds: TypeAlias = Annotated[
     ),
 ]
 
-ExpireBytes: TypeAlias = Annotated[
+_ExpireBytes: TypeAlias = Annotated[
     int | None,
     option(
         size_in_bytes,
@@ -187,7 +188,7 @@ def _numbers(stated: Sequence[str]) -> dict[str, int]:
     return numbers
 
 
-def kept_for(context: typer.Context, retention: Retention, consumer: Sequence[str] | None) -> list[str]:
+def _kept_for(context: typer.Context, retention: Retention, consumer: Sequence[str] | None) -> list[str]:
     """The consumers for whom rows are kept; ends the command if an option needs kept rows and there are none."""
     strange = [name for name in given_options(context) if name in _OF_REPLAY]
     if strange and retention is not Retention.REPLAY:
@@ -199,7 +200,7 @@ def kept_for(context: typer.Context, retention: Retention, consumer: Sequence[st
     return consumers
 
 
-def channel_parameters(
+def _channel_parameters(
     flow: str, retention: Retention, parameter: Sequence[str], *, oversize: Oversize, **given: int | None
 ) -> Parameters:
     """The parameters of channels, from these options; ends the command if they cannot be."""
@@ -216,3 +217,64 @@ def channel_parameters(
         unusable(f"{option_name}: {error}")
     except ParameterMismatchError:
         unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")
+
+
+@dataclass(frozen=True)
+class ChannelOptions:
+    """What these options say of channels."""
+
+    flow: str
+    parameters: Parameters
+    retention: Retention
+    consumers: list[str]
+    """For whom rows are kept."""
+    kept_rows: int | None
+    staging_rows: int | None
+    expire_seconds: float | None
+    expire_bytes: int | None
+    byte_window: int
+    target_latency_seconds: float | None
+
+
+def channel_options(
+    context: typer.Context,
+    flow: _FlowName = PERMITS.name,
+    row_permits: _RowPermits = None,
+    permit_batch: _PermitBatch = None,
+    max_chunk_cost: _MaxChunkCost = None,
+    barrier_permits: _BarrierPermits = None,
+    oversize: _OversizeRule = Oversize.SPLIT,
+    parameter: _FlowParameter = None,
+    byte_window: _ByteWindow = DEFAULT_BYTE_WINDOW,
+    target_latency: _TargetLatency = None,
+    retention: _RetentionRule = Retention.ONCE,
+    consumer: _ConsumerNames = None,
+    kept_rows: _KeptRowsLimit = None,
+    staging_rows: _StagingRowsLimit = None,
+    expire_seconds: _ExpireSeconds = None,
+    expire_bytes: _ExpireBytes = None,
+) -> ChannelOptions:
+    """A group of options; ends the command if they do not fit together."""
+    consumers = _kept_for(context, retention, consumer)
+    parameters = _channel_parameters(
+        flow,
+        retention,
+        parameter or (),
+        oversize=oversize,
+        row_permits=row_permits,
+        permit_batch=permit_batch,
+        max_chunk_cost=max_chunk_cost,
+        barrier_permits=barrier_permits,
+    )
+    return ChannelOptions(
+        flow=flow,
+        parameters=parameters,
+        retention=retention,
+        consumers=consumers,
+        kept_rows=kept_rows,
+        staging_rows=staging_rows,
+        expire_seconds=expire_seconds,
+        expire_bytes=expire_bytes,
+        byte_window=byte_window,
+        target_latency_seconds=target_latency,
+    )

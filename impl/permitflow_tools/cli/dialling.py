@@ -1,10 +1,8 @@
 """The options of a command that dials an exchange, and what becomes of the exchange's errors."""
 
-import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypeAlias
 
 import typer
 
@@ -15,6 +13,7 @@ from permitflow.errors import (
     UnknownChannelError,
     UnknownConsumerError,
 )
+from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import exchange_addresses, option
 from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
 from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
@@ -60,20 +59,8 @@ def _options(
 
 
 def dials(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of all that dial; it gets them as one argument, ``exchange``."""
-    of_all = inspect.signature(_options).parameters
-    own = inspect.signature(command)
-
-    @wraps(command)
-    def dialling(**given: Any) -> None:
-        command(exchange=_options(**{name: given.pop(name) for name in of_all}), **given)
-
-    kept = [each for each in own.parameters.values() if each.name != "exchange"]
-    added = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in of_all.values()]
-    shown = [*(each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in kept), *added]
-    dialling.__signature__ = own.replace(parameters=shown)  # type: ignore[attr-defined]  # what Typer reads
-    dialling.__annotations__ = {each.name: each.annotation for each in shown}
-    return dialling
+    """Give a command the options of all that dial, behind its own; it gets them as one argument, ``exchange``."""
+    return with_options(last=True, exchange=_options)(command)
 
 
 @contextmanager

@@ -14,7 +14,6 @@ import typer
 
 from permitflow.carriers.addresses import parsed, scheme_of, several
 from permitflow.errors import InvalidParametersError
-from permitflow.exchange.limits import OPTIONS as LIMITS
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT
 from permitflow_tools.parameters import quantities
@@ -243,14 +242,6 @@ def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -
         advice = f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"
         unusable(f"{option}: there is no {what} {unknown[0]!r}; {advice}")
     return [name for name in known if not names or any(fnmatchcase(name, given) for given in names)]
-
-
-def limit(name: str) -> Any:
-    """The option of a limit of an exchange, by its field of ``Limits``."""
-    (chosen,) = (each for each in LIMITS if each.name == name)
-    if chosen.unit == "bytes":
-        return option(size_in_bytes, "SIZE", f"At most so many bytes of {chosen.what}, as in 16MiB.")
-    return option(whole_number(least=1, most=MOST), "N", f"At most so many {chosen.what}.")
 
 
 def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:

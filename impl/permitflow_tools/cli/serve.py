@@ -1,8 +1,8 @@
 """``permitflow serve``: an exchange between producers and consumers; its options."""
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -18,30 +18,11 @@ from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
 from permitflow.flows.adaptive_window import require_latency
-from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.flows.permits.agreement import PERMITS
-from permitflow.flows.permits.parameters import Oversize
 from permitflow.stream.compression import Compression
-from permitflow_tools.cli.channel_options import (
-    BarrierPermits,
-    ChannelByteWindow,
-    ChannelMaxChunkCost,
-    ChannelPermitBatch,
-    ChannelRowPermits,
-    ChannelTargetLatency,
-    ConsumerNames,
-    ExpireBytes,
-    ExpireSeconds,
-    FlowName,
-    FlowParameter,
-    KeptRowsLimit,
-    OversizeRule,
-    RetentionRule,
-    StagingRowsLimit,
-    channel_parameters,
-    kept_for,
-    refuse_twice,
-)
+from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
+from permitflow_tools.cli.limits import limits_of
+from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import (
     MOST,
     StreamName,
@@ -50,7 +31,6 @@ from permitflow_tools.cli.options import (
     host_and_port,
     http_address,
     is_database,
-    limit,
     one_of,
     option,
     seconds,
@@ -63,13 +43,49 @@ if TYPE_CHECKING:
     from permitflow.exchange.access import AccessControl
     from permitflow.exchange.stores.durable import DurableStore
 
-_LIMITS = Limits()
 _MOST_PROCESSES = 256
 _MOST_PORT = 65_535
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
 _OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 
 
+def _security(
+    tls_cert: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-cert",
+            metavar="FILE",
+            help="Use TLS, with this certificate and those between it and its CA, in PEM; it is read again once it has "
+            "changed.",
+        ),
+    ] = None,
+    tls_key: Annotated[
+        Path | None,
+        typer.Option("--tls-key", metavar="FILE", help="The certificate's key. Default: it is in the same file."),
+    ] = None,
+    tls_client_ca: Annotated[
+        Path | None,
+        typer.Option(
+            "--tls-client-ca",
+            metavar="FILE",
+            help="Mutual TLS: take clients only whose certificate a CA in this file has signed.",
+        ),
+    ] = None,
+    insecure: Annotated[
+        bool,
+        typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
+    ] = False,
+) -> Security:
+    """A group of options; ends the command if they do not fit together."""
+    if tls_client_ca is not None and tls_cert is None:
+        unusable("--tls-client-ca: needs --tls-cert: without TLS, a client shows no certificate")
+    try:
+        return Security(certificate=tls_cert, key=tls_key, ca=tls_client_ca, insecure=insecure)
+    except InvalidParametersError as error:
+        unusable(f"{_OF_TLS[error.name]}: {error.rule}")
+
+
+@with_options(options=channel_options, limits=limits_of, security=_security)
 def serve(
     context: typer.Context,
     stream: Annotated[
@@ -85,17 +101,8 @@ def serve(
             "Default: 127.0.0.1:50051.",
         ),
     ] = None,
-    flow: FlowName = PERMITS.name,
-    row_permits: ChannelRowPermits = None,
-    permit_batch: ChannelPermitBatch = None,
-    max_chunk_cost: ChannelMaxChunkCost = None,
-    barrier_permits: BarrierPermits = None,
-    oversize: OversizeRule = Oversize.SPLIT,
-    parameter: FlowParameter = None,
-    byte_window: ChannelByteWindow = DEFAULT_BYTE_WINDOW,
-    target_latency: ChannelTargetLatency = None,
-    retention: RetentionRule = Retention.ONCE,
-    consumer: ConsumerNames = None,
+    *,
+    options: ChannelOptions,
     store: Annotated[
         str | None,
         option(
@@ -114,10 +121,6 @@ def serve(
             "once that one has ended or is silent for 10 seconds.",
         ),
     ] = False,
-    kept_rows: KeptRowsLimit = None,
-    staging_rows: StagingRowsLimit = None,
-    expire_seconds: ExpireSeconds = None,
-    expire_bytes: ExpireBytes = None,
     staging_timeout_seconds: Annotated[
         float,
         option(
@@ -149,18 +152,7 @@ def serve(
             "Keep a stream whose connection was lost for so long, so that its client can go on with it; 0: never.",
         ),
     ] = RESUME_SECONDS,
-    max_channels: Annotated[int, limit("max_channels")] = _LIMITS.max_channels,
-    max_streams: Annotated[int, limit("max_streams")] = _LIMITS.max_streams,
-    max_streams_per_peer: Annotated[int, limit("max_streams_per_peer")] = _LIMITS.max_streams_per_peer,
-    max_connections: Annotated[int, limit("max_connections")] = _LIMITS.max_connections,
-    max_connections_per_peer: Annotated[int, limit("max_connections_per_peer")] = _LIMITS.max_connections_per_peer,
-    max_failures_per_peer: Annotated[int, limit("max_failures_per_peer")] = _LIMITS.max_failures_per_peer,
-    max_handshakes: Annotated[int, limit("max_handshakes")] = _LIMITS.max_handshakes,
-    max_handshakes_per_peer: Annotated[int, limit("max_handshakes_per_peer")] = _LIMITS.max_handshakes_per_peer,
-    max_suspended: Annotated[int, limit("max_suspended")] = _LIMITS.max_suspended,
-    max_suspended_bytes: Annotated[int, limit("max_suspended_bytes")] = _LIMITS.max_suspended_bytes,
-    max_memory: Annotated[int | None, limit("max_memory")] = _LIMITS.max_memory,
-    max_memory_per_peer: Annotated[int | None, limit("max_memory_per_peer")] = _LIMITS.max_memory_per_peer,
+    limits: Limits,
     same_host: Annotated[
         SameHost,
         typer.Option(
@@ -184,27 +176,7 @@ def serve(
             "Without, one of 65,536 damaged packets passes TCP's own check."
         ),
     ] = True,
-    tls_cert: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-cert",
-            metavar="FILE",
-            help="Use TLS, with this certificate and those between it and its CA, in PEM; it is read again once it has "
-            "changed.",
-        ),
-    ] = None,
-    tls_key: Annotated[
-        Path | None,
-        typer.Option("--tls-key", metavar="FILE", help="The certificate's key. Default: it is in the same file."),
-    ] = None,
-    tls_client_ca: Annotated[
-        Path | None,
-        typer.Option(
-            "--tls-client-ca",
-            metavar="FILE",
-            help="Mutual TLS: take clients only whose certificate a CA in this file has signed.",
-        ),
-    ] = None,
+    security: Security,
     token_file: Annotated[
         Path | None,
         typer.Option(
@@ -222,10 +194,6 @@ def serve(
             "TOML; it is read again once it has changed.",
         ),
     ] = None,
-    insecure: Annotated[
-        bool,
-        typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
-    ] = False,
     reflection: Annotated[
         bool,
         typer.Option(
@@ -310,19 +278,8 @@ def serve(
     or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
     """
     refuse_twice("--stream", [one.name for one in stream])
-    consumers = kept_for(context, retention, consumer)
-    parameters = channel_parameters(
-        flow,
-        retention,
-        parameter or (),
-        oversize=oversize,
-        row_permits=row_permits,
-        permit_batch=permit_batch,
-        max_chunk_cost=max_chunk_cost,
-        barrier_permits=barrier_permits,
-    )
-    if target_latency is not None:
-        _require_adaptive(target_latency, flow, retention, trace)
+    if options.target_latency_seconds is not None:
+        _require_adaptive(options.target_latency_seconds, options.flow, options.retention, trace)
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow_tools.cli.processes import Processes
@@ -337,8 +294,7 @@ def serve(
     if standby and not is_database(store or ""):
         unusable("--standby: needs --store postgresql://…: only such a store can be taken over")
     if processes > 1:
-        _require_fit_for_processes(processes, retention, trace, ui, address or [_DEFAULT_ADDRESS])
-    security = _security(tls_cert, tls_key, tls_client_ca, insecure=insecure)
+        _require_fit_for_processes(processes, options.retention, trace, ui, address or [_DEFAULT_ADDRESS])
     access = _access(rights, token_file)
     _require_safe(ui, security)
     _warn_of([*(address or []), *([ui] if ui else [])], security, access)
@@ -348,89 +304,85 @@ def serve(
         channels = [channel for channel in channels if ranked(several(cluster), channel)[0] == own]
     elif advertise is not None:
         unusable("--advertise: needs --cluster, in which it is one of the addresses")
-    try:
-        with ExitStack() as stack:
-            recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
-            kept = stack.enter_context(_opened(store, standby=standby)) if store else None
-            if kept is not None:  # all of it, before the first channel is written down
-                kept.require_fitting(channels, parameters=parameters, consumers=consumers)
-            report = stack.enter_context(Report(as_json=as_json, quiet=quiet))
-            settings: dict[str, Any] = {
-                "parameters": parameters,
-                "same_host": same_host,
-                "compression": compression,
-                "checksums": checksums,
-                "byte_window": byte_window,
-                "target_latency_seconds": target_latency,
-            }
-            serving: dict[str, Any] = {
-                "handshake_seconds": handshake_seconds,
-                "silence_seconds": silence_seconds,
-                "resume_seconds": resume_seconds,
-                "security": security,
-                "reflection": reflection,
-            }
-            limits = Limits(
-                max_channels=max_channels,
-                max_streams=max_streams,
-                max_streams_per_peer=max_streams_per_peer,
-                max_connections=max_connections,
-                max_connections_per_peer=max_connections_per_peer,
-                max_failures_per_peer=max_failures_per_peer,
-                max_handshakes=max_handshakes,
-                max_handshakes_per_peer=max_handshakes_per_peer,
-                max_suspended=max_suspended,
-                max_suspended_bytes=max_suspended_bytes,
-                max_memory=max_memory,
-                max_memory_per_peer=max_memory_per_peer,
-            ).within(all_descriptors())
-            keeping: Keeping = {
-                "consumers": consumers,
-                "kept_rows": kept_rows,
-                "staging_rows": staging_rows,
-                "expire_seconds": expire_seconds,
-                "expire_bytes": expire_bytes,
-            }
+    with _told_errors(processes), ExitStack() as stack:
+        recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
+        kept = stack.enter_context(_opened(store, standby=standby)) if store else None
+        if kept is not None:  # all of it, before the first channel is written down
+            kept.require_fitting(channels, parameters=options.parameters, consumers=options.consumers)
+        report = stack.enter_context(Report(as_json=as_json, quiet=quiet))
+        settings: dict[str, Any] = {
+            "parameters": options.parameters,
+            "same_host": same_host,
+            "compression": compression,
+            "checksums": checksums,
+            "byte_window": options.byte_window,
+            "target_latency_seconds": options.target_latency_seconds,
+        }
+        serving: dict[str, Any] = {
+            "handshake_seconds": handshake_seconds,
+            "silence_seconds": silence_seconds,
+            "resume_seconds": resume_seconds,
+            "security": security,
+            "reflection": reflection,
+        }
+        within = limits.within(all_descriptors())
+        keeping: Keeping = {
+            "consumers": options.consumers,
+            "kept_rows": options.kept_rows,
+            "staging_rows": options.staging_rows,
+            "expire_seconds": options.expire_seconds,
+            "expire_bytes": options.expire_bytes,
+        }
 
-            async def run() -> tuple[bool, bool]:
-                whole: Whole
-                if processes > 1:
-                    whole = Processes(
-                        processes,
-                        channels,
-                        (address or [_DEFAULT_ADDRESS])[0],
-                        settings=settings,
-                        limits=limits,
-                        serving=serving,
-                        rights=rights,
-                        token_file=token_file,
-                        on_lost=report.process_lost,
-                    )
-                else:
-                    exchange = Exchange(
-                        record=None if recording is None else recording.recorder,
-                        store=kept,
-                        staging_timeout_seconds=staging_timeout_seconds,
-                        limits=limits,
-                        **settings,
-                    )
-                    whole = OneProcess(
-                        exchange, lambda: exchange.add_channels(channels, retention=retention, **keeping)
-                    )
-                is_interrupted = await serve_until_signal(
-                    whole,
-                    address or [_DEFAULT_ADDRESS],
-                    report,
-                    begin,
-                    drain_seconds=drain_seconds,
-                    metrics_address=metrics_address,
-                    ui_address=ui,
-                    access=access,
+        async def run() -> tuple[bool, bool]:
+            whole: Whole
+            if processes > 1:
+                whole = Processes(
+                    processes,
+                    channels,
+                    (address or [_DEFAULT_ADDRESS])[0],
+                    settings=settings,
+                    limits=within,
                     serving=serving,
+                    rights=rights,
+                    token_file=token_file,
+                    on_lost=report.process_lost,
                 )
-                return is_interrupted, whole.has_failed
+            else:
+                exchange = Exchange(
+                    record=None if recording is None else recording.recorder,
+                    store=kept,
+                    staging_timeout_seconds=staging_timeout_seconds,
+                    limits=within,
+                    **settings,
+                )
+                whole = OneProcess(
+                    exchange, lambda: exchange.add_channels(channels, retention=options.retention, **keeping)
+                )
+            is_interrupted = await serve_until_signal(
+                whole,
+                address or [_DEFAULT_ADDRESS],
+                report,
+                begin,
+                drain_seconds=drain_seconds,
+                metrics_address=metrics_address,
+                ui_address=ui,
+                access=access,
+                serving=serving,
+            )
+            return is_interrupted, whole.has_failed
 
-            is_interrupted, has_failed = asyncio.run(run())
+        is_interrupted, has_failed = asyncio.run(run())
+    if has_failed:
+        raise typer.Exit(ExitCode.FAILS)
+    raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
+
+
+@contextmanager
+def _told_errors(processes: int) -> Iterator[None]:
+    """End the command if the exchange cannot begin, and name the option that is at fault."""
+    try:
+        yield
     except InvalidParametersError as error:
         if error.name == "max_memory":
             unusable(f"--max-memory: {error}")
@@ -446,9 +398,6 @@ def serve(
         unusable(f"--store: {error}")
     except PeerGoneError as error:  # one of several processes has not begun
         unusable(f"--processes: {error}")
-    if has_failed:
-        raise typer.Exit(ExitCode.FAILS)
-    raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
 
 
 def _opened(store: str, *, standby: bool) -> "DurableStore":
@@ -504,15 +453,6 @@ def _require_fit_for_processes(
         unusable("--processes: takes a single --address, because the processes listen at the ports after it")
     if (port := parsed(addresses[0], least_port=0).port) and port + processes > _MOST_PORT:
         unusable(f"--processes: the {processes} ports after {port} go beyond {_MOST_PORT}: choose a lower port, or 0")
-
-
-def _security(certificate: Path | None, key: Path | None, client_ca: Path | None, *, insecure: bool) -> Security:
-    if client_ca is not None and certificate is None:
-        unusable("--tls-client-ca: needs --tls-cert: without TLS, a client shows no certificate")
-    try:
-        return Security(certificate=certificate, key=key, ca=client_ca, insecure=insecure)
-    except InvalidParametersError as error:
-        unusable(f"{_OF_TLS[error.name]}: {error.rule}")
 
 
 def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | None":
