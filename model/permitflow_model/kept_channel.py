@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Literal, NamedTuple, cast
 
-from permitflow_model.kernel.family import NamedFamily, family_by_name
+from permitflow_model.kernel.family import NamedFamily, family
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -83,12 +83,8 @@ BEFORE = Consumer(acknowledged=0, handled=0, taken=0, skipped=0, phase="away", a
 
 def initial(parameters: Parameters) -> State:
     """No row has come, and nobody reads."""
-    consumers = family_by_name(_before, parameters.consumers)
+    consumers = cast("NamedFamily[Consumer]", family(BEFORE, parameters.consumers))
     return State(next=0, first=0, expired=0, ended=False, faults=0, misplaced=0, consumers=consumers)
-
-
-def _before(_name: int) -> Consumer:
-    return BEFORE
 
 
 def first_of(one: Consumer, expired: int) -> int:
@@ -409,4 +405,4 @@ SYSTEM: System[State, Parameters] = System(
     probes={"NobodyToldProbe": nobody_told, "RoomOfFastestProbe": room_of_fastest},
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.kept_channel:theorems")

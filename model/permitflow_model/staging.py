@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, cast
 
-from permitflow_model.kernel.family import Members, NamedFamily, family_by_name
+from permitflow_model.kernel.family import Members, NamedFamily, family, family_by_name
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -107,21 +107,13 @@ def initial(parameters: Parameters) -> State:
         late=0,
         faults=0,
         tasks=family_by_name(partial(_before, parameters.exchanges), parameters.tasks),
-        attempts=family_by_name(_not_begun, parameters.attempts),
-        published=family_by_name(_nothing, parameters.exchanges),
+        attempts=cast("NamedFamily[Attempt]", family(NOT_BEGUN, parameters.attempts)),
+        published=cast("NamedFamily[int]", family(0, parameters.exchanges)),
     )
 
 
 def _before(exchanges: int, name: int) -> Task:
     return Task(home=name % exchanges + 1, chosen=0, decided=0, late=0)
-
-
-def _not_begun(_name: int) -> Attempt:
-    return NOT_BEGUN
-
-
-def _nothing(_name: int) -> int:
-    return 0
 
 
 def _failing(state: State, parameters: Parameters) -> State:

@@ -29,6 +29,7 @@ from permitflow_proofs import demand as demand_proofs
 from permitflow_proofs import drop_queue as drop_queue_proofs
 from permitflow_proofs import grpc_call as grpc_call_proofs
 from permitflow_proofs import input_gate as input_gate_proofs
+from permitflow_proofs import kept_channel as kept_channel_proofs
 from permitflow_proofs import loop_chain as loop_chain_proofs
 from permitflow_proofs import mute as mute_proofs
 from permitflow_proofs import mute_delay as mute_delay_proofs
@@ -324,6 +325,7 @@ TABLES = [
     drop_queue_proofs,
     grpc_call_proofs,
     input_gate_proofs,
+    kept_channel_proofs,
     loop_chain_proofs,
     mute_proofs,
     mute_delay_proofs,

@@ -186,7 +186,7 @@ def test_names_cannot_be_listed_and_members_are_numbers() -> None:
 
     with pytest.raises(TypeError, match="ask for every member"):
         decide(lists)
-    with pytest.raises(TypeError, match="text is neither a number nor a truth value"):
+    with pytest.raises(TypeError, match="text is neither a number, nor a truth value or a word"):
         member_by_name(Words)
 
 

@@ -18,7 +18,7 @@ one is looked at: if its name may be the same, the path forks.
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Generic, NamedTuple, NoReturn, TypeVar, cast, get_type_hints
+from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from permitflow_model.kernel.queue import Queue, larger
 from permitflow_proofs.kernel.family import compared
@@ -34,6 +34,7 @@ from permitflow_proofs.kernel.symbols import (
     merged,
     predicate,
     truth,
+    word_by_name,
 )
 
 M = TypeVar("M")
@@ -45,16 +46,19 @@ _Fact = Callable[[int], bool]
 
 
 def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], M]:
-    """A function that makes the member of a name: a named tuple of numbers and truth values that depend on it alone.
+    """A function that makes the member of a name: a named tuple of values that depend on it alone.
 
     Raises:
-        TypeError: a field is of another type.
+        TypeError: a field is of another type than numbers, truth values and words.
     """
     makers: dict[str, Callable[[int], object]] = {}
     for field, hint in get_type_hints(kind).items():
-        if hint not in (int, bool):
-            raise TypeError(f"{field} is neither a number nor a truth value, but {hint}")
-        makers[field] = (predicate if hint is bool else function)(f"{prefix}{field}")
+        if get_origin(hint) is Literal:
+            makers[field] = word_by_name(f"{prefix}{field}", get_args(hint))
+        elif hint in (int, bool):
+            makers[field] = (predicate if hint is bool else function)(f"{prefix}{field}")
+        else:
+            raise TypeError(f"{field} is neither a number, nor a truth value or a word, but {hint}")
     return lambda name: kind(**{field: make(name) for field, make in makers.items()})
 
 

@@ -270,6 +270,18 @@ def function(name: str) -> Callable[[int], int]:
     return lambda argument: cast(int, Integer(lambda: symbol(integer_term(argument))))
 
 
+def word_by_name(name: str, options: tuple[str, ...]) -> Callable[[int], Choice]:
+    """Any function from integers to these words; the same name is the same function."""
+    symbol = z3.Function(name, z3.IntSort(), z3.IntSort())
+
+    def of(argument: int) -> Choice:
+        index = Integer(lambda: symbol(integer_term(argument)))
+        limit(all_of((index >= 0, index < len(options))))
+        return Choice(lambda: index.term, options)
+
+    return of
+
+
 def operation(name: str) -> Callable[[int, int], int]:
     """Any function from two integers to integers; the same name is the same function."""
     symbol = z3.Function(name, z3.IntSort(), z3.IntSort(), z3.IntSort())
