@@ -72,7 +72,7 @@ def schedule(parameters: Demand, consumed: int) -> str:
     ],
     ids=str,
 )
-def test_a_schedule_step_by_step(parameters: Demand, due: str) -> None:
+def test_a_schedule_has_the_steps_of_the_text(parameters: Demand, due: str) -> None:
     assert schedule(parameters, due.count("S")) == due
 
 

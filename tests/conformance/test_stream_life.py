@@ -540,7 +540,7 @@ def test_both_ends_take_each_step_of_the_model(upstream_dials: bool) -> None:
 
 @pytest.mark.long
 @DIALLER
-def test_also_with_a_wider_window(upstream_dials: bool) -> None:
+def test_both_ends_follow_the_model_with_a_wider_window(upstream_dials: bool) -> None:
     led(Parameters(window=2, total=3, upstream_dials=upstream_dials, faults=False), 1)
 
 

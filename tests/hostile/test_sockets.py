@@ -1,4 +1,4 @@
-"""Whatever comes at the sockets of an exchange: it goes on, keeps nothing of who is gone, and nobody else waits."""
+"""Any bytes at the sockets of an exchange: it goes on, keeps nothing of peers that are gone, and no other peer waits."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
@@ -47,13 +47,17 @@ FEW = settings(max_examples=20)
 
 @FEW
 @given(st.lists(over_tcp, min_size=1, max_size=3))
-def test_whatever_comes_over_tcp(run: asyncio.Runner, over_tcp_target: Attacked, peers: Sequence[Bytes]) -> None:
+def test_an_exchange_bears_any_bytes_over_tcp(
+    run: asyncio.Runner, over_tcp_target: Attacked, peers: Sequence[Bytes]
+) -> None:
     run.run(attack(over_tcp_target, peers))
 
 
 @FEW
 @given(st.lists(over_http2, min_size=1, max_size=3))
-def test_whatever_comes_over_http2(run: asyncio.Runner, over_grpc_target: Attacked, peers: Sequence[Bytes]) -> None:
+def test_an_exchange_bears_any_bytes_over_http2(
+    run: asyncio.Runner, over_grpc_target: Attacked, peers: Sequence[Bytes]
+) -> None:
     run.run(attack(over_grpc_target, peers))
 
 
@@ -66,5 +70,7 @@ WRONG_FIRST_AND_LAST = Packets(
 @FEW
 @example([WRONG_FIRST_AND_LAST])
 @given(st.lists(over_udp, min_size=1, max_size=3))
-def test_whatever_comes_over_udp(run: asyncio.Runner, over_udp_target: Attacked, peers: Sequence[Packets]) -> None:
+def test_an_exchange_bears_any_packets_over_udp(
+    run: asyncio.Runner, over_udp_target: Attacked, peers: Sequence[Packets]
+) -> None:
     run.run(attack(over_udp_target, peers))

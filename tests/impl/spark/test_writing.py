@@ -368,7 +368,7 @@ def test_a_commit_without_a_tasks_rows_breaks_their_channel(options: Options, mo
     assert str(consume(options, channels_of(options)[0])).startswith("ChannelAbortedError")
 
 
-def test_a_task_fails_whose_reader_needs_no_more(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_task_fails_if_its_reader_needs_no_more(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
     channel = channels_of(options)[0]
 
     def rows() -> Iterator[pa.RecordBatch]:

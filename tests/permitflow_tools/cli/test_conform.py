@@ -29,7 +29,7 @@ def own_path(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
 
 
-def test_a_rule_that_holds_and_one_that_is_broken(command: Command) -> None:
+def test_a_report_counts_rules_that_hold_and_are_broken(command: Command) -> None:
     code, stdout, _ = command("conform", QUEUE, "--rule", "window", "--rule", "cost-is-rows")
     assert code == 1
     assert "breaks rule 'cost-is-rows'" in stdout

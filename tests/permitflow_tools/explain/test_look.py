@@ -62,7 +62,7 @@ def test_a_calls_message_is_its_number_and_its_bytes() -> None:
     assert look_of("GrpcCall").value(Fifo((Message(0, 1), Message(12, 3_000)))) == "⟨#0, #12 (3,000 B)⟩"
 
 
-def test_a_state_graph_of_another_protocol() -> None:
+def test_the_page_of_another_protocol_has_all_its_states() -> None:
     graph, explored = reachable(LOOK, PARAMETERS), explore(SYSTEM, PARAMETERS)
     assert (len(graph.states), len(graph.edges)) == (len(explored.states), len(explored.edges))
     assert not graph.stuck

@@ -85,7 +85,7 @@ STEPS = st.one_of(
 
 
 @given(st.lists(STEPS, max_size=40))
-def test_whatever_comes_the_book_stays_in_its_bounds(steps: list[tuple[str, JobId | str]]) -> None:
+def test_the_book_stays_in_its_bounds_whatever_comes(steps: list[tuple[str, JobId | str]]) -> None:
     book = JobBook(CAPACITY, OPEN)
     for step, about in steps:
         match step, about:

@@ -118,7 +118,7 @@ def test_a_worker_that_starts_anew_goes_on_where_it_was() -> None:
     assert collector.samples[-1]["pulled"] == {"w1": 7, "spark": 4}
 
 
-def test_in_a_window_count_all_that_arrive_within_a_second() -> None:
+def test_a_window_counts_all_that_arrive_within_a_second() -> None:
     collector = Collector(3, 0)
     for at_ns in (0, 1, SECOND_NS, SECOND_NS + 1, 3 * SECOND_NS):
         collector.arrive(at_ns)

@@ -86,7 +86,7 @@ ROWS = st.integers(0, 6)
     st.lists(ROWS, max_size=8).map(sorted),
     st.lists(st.tuples(st.sampled_from(["etl", "audit"]), ROWS, st.integers(0, 9)), max_size=8),
 )
-def test_a_ledger_that_a_store_has_kept_needs_no_barrier_less(
+def test_a_restored_ledger_needs_each_barrier_that_it_needed(
     places: list[int], acknowledged: list[tuple[str, int, int]]
 ) -> None:
     ledger = barriers(*enumerate(places, 1), consumers=("etl", "audit"))

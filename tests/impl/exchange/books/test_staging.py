@@ -380,7 +380,7 @@ class Staged(RuleBasedStateMachine):
         return data.draw(st.sampled_from(parts)) if parts else None
 
 
-def test_staging_at_random() -> None:
+def test_staged_books_stay_right_in_any_order_of_calls() -> None:
     run_state_machine_as_test(Staged, settings=settings(stateful_step_count=40))
 
 

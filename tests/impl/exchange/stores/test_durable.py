@@ -108,7 +108,7 @@ def test_channels_that_are_added_together_are_one_transaction(open_store: OpenSt
     assert store.commits == 0
 
 
-def test_of_channels_that_cannot_be_added_together_none_is(open_store: OpenStore) -> None:
+def test_channels_that_cannot_all_be_added_are_not_added(open_store: OpenStore) -> None:
     store = open_store()
     with pytest.raises(StoreWriteError):
         store.open_channels(["a", "b", "a"], parameters=PARAMETERS, consumers=CONSUMERS)
