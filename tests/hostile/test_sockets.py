@@ -1,4 +1,4 @@
-"""Any bytes at the sockets of an exchange: it goes on, keeps nothing of peers that are gone, and no other peer waits."""
+"""Any bytes at the sockets of an exchange: it goes on, keeps nothing of peers that are gone, and no other one waits."""
 
 import asyncio
 from collections.abc import Iterator, Sequence
