@@ -297,19 +297,16 @@ async def _until_one_has_more(inputs: Sequence[Receiver]) -> None:
         await asyncio.wait(tasks)
 
 
-class Rates:
-    """Rows that the joiners of this process have read of each side, since the measurement began."""
-
-    def __init__(self) -> None:
-        self.rows = Counter[str]()
-        self.warm_rows = Counter[str]()
-
-
 WARM_UP_SHARE = 0.3
 
 
-async def join(settings: PlanSettings, inputs: Sequence[Receiver], outputs: Sequence[Sender], rates: Rates) -> int:
-    """Join both inputs by the order's key, and spread what is found by the shipping mode; the barriers passed on."""
+async def join(
+    settings: PlanSettings, inputs: Sequence[Receiver], outputs: Sequence[Sender], measured: Counter[str]
+) -> int:
+    """Join both inputs by the order's key, and spread what is found by the shipping mode; the barriers passed on.
+
+    ``measured`` counts the rows of each side that the joiners of this process have read while the measurement lasts.
+    """
     dispatcher = HashDispatcher(outputs, Splitter(JOINED, ["l_shipmode"]).split)
     is_high: dict[int, bool] = {}
     early: defaultdict[int, list[str]] = defaultdict(list)
@@ -328,7 +325,7 @@ async def join(settings: PlanSettings, inputs: Sequence[Receiver], outputs: Sequ
             due = max(due, time.monotonic()) + rows * settings.join_seconds
             await asyncio.sleep(due - time.monotonic())
         if measured_from <= time.monotonic() < measured_to:
-            rates.rows[side] += rows
+            measured[side] += rows
         found: list[tuple[str, bool]] = []
         for first, second in chain.from_iterable(_pairs(chunk) for chunk in item.chunks):
             if side == ORDERS:
@@ -369,7 +366,7 @@ async def run_part(settings: PlanSettings, process: int) -> Mapping[str, object]
     """Run all parts of a process to their ends; what they found."""
     senders: dict[PlannedChannel, Sender] = {}
     receivers: dict[PlannedChannel, Receiver] = {}
-    rates = Rates()
+    measured = Counter[str]()
     async with AsyncExitStack() as stack:
         for channel in settings.channels():
             is_local = settings.is_local(channel)
@@ -400,7 +397,7 @@ async def run_part(settings: PlanSettings, process: int) -> Mapping[str, object]
                 tasks.create_task(group(settings, inputs_of(part))) for part in mine("group", settings.aggregators)
             ]
             joins = [
-                tasks.create_task(join(settings, inputs_of(part), outputs_of(part), rates))
+                tasks.create_task(join(settings, inputs_of(part), outputs_of(part), measured))
                 for part in mine("join", settings.joiners)
             ]
             for part in mine("scan", len(SIDES)):
@@ -412,7 +409,7 @@ async def run_part(settings: PlanSettings, process: int) -> Mapping[str, object]
         "event": "done",
         "counts": [[mode, is_high, rows] for (mode, is_high), rows in sorted(counts.items())],
         "barriers": [task.result()[1] for task in groups] + [task.result() for task in joins],
-        "rows": dict(rates.rows),
+        "rows": dict(measured),
     }
 
 

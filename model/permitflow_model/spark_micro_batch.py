@@ -16,8 +16,6 @@ AcknowledgeIn = Literal["latestOffset", "commit"]
 """The call in which rows are acknowledged."""
 
 Phase = Literal["idle", "planned", "logged", "ready", "staged", "published", "down", "failed"]
-
-PHASES: tuple[Phase, ...] = ("idle", "planned", "logged", "ready", "staged", "published", "down", "failed")
 """What the driver can be at."""
 
 

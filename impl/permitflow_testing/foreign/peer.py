@@ -11,7 +11,6 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from itertools import accumulate, groupby
 from typing import Any, ClassVar
 
@@ -516,7 +515,3 @@ def _chunks(together: Sequence[Leaving]) -> EncodedChunks:
 
 def _marker(one: Leaving) -> Data[Any]:
     return Data(Message(one.kind, one.payload))
-
-
-PEERS = {"sender": partial(ReceivingPeer), "receiver": partial(SendingPeer)}
-"""The kit's end, by the driver's."""

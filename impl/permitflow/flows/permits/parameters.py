@@ -157,9 +157,6 @@ class Permits(NamedTuple):
     watermarks: int = 0
 
 
-NO_PERMITS = Permits()
-
-
 def held(message: Message[Any], parameters: ChannelParameters) -> Permits:
     """The permits that a message holds while it is in the channel."""
     if message.kind is _CHUNK:
