@@ -1,9 +1,9 @@
 """``permitflow explain``: runs and state graphs to look at."""
 
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -136,62 +136,84 @@ def explain(
     Exit code 0: written, whatever it shows. 2: unusable input.
     """
     given = given_options(context)
-    named = files or []
-    if play is not None and (strange := [name for name in given if name not in _OF_PLAYING]):
-        unusable(f"{strange[0]}: --play has its own numbers; leave one of the two away")
-    if play is not None and named:
-        unusable(f"{named[0]} and --play are two pages; leave one of them away")
-    if len(named) == 2 and str(named[0]) == "graph" and is_toml(named[1]):
-        named = named[1:]  # as for `permitflow check`
-    kind = "numbers" if not named else "model" if is_place(named[0]) else "file" if is_toml(named[0]) else "trace"
-    described = read_toml(named[0]) if kind == "file" else None
-    if described and described.is_graph:
-        kind = "stages"
-    if strange := [name for name in given if name in _BELONGS and kind not in _BELONGS[name]]:
-        unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
-    if kind in ("model", "file", "stages") and len(named) > 1:
-        unusable(f"{named[0]} is shown alone: leave {named[1]} away")
     page = output or (None if svg else _DEFAULT_PAGE)
+    if play is not None:
+        if strange := [name for name in given if name not in _OF_PLAYING]:
+            unusable(f"{strange[0]}: --play has its own numbers; leave one of the two away")
+        if files:
+            unusable(f"{files[0]} and --play are two pages; leave one of them away")
+        _require_pages(page, None, opens=opens)
+        _play(play, page or _DEFAULT_PAGE, opens=opens, as_json=as_json)
+        return
+    subject = _Subject.of(files or [])
+    if strange := [name for name in given if name in _BELONGS and subject.kind not in _BELONGS[name]]:
+        unusable(f"{strange[0]} belongs to {_TOLD[_BELONGS[strange[0]]]}")
+    if subject.kind == "numbers" and not any(name in _BELONGS for name in given):
+        unusable(
+            "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
+            "--row-permits and --permit-batch"
+        )
+    _require_pages(page, svg, opens=opens)
+    require_apart({"--output": page, "--svg": svg}, subject.inputs())
+    shown: ExplainedRun | StateGraph | JudgedGraph
+    table = ""
+    if subject.described is not None and subject.kind == "stages":
+        shown = _judged(subject.described)
+    elif subject.kind == "trace":
+        shown = _recorded(subject.named, channel, allow_truncated)
+    elif subject.kind == "model":
+        shown, table = own_run(str(subject.named[0]), parameters, with_graph=graph, most_states=max_states)
+    else:
+        if subject.described is not None:
+            setting = description_of(subject.described).setting
+        else:
+            setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
+        shown = (
+            graph_of(setting, with_barriers=barriers) if graph else run_of(answer_for(setting), with_barriers=barriers)
+        )
+    if table and not as_json:
+        # What is written to standard output stands there alone.
+        typer.echo(table, err=STANDARD_OUTPUT in (page, svg))
+    _write(shown, page, svg, as_json=as_json)
+    if opens and page is not None:
+        _open(page)
+
+
+class _Subject(NamedTuple):
+    """What is shown."""
+
+    kind: str
+    """``numbers``, ``model``, ``file`` (a channel), ``stages`` (a graph) or ``trace``."""
+    named: Sequence[Path]
+    described: TomlFile | None
+
+    @classmethod
+    def of(cls, named: Sequence[Path]) -> "_Subject":
+        """By the first file; ends the command if more than one is named of what is shown alone."""
+        if len(named) == 2 and str(named[0]) == "graph" and is_toml(named[1]):
+            named = named[1:]  # as for `permitflow check`
+        if not named:
+            return cls("numbers", named, None)
+        if not is_place(named[0]) and not is_toml(named[0]):
+            return cls("trace", named, None)
+        described = None if is_place(named[0]) else read_toml(named[0])
+        if len(named) > 1:
+            unusable(f"{named[0]} is shown alone: leave {named[1]} away")
+        return cls("model" if described is None else "stages" if described.is_graph else "file", named, described)
+
+    def inputs(self) -> Iterable[Path]:
+        """The files that are read."""
+        return (file for path in self.named for file in trace_files(path)) if self.kind == "trace" else self.named
+
+
+def _require_pages(page: Path | None, svg: Path | None, *, opens: bool) -> None:
+    """Refuse names of files that tell of another format."""
     if opens and (page is None or is_special(page)):
         unusable("--open shows a page: name a file with --output, or leave --svg and - away")
     if page is not None and page.suffix.lower() in _OTHER_FORMATS:
         unusable(f"--output writes a web page, not {page}: name a file .html, or use --svg FILE")
     if svg is not None and svg.suffix.lower() in (_OTHER_FORMATS - {".svg"} | {".html"}):
         unusable(f"--svg writes an SVG drawing, not {svg}: name a file .svg")
-    if play is not None:
-        _play(play, page or _DEFAULT_PAGE, opens=opens, as_json=as_json)
-        return
-    inputs = (file for path in named for file in trace_files(path)) if kind == "trace" else named
-    require_apart({"--output": page, "--svg": svg}, inputs)
-    shown: ExplainedRun | StateGraph | JudgedGraph
-    table = ""
-    if described and kind == "stages":
-        shown = _judged(described)
-    elif kind == "trace":
-        shown = _recorded(named, channel, allow_truncated)
-    elif kind == "model":
-        shown, table = own_run(str(named[0]), parameters, with_graph=graph, most_states=max_states)
-    else:
-        if described:
-            setting = description_of(described).setting
-        elif not any(name in _BELONGS for name in given):
-            unusable(
-                "nothing to explain: name trace files, a channel in TOML or a model of your own, or give numbers with "
-                "--row-permits and --permit-batch"
-            )
-        else:
-            setting = setting_of(row_permits, permit_batch, max_chunk_cost, sizes, flush_idle=flush_idle)
-        if graph:
-            shown = graph_of(setting, with_barriers=barriers)
-        else:
-            shown = run_of(answer_for(setting), with_barriers=barriers)
-    # What is written to standard output stands there alone.
-    is_piped = STANDARD_OUTPUT in (page, svg)
-    if table and not as_json:
-        typer.echo(table, err=is_piped)
-    _write(shown, page, svg, as_json=as_json)
-    if opens and page is not None:
-        _open(page)
 
 
 def _open(page: Path) -> None:
