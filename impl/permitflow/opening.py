@@ -1,9 +1,10 @@
-"""Packages whose names are imported on first use, because importing all of them takes long or needs an extra."""
+"""Packages whose names are imported on first use, because importing all of them takes long, or that need an extra."""
 
 from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
+from importlib.util import find_spec
 
-__all__ = ["opening"]
+__all__ = ["opening", "require_extra"]
 
 
 def opening(package: str, places: Mapping[str, Collection[str]]) -> Callable[[str], object]:
@@ -22,3 +23,14 @@ def opening(package: str, places: Mapping[str, Collection[str]]) -> Callable[[st
         return getattr(import_module(f"{package}.{module_of[name]}"), name)
 
     return find
+
+
+def require_extra(extra: str, *packages: str) -> None:
+    """Say which extra is missing, before an import would say which module is.
+
+    Raises:
+        ModuleNotFoundError: one of the packages is not installed.
+    """
+    for package in packages:
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(f"{package} is not installed: pip install 'permitflow[{extra}]'", name=package)

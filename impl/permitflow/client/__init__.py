@@ -3,6 +3,7 @@
 Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp://host:port``).  Needs permitflow[grpc].
 """
 
+import permitflow.client.extra  # says what is missing
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost

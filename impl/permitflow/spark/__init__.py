@@ -8,6 +8,7 @@ does not use are loaded on first use.
 
 from typing import TYPE_CHECKING
 
+import permitflow.spark.extra  # noqa: F401  # says what is missing
 from permitflow.opening import opening
 from permitflow.spark.causes import cause_of
 from permitflow.spark.configure import Configuration, configuration, configure

@@ -71,7 +71,6 @@ app = typer.Typer(
     name="permitflow",
     cls=_Commands,
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     # Options are known by their old names as well, which no help shows.
