@@ -14,6 +14,7 @@ from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import integer, limit, merged
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -66,6 +67,8 @@ def pending(one: Exchange, epoch: int, commits: int) -> int:
 def _is_of_its_phase(one: Exchange) -> bool:
     if (one.epoch > 0) != (one.phase != "standby"):
         return False
+    if (is_under_way(one) or one.session == "made") and one.running < 1:
+        return False
     if one.phase == "open":
         return one.session == "none" or not one.is_refused
     if one.waiting != 0 or one.running != 0 or one.is_uncertain or one.is_refused:
@@ -93,6 +96,11 @@ def _remembers_its_commit(one: Exchange, commits: int, kept: int) -> bool:
     return one.running == one.late if one.is_uncertain and not one.is_refused else one.running <= one.late
 
 
+def _has_newest_lock(one: Exchange, epoch: int) -> bool:
+    """Whose session has the lock owns the store; that of a lost session may be left from before."""
+    return not one.has_lock or one.session == "none" or one.epoch == epoch
+
+
 def _has_all_confirmed(one: Exchange, epoch: int, confirmed: int) -> bool:
     return not owns(one, epoch) or confirmed <= one.seen + unheard(one)
 
@@ -104,7 +112,9 @@ def _of_both(holds: Callable[..., bool], state: State, *context: int) -> bool:
     return holds(state.exchanges.get(0), *context) and holds(state.exchanges.get(1), *context)
 
 
-def _type_ok(state: State, _parameters: Parameters) -> bool:
+def _type_ok(state: State, parameters: Parameters) -> bool:
+    if state.jobs > parameters.jobs or state.faults > parameters.faults:
+        return False
     if state.epoch < 0 or state.commits < 0 or state.kept < 0 or state.jobs < 0 or state.confirmed < 0:
         return False
     return state.faults >= 0 and _of_both(exchange_ok, state, state.epoch, state.commits, state.kept)
@@ -120,6 +130,10 @@ def _of_two(state: State, _parameters: Parameters) -> bool:
 
 def _row(state: State, _parameters: Parameters) -> bool:
     return _of_both(_knows_what_is_there, state, state.epoch, state.commits, state.kept)
+
+
+def _lock(state: State, _parameters: Parameters) -> bool:
+    return _of_both(_has_newest_lock, state, state.epoch)
 
 
 def _remembered(state: State, _parameters: Parameters) -> bool:
@@ -153,6 +167,7 @@ INVARIANT: Mapping[str, Clause[State, Parameters]] = {
     "Phase": _of_its_phase,
     "OneOwner": _of_two,
     "Row": _row,
+    "Lock": _lock,
     "Remembered": _remembered,
     "MemoryIsCurrent": _memory,
     "Explained": _explained,
@@ -205,7 +220,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "store-owner-",
-    promises=frozenset({"one-owner", "one-writer", "fenced", "durable", "next", "kept-once"}),
+    promises=frozenset({"one-owner", "one-writer", "fenced", "durable", "next", "kept-once", "owner-again"}),
 )
 _CONFIRMED, _KEPT = (replace(_CHAPTER, subject=subject) for subject in (_CONFIRMING, _KEEPING))
 
@@ -532,6 +547,42 @@ def _kept_fewer(state: State, _parameters: Parameters, *, by: int) -> bool:
     return state.kept + state.exchanges.sum_of(_waiting) <= state.jobs - by
 
 
+# Progress.
+
+
+_STEPS = tuple(action.name for action in SYSTEM.actions if action.name != "Done")
+"""Faults and submissions, too, which come so often at most; ``Done`` stands for the end of a run."""
+
+
+def left(one: Exchange) -> int:
+    """At least so many steps of one exchange, if none fails."""
+    jobs = 5 * one.waiting + 4 * one.running
+    lost = 1 * (one.late > 0) + (1 * one.has_lock) * ((one.session == "none") * 1)
+    if one.phase != "open":
+        return jobs + lost + 9 * (one.phase == "standby") + 8 * (one.phase == "taking")
+    connected = 4 * (one.session == "idle") + 3 * (one.session == "begun") + 2 * (one.session == "sent")
+    return jobs + lost + connected + 5 * (one.session == "none") + 1 * (one.session == "made")
+
+
+def rank(state: State, parameters: Parameters) -> int:
+    """At least so many steps."""
+    chances = 8 * (parameters.faults - state.faults) + 6 * (parameters.jobs - state.jobs)
+    return chances + state.exchanges.sum_of(left)
+
+
+_FREEING = ("LoadStore", "SendCommit", "MakeCommit", "ConfirmCommit", "MakeLateCommit", "EndSession")
+
+
+def _frees_or_owns(state: State, parameters: Parameters, *, wrong: bool) -> bool:
+    """Who has the lock or the row can go on, or owns the store; the mistake: it never does."""
+    one = _one(state)
+    if not one.has_lock and without_row(one):
+        return True
+    if any(SYSTEM.is_enabled(action, state, parameters, 0) for action in _FREEING):
+        return True
+    return not wrong and owns(one, state.epoch) and one.session == "idle"
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     follows = SUBJECT.holds_whenever_invariant
@@ -568,6 +619,14 @@ def theorems() -> tuple[Theorem, ...]:
             lambda state, _: _with(state, late=1, commit=state.commits + 1),
             "after the step it knows of one commit more",
             about="Fenced",
+        ),
+        _CHAPTER.kept(
+            "lock",
+            "Lock",
+            "Whose session has the lock has the newest epoch.",
+            lambda state, _: _with(state, has_lock=True, session="idle", epoch=state.epoch - 1),
+            "after the step it has the one before",
+            about="OneOwner",
         ),
         _CHAPTER.kept(
             "remembered",
@@ -664,6 +723,24 @@ def theorems() -> tuple[Theorem, ...]:
             "were submitted.",
             _KEEPING.holds_whenever_invariant(
                 "in every state", SYSTEM.invariants["KeptOnce"], partial(_kept_fewer, by=1), "one less"
+            ),
+        ),
+        _CHAPTER.theorem(
+            "rank",
+            "Next",
+            "8 for each fault and 6 for each job that may yet come, 5 for each that waits, 4 for each under way, "
+            "and of each exchange what its phase, its session and what is left of a lost one have to do: each step "
+            "lowers it. So there are finitely many, whatever fails.",
+            *comes_to_rest(SUBJECT, rank, steps=_STEPS, twin_by=100),
+        ),
+        _CHAPTER.theorem(
+            "owner-again",
+            "TakeStore",
+            "Whose lock or transaction keeps a standby from taking the store, be that exchange dead or not: it, or the "
+            "database for it, can take a step, or it is the owner, and connected. As steps are finitely many, a store "
+            "has an owner again after a crash, unless no standby is left.",
+            SUBJECT.holds_whenever_invariant(
+                "in every state", partial(_frees_or_owns, wrong=False), partial(_frees_or_owns, wrong=True), "no owner"
             ),
         ),
         _CHAPTER.framed(FRAMES, ANY),
