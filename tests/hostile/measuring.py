@@ -64,7 +64,7 @@ class Result:
     memory_mib: int
     """By which the exchange has grown, at most."""
     bound_mib: int
-    """What the exchange says, when it starts, that it holds at most of handshakes and suspended streams."""
+    """What the exchange says, when it starts, that it holds at most before there are streams."""
     refused: int
     """So often a new stream of the neighbour's was not made at once."""
     is_alive: bool
@@ -133,7 +133,7 @@ class _Exchange:
     target: Target
     process: psutil.Process
     most_bytes: int
-    """That it says it holds of handshakes and suspended streams."""
+    """That it says it holds before there are streams."""
 
 
 @contextmanager

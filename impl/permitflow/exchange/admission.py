@@ -12,6 +12,7 @@ from typing import Final, NamedTuple, Self
 from urllib.parse import unquote
 
 from permitflow.carriers.byte_stream import FRAMES_BYTES
+from permitflow.carriers.connection import HARD_METADATA_BYTES, MOST_PENDING
 from permitflow.errors import InvalidParametersError, LimitReachedError, PermitflowError, ResumeRefusedError
 from permitflow.exchange.limits import OPTIONS, Limits
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
@@ -22,6 +23,8 @@ _HOST_BITS_OF_IPV6 = 64
 MOST_REFUSED = 256
 """Peers over their limit that may stay until they have heard so; others are hung up on without a word."""
 
+_WAITING_CALLS_BYTES: Final = MOST_PENDING * HARD_METADATA_BYTES
+"""Of calls that gRPC has taken and nobody has looked at: their metadata, of peers that have acknowledged its settings."""
 _BURST_SECONDS: Final = 5.0
 """A peer may have failed as often as it may in so long, all at once."""
 _OF_STREAM: Final = 5
@@ -275,14 +278,17 @@ class Memory:
         """
         self._most, self._most_per_peer = limits.max_memory, limits.max_memory_per_peer
         self._by_peer = Counter[str]()
-        self.before_streams_bytes = limits.max_handshakes * FRAMES_BYTES + limits.max_suspended_bytes
-        """That handshakes and suspended streams hold at most."""
+        self.before_streams_bytes = (
+            limits.max_handshakes * FRAMES_BYTES + _WAITING_CALLS_BYTES + limits.max_suspended_bytes
+        )
+        """That handshakes, calls that wait in gRPC and suspended streams hold at most."""
         self.reserved_bytes = self.before_streams_bytes
-        """By handshakes, suspended streams, channels, and streams that are open."""
+        """By those, channels, and streams that are open."""
         if self._most is not None and self._most < self.reserved_bytes:
             rule = (
                 f"must be at least {self.reserved_bytes} bytes ({self.reserved_bytes / (1 << 20):,.1f} MiB), for "
-                f"{limits.max_handshakes} handshakes and {limits.max_suspended_bytes} bytes of suspended streams; "
+                f"{limits.max_handshakes} handshakes, {MOST_PENDING} calls that wait in gRPC and "
+                f"{limits.max_suspended_bytes} bytes of suspended streams; "
                 "lower these limits (--max-handshakes, --max-suspended-bytes), or raise this one"
             )
             raise InvalidParametersError(name="max_memory", value=self._most, rule=rule)

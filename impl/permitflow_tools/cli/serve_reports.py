@@ -69,7 +69,7 @@ class Report:
             addresses: where.
             channels: their names.
             most_bytes: that these hold at most, as in ``Exchange.most_bytes``.
-            before_streams_bytes: what handshakes and suspended streams hold at most.
+            before_streams_bytes: what handshakes, waiting calls and suspended streams hold at most.
             limit_bytes: what everything may hold; None: no limit.
         """
         facts = {
@@ -86,7 +86,7 @@ class Report:
             else f"memory: at most {size_text(most_bytes)} of chunks, with a producer and a consumer of each channel"
         )
         limit = "no limit in all: --max-memory" if limit_bytes is None else f"at most {size_text(limit_bytes)} in all"
-        bound += f"; {size_text(before_streams_bytes)} of handshakes and suspended streams; {limit}"
+        bound += f"; {size_text(before_streams_bytes)} of handshakes, waiting calls and suspended streams; {limit}"
         log, table = [f"channels: {', '.join(channels)}", bound], [bound, *_LEGEND]
         more = {Style.LOG: log, Style.TABLE: table}.get(self.style, ())
         self._say("listening", facts, *(f"listening at {address}" for address in addresses), *more)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from permitflow.carriers.byte_stream import Kind
-from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.byte_stream import FRAMES_BYTES, Kind
+from permitflow.carriers.connection import GET_STREAM, HARD_METADATA_BYTES, MOST_PENDING
 from permitflow.carriers.framing import header
 from permitflow.client import SameHost, control, get, put
 from permitflow.errors import (
@@ -202,6 +202,11 @@ async def test_a_stream_beyond_the_memory_is_refused_until_another_is_over() -> 
             pass
 
 
+def test_calls_that_wait_in_grpc_count_as_memory() -> None:
+    limits = Limits(max_handshakes=1, max_suspended_bytes=1)
+    assert Admission(limits).memory.before_streams_bytes >= MOST_PENDING * HARD_METADATA_BYTES + FRAMES_BYTES
+
+
 def test_a_peer_has_no_more_memory_than_its_share() -> None:
     memory = Admission(Limits(max_memory_per_peer=2 * MAX_MESSAGE_BYTES)).memory
     with memory.take_stream(0, "tcp:10.0.0.1:1"), memory.take_stream(0, "tcp:10.0.0.1:2"):
@@ -226,7 +231,7 @@ def test_channels_beyond_the_memory_are_refused_together() -> None:
 def test_less_memory_than_handshakes_may_take_is_refused() -> None:
     with pytest.raises(InvalidParametersError, match="for 512 handshakes"):
         Exchange(limits=Limits(max_memory=1 << 20))
-    Exchange(limits=Limits(max_memory=4 << 20, max_handshakes=2, max_suspended_bytes=1 << 20))
+    Exchange(limits=Limits(max_memory=12 << 20, max_handshakes=2, max_suspended_bytes=1 << 20))
 
 
 class GivenUp:
