@@ -24,7 +24,7 @@ MOST_REFUSED = 256
 """Peers over their limit that may stay until they have heard so; others are hung up on without a word."""
 
 _WAITING_CALLS_BYTES: Final = MOST_PENDING * HARD_METADATA_BYTES
-"""Of calls that gRPC has taken and nobody has looked at: their metadata, of peers that have acknowledged its settings."""
+"""The metadata of calls that gRPC has taken and nobody has looked at, of peers that have acknowledged its settings."""
 _BURST_SECONDS: Final = 5.0
 """A peer may have failed as often as it may in so long, all at once."""
 _OF_STREAM: Final = 5
