@@ -101,7 +101,8 @@ class Limits:
         "memory",
         "of messages: the byte windows of channels and of open streams, a message under way for each stream, "
         "handshakes, calls that wait in gRPC, and what suspended streams keep; further channels and streams are "
-        "refused. Kept rows, which are bounded by their number, are not counted, nor is the memory of Python and of libraries",
+        "refused. Kept rows, which are bounded by their number, are not counted, nor is the memory of Python and of "
+        "libraries",
         unit="bytes",
     )
     max_memory_per_peer: int | None = _most(
