@@ -87,7 +87,7 @@ async def _produce(exchange: Exchange) -> None:
 
 
 def _requests(trace: MemoryTrace, stream: str) -> int:
-    """Those that have arrived at the exchange's end of the stream."""
+    """Requests that have arrived at the exchange's end of the stream."""
     return sum(event.action == "Request" and event.channel == stream for event in trace.events)
 
 

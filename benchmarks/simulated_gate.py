@@ -29,7 +29,7 @@ class GateSetting:
     source_rate: float = 200_000
     """Rows a second of all sources together, while none of them waits."""
     expected_rows: int = 32_768
-    """That a source knows to come behind the chunk that it offers: its backlog, for which the gate lends."""
+    """Rows that a source knows to come behind the chunk that it offers: its backlog, for which the gate lends."""
     consumer_rate: float = 200_000
     """Rows a second."""
     target_latency_seconds: float | None = None

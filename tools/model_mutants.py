@@ -92,7 +92,7 @@ class Mistake:
     make: Callable[[], str]
     """The text of the whole changed file."""
     actions: frozenset[str]
-    """Those that come to the function."""
+    """The actions that come to the function."""
 
     def __str__(self) -> str:
         return f"{self.model}: {self.function}: {self.told}"
@@ -199,7 +199,7 @@ def _field_twins(trees: Iterable[ast.Module]) -> Twins:
 
 
 def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
-    """Those of these functions that one comes to."""
+    """The names of these functions that one comes to."""
     found, waiting = set(), [start]
     while waiting:
         name = waiting.pop()

@@ -39,11 +39,11 @@ class Trial:
     tried: int
     """Schedules, runs or the like."""
     broken: int
-    """Those of them that broke a promise."""
+    """How many of them broke a promise."""
     columns: Sequence[str]
     rows: Sequence[Sequence[Cell]]
     promises: Sequence[str]
-    """That were judged each time; the same words as in other trials for the same promise."""
+    """The promises that were judged each time; the same words as in other trials for the same promise."""
     picture: str = ""
     """The name of a file in docs/pictures, if there is one."""
 

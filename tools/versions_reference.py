@@ -20,7 +20,7 @@ DOCUMENT = CHECKOUT / "docs/reference/versions.md"
 RESULTS = CHECKOUT / "build/versions"
 
 EXTRAS = ("graphs", "grpc", "metrics", "plots", "proofs", "spark", "testing")
-"""Those for users; the others are for development."""
+"""The extras for users; the others are for development."""
 TESTS = (
     "tests/impl/spark",
     "tests/impl/carriers",
@@ -59,7 +59,7 @@ class Column(TypedDict):
     tests: str
     """How many passed."""
     ranges: Mapping[str, str]
-    """That were declared then."""
+    """The ranges that were declared then."""
 
 
 def declared_ranges(pyproject: Path = PYPROJECT) -> dict[str, SpecifierSet]:

@@ -110,7 +110,7 @@ class JobBook:
 
     @property
     def clients(self) -> Collection[str]:
-        """Those that it knows."""
+        """The clients that it knows."""
         return self._clients.keys()
 
     # Clients.
@@ -155,7 +155,7 @@ class JobBook:
 
     @property
     def workers(self) -> int:
-        """Those that are there."""
+        """The number of workers that are there."""
         return len(self._workers)
 
     def take(self, worker: str, now: float) -> Job | None:

@@ -147,7 +147,7 @@ class State(TypedDict):
     sources: Mapping[str, Mapping[str, int]]
     """The totals of each incarnation."""
     folded: Mapping[str, Mapping[str, int]]
-    """Those of older ones, by the newest of them, added up."""
+    """The totals of older incarnations, added up, by the newest of them."""
     gauges: Mapping[str, Mapping[str, float]]
     """The gauges of the newest incarnation of each process."""
     heard_seconds_ago: Mapping[str, float]

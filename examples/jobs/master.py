@@ -36,7 +36,7 @@ ABSENCE_SECONDS = 30.0
 """A client that is away for longer, or does not read for longer, is forgotten."""
 MOST_CONNECTIONS = 100
 MOST_CLIENTS = 1_000
-"""That are connected, or were so a short time ago."""
+"""Clients that are connected, or were so a short time ago."""
 MOST_NAME_LETTERS = 100
 MEASURE_SECONDS = 0.1
 TOLD = ("dropped", "pulled", "given_again", "finished", "repeated")

@@ -76,7 +76,7 @@ class Ended:
     growth_bytes: int
     kills: int
     problems: Sequence[str]
-    """Those that were seen meanwhile."""
+    """The problems that were seen meanwhile."""
 
 
 def report_of(run: Ended) -> JobsReport:

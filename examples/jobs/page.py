@@ -13,7 +13,7 @@ from permitflow_tools.explain.assets import page
 from .collecting import MonitorState
 
 LONGEST_SECONDS = 180.0
-"""That a chart shows."""
+"""The longest time that a chart shows."""
 SHORTEST_SECONDS = 30.0
 _RATE_SECONDS = 2.0
 """A rate is taken over so long: totals come in steps."""

@@ -318,7 +318,7 @@ class Recorded(NamedTuple):
     """The models' verdicts about the recordings: of each life of the exchange, and of the query."""
 
     lives: int
-    """Those that have recorded something; others were killed before."""
+    """Lives that have recorded something; in others it was killed before."""
     events: int
     """Steps on all streams."""
     query_events: int

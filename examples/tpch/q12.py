@@ -121,7 +121,7 @@ class Measured(NamedTuple):
     rates: Mapping[str, float]
     """Rows a second that the joiners have read, by side."""
     barriers: int
-    """That came through everything."""
+    """Barriers that came through everything."""
 
     @property
     def ratio(self) -> float:

@@ -67,7 +67,7 @@ class Trouble:
     workers: Sequence[WorkerProcess]
     """All of them, which strangers visit."""
     mortal: Sequence[WorkerProcess]
-    """Those that may be killed: the sender to a killed source does not know what was counted."""
+    """The workers that may be killed: the sender to a killed source does not know what was counted."""
     readers: Sequence[CountReader]
     folder: Path
     """The folder of the logs."""

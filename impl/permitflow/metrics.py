@@ -100,7 +100,7 @@ class ExchangeFigures(NamedTuple):
         return cls(channels, {name: ask(exchange.admission) for name, (_, ask) in _OF_EXCHANGE.items()})
 
     def plus(self, other: "ExchangeFigures") -> "ExchangeFigures":
-        """Those of two processes of one exchange; where one has no limit, there is none."""
+        """The figures of two processes of one exchange together; where one has no limit, there is none."""
         summed = {
             name: None if number is None or (more := other.whole[name]) is None else number + more
             for name, number in self.whole.items()

@@ -20,7 +20,7 @@ class Parameters:
     """The constants of the specification."""
 
     consumers: int
-    """That rows are kept for."""
+    """How many consumers rows are kept for."""
 
     row_permits: int
     """Rows that producers may have in the channel."""

@@ -393,7 +393,7 @@ class UnknownOperator(LookupError):
 
 @cache
 def _lines(module: str) -> tuple[tuple[str, int, str], ...]:
-    """Those of all its parts, each with its file and its number."""
+    """The lines of all its parts, each with its file and its number."""
     return tuple(
         (path.name, number, line)
         for path in parts_of(module).values()

@@ -114,7 +114,7 @@ def _changed(state: State, name: int, actor: Actor) -> State:
 
 
 def _free_senders(state: State, muter: int) -> State:
-    """Those that an actor mutes are freed; ``state``: with the flags of before this step."""
+    """Free the actors that an actor mutes; ``state``: with the flags of before this step."""
     return state._replace(freed=state.freed.map_by_name(_freed_if_waiting, state, muter))
 
 

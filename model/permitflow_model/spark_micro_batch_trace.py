@@ -35,7 +35,7 @@ from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, commit
 
 _WITHOUT_END = 2**62
 _FAULTS = 1
-"""That may still happen: one at any time, so that worlds do not differ in how many have been."""
+"""The faults that may still happen: one at any time, so that worlds do not differ in how many have been."""
 
 
 class QueryEvent(NamedTuple):

@@ -372,7 +372,7 @@ def crash_driver(state: State, parameters: Parameters) -> State:
 
 
 def publish_late_order(state: State, _parameters: Parameters, name: int) -> State:
-    """That order arrives, at any time; nobody hears the answer."""
+    """A late order to publish arrives, at any time; nobody hears the answer."""
     require(state.late != 0)
     require(not has_published(state.published.get(name), state.late))
     require(_is_there(state, name, late_of))

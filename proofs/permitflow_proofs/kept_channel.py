@@ -34,7 +34,7 @@ _ACTING, _ANY = _NAMES
 """The consumer that acts, and any one, of which a clause is shown."""
 
 _ROW = function("row")(0)
-"""That is acknowledged, or before which rows expire."""
+"""A row that is acknowledged, or before which rows expire."""
 
 
 def _ranges(state: State, parameters: Parameters) -> bool:

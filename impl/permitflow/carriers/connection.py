@@ -26,7 +26,7 @@ MAX_ANSWER_BYTES = max(MAX_MESSAGE_BYTES, MOST_REPLY_BYTES + (1 << 10))
 METADATA_BYTES, HARD_METADATA_BYTES = 8 << 10, 16 << 10
 """Bytes of a call's headers: gRPC refuses some calls from the first number on, all from the second: its defaults."""
 METADATA_PAIR_BYTES = 32
-"""That a pair counts beyond its letters (RFC 9113, 6.5.2)."""
+"""What a pair counts beyond its letters (RFC 9113, 6.5.2)."""
 HEALTH_CHECK = "/grpc.health.v1.Health/Check"
 """The method of gRPC's own health protocol."""
 

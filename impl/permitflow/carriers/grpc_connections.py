@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 class GrpcConnections:
-    """Those that were accepted at one port of this process."""
+    """The connections that were accepted at one port of this process."""
 
     def __init__(self, port: int) -> None:
         """Look at none yet."""
@@ -54,7 +54,7 @@ class GrpcConnections:
         self._by_name: dict[Name, _Entry] = {}
 
     def look(self) -> tuple[list[Name], list[Name]]:
-        """Those that have come since the last look, and those that have gone; some microseconds for each descriptor."""
+        """Names that have come since the last look, and names that have gone; some microseconds for each descriptor."""
         former, self._entries = self._entries, {}
         for entry in _sockets():
             self._entries[entry] = former[entry] if entry in former else self._name_of(entry)

@@ -784,7 +784,7 @@ class Inbound(ABC, Generic[T]):
         """Messages that the application has not taken yet."""
         self._came_chunks = self._came_rows = self._came_barriers = 0
         self.consumed_chunks = self.consumed_rows = 0
-        """That the application has consumed."""
+        """Chunks and their rows that the application has consumed."""
         self.inbox_rows = self.peak_inbox_rows = 0
         """Rows that have arrived and are not consumed yet, and the most that ever were."""
         self._record = record

@@ -30,7 +30,7 @@ class Actor(Generic[M]):
     is_under_pressure: bool = False
     is_muted: bool = False
     muters: dict[str, None] = field(default_factory=dict)
-    """Those that mute it: Pony's map of muters, and the count in each actor, in one."""
+    """The actors that mute it: Pony's map of muters, and the count in each actor, in one."""
 
     @property
     def is_busy(self) -> bool:

@@ -34,7 +34,7 @@ class Decision(NamedTuple):
 
 
 class Decisions:
-    """Those of a query that are not carried out yet, each a file in a folder of its checkpoint."""
+    """The decisions of a query that are not carried out yet, each a file in a folder of its checkpoint."""
 
     def __init__(self, checkpoint: str) -> None:
         """Use a path, or an address of a file system that PyArrow reaches, such as ``s3://bucket/folder``.
@@ -57,7 +57,7 @@ class Decisions:
         self._folder = PurePosixPath(folder) / _FOLDER
 
     def pending(self) -> list[Decision]:
-        """Those that may not have been carried out everywhere, by query and batch.
+        """The decisions that may not have been carried out everywhere, by query and batch.
 
         Raises:
             CheckpointError: they cannot be read.

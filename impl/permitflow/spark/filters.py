@@ -64,7 +64,7 @@ class RowFilter:
 
     @classmethod
     def of(cls, filters: Iterable[Filter], schema: StructType, shape: RowShape) -> "RowFilter":
-        """Those filters of the frame's columns that can be applied."""
+        """The filters of the frame's columns that can be applied."""
         kinds = {field.name: field.type for field in arrow_schema(schema) if _is_usable(field.type)}
         made = cls((), kinds, {name: origin for name, origin in shape.origins.items() if name in kinds})
         nothing = pa.RecordBatch.from_arrays(

@@ -34,7 +34,7 @@ class RowShape:
     merge_schema: bool = False
     """May channels have different columns?  They are united by name, as they are with ``channel_column``."""
     columns: tuple[str, ...] = ()
-    """Those that are wanted; none: all."""
+    """The columns that are wanted; none: all."""
 
     @property
     def origins(self) -> dict[str, Origin]:

@@ -41,7 +41,7 @@ ELEMENTS_IN_A_TURN = 64
 """After so many elements of one source, or so many that a consumer was given without having to wait."""
 
 _read_generators: Final[WeakSet[Any]] = WeakSet()
-"""Those that a run reads or has read: each is for one run."""
+"""The generators that a run reads or has read: each is for one run."""
 
 
 @dataclass(frozen=True)

@@ -368,11 +368,11 @@ class ChangedChannel(NamedTuple):
 
     channel: str
     rows: int
-    """That waited and were dropped."""
+    """Rows that waited and were dropped."""
     barriers: int
     """Likewise."""
     streams: int
-    """That were ended."""
+    """Streams that were ended."""
 
 
 @dataclass(frozen=True, slots=True)

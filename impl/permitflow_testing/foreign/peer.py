@@ -75,7 +75,7 @@ class _Frame:
 
     size_bytes: int
     chunks: int
-    """That are not consumed."""
+    """Chunks that are not consumed."""
 
 
 def batch_of(serial: int, rows: int) -> pa.RecordBatch:
@@ -102,7 +102,7 @@ class Peer(ABC):
 
     end: ModelSender | ModelReceiver
     METHODS: ClassVar[tuple[str, str]]
-    """That the driver calls, and that the kit calls if it dials."""
+    """The methods that the driver calls, and that the kit calls if it dials."""
 
     def __init__(self, agreed: Parameters, *, checksums: bool, byte_window: int) -> None:
         """``agreed`` are the parameters that both ends shall have; ``checksums``: does this end make them?"""

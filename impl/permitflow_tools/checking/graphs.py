@@ -73,7 +73,7 @@ SHORTEST_UP_TO: Final = 8
 _WHOLE_UP_TO: Final = 16
 """Graphs with so many stages are explored whole before their blocks."""
 _EVENTS: Final = 90_000
-"""That a check may run, about half a second."""
+"""The most events that a check may run, about half a second."""
 _WALKS: Final = 40
 _LARGE_STORAGE: Final = 200
 """Where buffers, and what is written into them, are that large, runs that leap are tried first."""

@@ -26,7 +26,7 @@ from permitflow_tools.checking.graphs_search import Budget, BudgetSpent
 from permitflow_tools.checking.graphs_structure import blocks_of, supply_of
 
 _EVENTS: Final = 12_000
-"""That may be run for each proposal."""
+"""The most events that may be run for each proposal."""
 _EVENTS_FOR_ALL: Final = 30_000
 """... and for all together."""
 _EVENTS_FOR_A_STAGE: Final = 20

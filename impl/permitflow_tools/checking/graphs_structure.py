@@ -124,7 +124,7 @@ class Block:
 
     @property
     def nodes(self) -> Iterator[Node]:
-        """Those of its own stages."""
+        """The nodes of its own stages."""
         return (self.blueprint.stages[name] for name in self.inner)
 
     @cached_property
@@ -134,7 +134,7 @@ class Block:
 
     @cached_property
     def arcs(self) -> tuple[Arc, ...]:
-        """Those between its own stages."""
+        """The arcs between its own stages."""
         inner = {*self.inner}
         return tuple(arc for arc in self.blueprint.arcs if arc.producer in inner and arc.consumer in inner)
 
@@ -297,7 +297,7 @@ def endings(blueprint: Blueprint) -> Mapping[str, bool]:
     """
     ended: set[str] = set()
     gone: set[str] = set()
-    """Those that end because nobody wants their elements."""
+    """Stages that end because nobody wants their elements."""
     while True:
         before = len(ended) + len(gone)
         for name, node in blueprint.stages.items():

@@ -133,7 +133,7 @@ def _texts(column: Column) -> list[str]:
 
 
 def _least_width(column: Column) -> int:
-    """That of the longest word; numbers stay with their units."""
+    """The width of the longest word; numbers stay with their units."""
     heading, *cells = _texts(column)
     unbroken = [*heading.split(), *(cells if column.justify == "right" else " ".join(cells).split())]
     # An empty column takes a cell all the same.

@@ -109,7 +109,7 @@ class Whole(Protocol):
 
     @property
     def before_streams_bytes(self) -> int:
-        """That handshakes and suspended streams hold at most."""
+        """The most bytes that handshakes and suspended streams hold."""
         ...
 
     async def traffic(self) -> Statistics:

@@ -18,7 +18,7 @@ class _Column(NamedTuple):
 
     @property
     def width(self) -> int:
-        """That of its widest line."""
+        """The width of its widest line."""
         return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
 
 

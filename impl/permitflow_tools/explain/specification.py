@@ -59,7 +59,7 @@ class Specification:
 
     @property
     def file(self) -> str:
-        """That of the module itself, as seen from the root of the repository."""
+        """The file of the module itself, as seen from the root of the repository."""
         return next(iter(self._lines))
 
     def operators(self) -> dict[str, Passage]:

@@ -40,7 +40,7 @@ class Share:
     """Some channels of a recording, and how far they were judged."""
 
     files: tuple[Recording, ...]
-    """Those that hold logs of them, without their events."""
+    """The files that hold logs of them, without their events."""
     channels: tuple[RecordedChannel, ...]
     allow_truncated: bool
     places: list[Any]

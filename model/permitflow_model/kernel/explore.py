@@ -155,7 +155,7 @@ class _Search(Generic[S, P]):
         self._moves = [(action, each) for action in system.actions for each in _arguments(action, parameters)]
         self._parameters = parameters
         self._invariants = dict(invariants)
-        """Those that have held so far."""
+        """The invariants that have held so far."""
         self._at_rest = at_rest
         self._max_states = max_states
         self._stops = stop_at_violation

@@ -146,7 +146,7 @@ class Alike(Generic[M]):
         return self._size
 
     def names(self) -> Iterable[int]:
-        """Those that differ, and one of the others if there is one."""
+        """The names of members that differ, and of one of the others if there is one."""
         others = [name for name, _ in self._others]
         yield from others
         if self._alike() > 0:

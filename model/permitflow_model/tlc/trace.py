@@ -169,7 +169,7 @@ def _case(action: Action[Any, Any]) -> str:
 
 
 def _equations(state: Any, prime: str = "") -> str:
-    """That the variables have the values that they have in a state."""
+    """Say that the variables have the values that they have in a state."""
     values = ((camel_case(name), getattr(state, name)) for name in state._fields)
     return "\n       ".join(f"/\\ {name}{prime} = {_value(value)}" for name, value in values)
 

@@ -72,7 +72,7 @@ class Case(ABC, Generic[S, P]):
     """An object of the code that stands for any state of its model, and the same object without a recorder."""
 
     modules: Sequence[ModuleType]
-    """Those whose names have stand-ins."""
+    """The modules whose names have stand-ins."""
 
     off_by_one: str
     """The field that twins expect to hold one more."""
@@ -103,7 +103,7 @@ class Case(ABC, Generic[S, P]):
         """The object, in the state of this case."""
 
     def fields(self, core: Any) -> Mapping[str, Any]:
-        """Those of an object, by their paths."""
+        """The fields of an object, by their paths."""
         return dict(fields_of(core))
 
     @abstractmethod
@@ -310,7 +310,7 @@ def refines(call: Call[C], wrong: int) -> bool:
 
 
 def _tell_of_model(call: Call[C], case: C, told: dict[str, object], otherwise: str) -> None:
-    """That it can do nothing, so that all must be as it was; or what it does otherwise."""
+    """Tell that the model can do nothing, so that all must be as it was; or what it does otherwise."""
     if call.may(case):
         told["model"] = otherwise
     else:

@@ -195,7 +195,7 @@ def _compared(path: str, before: Any, after: Any, changes: Mapping[str, Change],
 
 
 def _parts(value: Any) -> list[tuple[str, Any]] | None:
-    """Those of a named tuple, or the members of a family; None for a value by itself."""
+    """The parts of a named tuple, or the members of a family; None for a value by itself."""
     if isinstance(value, Indexed):
         return value.parts()
     if isinstance(value, SymbolicFamily):

@@ -103,7 +103,7 @@ class SymbolicSequence(Shape, Generic[N]):
         return SymbolicSequence(self._pattern, (_UnknownItems(declared),))
 
     def equation(self, other: object) -> z3.BoolRef:
-        """That both hold equal items in the same order.
+        """Say that both hold equal items in the same order.
 
         Raises:
             TypeError: the other is no sequence of items.

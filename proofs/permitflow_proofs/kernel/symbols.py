@@ -219,7 +219,7 @@ class Shape(ABC):
 
     @abstractmethod
     def equation(self, other: object) -> z3.BoolRef:
-        """That the two are equal."""
+        """Say that the two are equal."""
 
 
 def integer(name: str) -> int:

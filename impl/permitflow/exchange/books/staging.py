@@ -51,10 +51,10 @@ class Part:
     number: int
     """It counts up."""
     batch_number: int
-    """That of the first attempt at anything of its batch."""
+    """The number of the first attempt at anything of its batch."""
     state: PartState = PartState.OPEN
     rows: int = 0
-    """That were staged."""
+    """The rows that were staged."""
     chunks: int = 0
     reason: str = ""
     """Why it was forgotten."""
@@ -92,7 +92,7 @@ class StagingArea:
     parts: set[Part] = field(default_factory=set)
     """Not published."""
     line: set[Part] = field(default_factory=set)
-    """Those with a chunk that waits for room."""
+    """Parts with a chunk that waits for room."""
     staged_rows: int = 0
     quiet_since: float = -inf
     """When rows left it for the last time, or published ones were in the way."""
@@ -284,9 +284,9 @@ class StagingBooks:
         self._timeout_seconds = timeout_seconds
         self._areas: dict[str, StagingArea] = {}
         self._parts: dict[tuple[str, Staging], Part] = {}
-        """Those that are not published."""
+        """Parts that are not published."""
         self._queries: dict[str, StagedQuery] = {}
-        """Those that have parts which are not published."""
+        """Queries that have parts which are not published."""
         self._most_queries = most_queries
         self._published: dict[str, int] = {}
         """The last published batch of each query, in the order of publication."""
@@ -501,7 +501,7 @@ class StagingBooks:
         return next((part.batch_number for part in others), self._count)
 
     def _displaced_by(self, query: str) -> tuple[str, ...]:
-        """Those that have not published for longest, and must make room when this query publishes."""
+        """Queries that have not published for longest, and must make room when this query publishes."""
         excess = len(self._published) + (query not in self._published) - self._most_queries
         return tuple(islice((other for other in self._published if other != query), max(0, excess)))
 

@@ -44,7 +44,7 @@ class Bridge:
         self.taken = 0
         """Messages taken from the source."""
         self.passed_on = 0
-        """Those of them that have left for the target."""
+        """Messages among them that have left for the target."""
         self._is_stopped = False
         self._let_go = Change()
         self._holds_message = False

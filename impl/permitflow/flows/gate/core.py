@@ -222,7 +222,7 @@ class GateSender(Outbound[T]):
 
     @property
     def acknowledged_mark(self) -> tuple[int, int]:
-        """Those that are known to be consumed."""
+        """The part of it that is known to be consumed."""
         return self._consumed, self._consumed_barriers
 
     def unsettled(self) -> tuple[str, int] | None:

@@ -163,7 +163,7 @@ class RowsThrough:
         """
         self._options = options
         self.attempts: Attempts | None = None
-        """Those of this frame; None outside Spark."""
+        """The attempts of this frame; None outside Spark."""
         method = method_of(options.call, client_streams=True, server_streams=True)
         require_channel(options.call)
         self._answered = _columns(options, method) if answered is None else answered

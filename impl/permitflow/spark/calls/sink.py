@@ -52,7 +52,7 @@ class _Sending:
         """
         self.options, self._schema = options, schema
         self.attempts: Attempts | None = None
-        """Those of this job; None outside a job."""
+        """The attempts of this job; None outside a job."""
         Messages(method_of(options.call, client_streams=True), options.message, schema, options.nulls)
         require_channel(options.call)
 

@@ -183,7 +183,7 @@ class CallReader(DataSourceReader):
 
         self.options, self._schema = options, schema
         self.attempts: Attempts | None = None
-        """Those of this job; None outside a job."""
+        """The attempts of this job; None outside a job."""
         method = method_of(options.call, client_streams=False)
         Rows(method, options.rows, schema)
         require_channel(options.call)

@@ -78,15 +78,15 @@ class CallCounts:
     """
 
     window: Window | None = field(default=None, kw_only=True)
-    """That of the channel or server: gRPC cannot be asked for it."""
+    """The window of the channel or server: gRPC cannot be asked for it."""
     pulled: int = 0
     """Elements taken from the source that is sent."""
     sent: int = 0
-    """Those that gRPC has taken."""
+    """Messages that gRPC has taken."""
     received: int = 0
     """Elements read from the call."""
     consumed: int = 0
-    """Those that have left for the consumer."""
+    """Messages that have left for the consumer."""
 
     @property
     def in_progress(self) -> int:

@@ -145,7 +145,7 @@ class _Run:
         self._final = FinalStatus(self.call)
         self._responses: AsyncIterator[Any] | None = None
         self._failure: Exception | None = None
-        """That of the source of the requests."""
+        """The error of the source of the requests."""
         self._writing = None if requests is None else asyncio.create_task(self._write_all(requests))
 
     async def _write_all(self, requests: Source[Any]) -> None:

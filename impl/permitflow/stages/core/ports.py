@@ -382,12 +382,12 @@ class Island:
 
     @property
     def stages_with_timers(self) -> Iterable[Stage[Any, Any]]:
-        """Those that will act by themselves."""
+        """The stages that will act by themselves."""
         return self._timers
 
     @property
     def next_connection(self) -> Connection[Any] | None:
-        """That whose event runs next."""
+        """The connection whose event runs next."""
         return self._queue[0] if self._queue else None
 
     @property

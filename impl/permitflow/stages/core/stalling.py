@@ -8,7 +8,7 @@ from permitflow.stages.core.ports import Connection, Stage
 
 
 def without_hope(waiting: Iterable[Stage[Any, Any]], movers: Iterable[Stage[Any, Any]]) -> list[Stage[Any, Any]]:
-    """Those of the waiting exits to which nothing can come, whatever the movers do: their sources, calls and timers.
+    """The waiting exits to which nothing can come, whatever the movers do: their sources, calls and timers.
 
     Nothing is told too early, because every stage is asked at which of its connections it might act; what it answers
     is too much, if it is not known.

@@ -264,7 +264,7 @@ class PermitLook(Look):
         return f"{action} ({of_rows}{', '.join(told) or 'no permits'})"
 
     def absent_actions(self, parameters: Parameters) -> frozenset[str]:
-        """Those of barriers, watermarks, withdrawals and the idle flush, where the channel has none."""
+        """The actions of barriers, watermarks, withdrawals and the idle flush, where the channel has none."""
         kinds = {
             "OfferBarrier SendBarrier WithdrawBarrier": parameters.barrier_permits > 0,
             "OfferWatermark SendWatermark": parameters.watermarks,
@@ -274,7 +274,7 @@ class PermitLook(Look):
         return frozenset(name for names, is_there in kinds.items() if not is_there for name in names.split())
 
     def absent_variables(self, parameters: Parameters) -> frozenset[str]:
-        """Those of watermarks, where the channel has none."""
+        """The variables of watermarks, where the channel has none."""
         return frozenset() if parameters.watermarks else frozenset({"watermarkPending", "newestWatermark"})
 
     def value(self, value: Any) -> str:

@@ -500,7 +500,7 @@ _MOVES = (
     *("SendData", "SendBarrier", "AnnounceBacklog", "Deliver", "ResumeConsumption", "Grant"),
     *("ConsumeNewerBarrier", "ConsumeOlderBarrier", "Align", "LoseInput"),
 )
-"""Those that put something on one of the wires, or let go on."""
+"""The actions that put something on one of the wires, or let go on."""
 
 COUNTS: tuple[SymbolicObligation, ...] = (
     *law_obligations("a queue's counts", _law, lambda: _any_item("item")),
