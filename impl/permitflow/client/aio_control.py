@@ -12,22 +12,22 @@ from collections.abc import (
     Mapping,
     Sequence,
 )
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from itertools import chain, starmap
 from time import monotonic
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from permitflow.carriers.addresses import ranked, several
-from permitflow.carriers.calling import calling, reached_again
-from permitflow.carriers.carrier import Carrier, Conversation
+from permitflow.carriers.calling import calling
 from permitflow.carriers.connection import CONTROL
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.patience import patience
 from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_no_further
+from permitflow.client.control_line import ControlLine
 from permitflow.client.finding import Timing, not_found, resume_seconds_of
 from permitflow.client.survey import Survey, require_one_place, surveyed
 from permitflow.errors import (
@@ -103,7 +103,7 @@ class AioControl:
     ``purge``): repeated, they would do something else, so they fail, and ``channels`` tells what was done.
     """
 
-    def __init__(self, line: "_Line", address: str, who: str, timeout_seconds: float) -> None:
+    def __init__(self, line: ControlLine, address: str, who: str, timeout_seconds: float) -> None:
         """Use ``control``."""
         self._line = line
         self._address = address
@@ -538,72 +538,6 @@ async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
             await asyncio.wait(tasks)
 
 
-class _Line:
-    """A conversation, and those that follow it after lost connections."""
-
-    def __init__(
-        self, dial: Callable[[], AbstractAsyncContextManager[Carrier]], who: str, resume_seconds: float
-    ) -> None:
-        self._dial, self._who, self._resume_seconds = dial, who, resume_seconds
-        self._connection = AsyncExitStack()
-
-    async def open(self) -> None:
-        """Dial.
-
-        Raises:
-            PeerGoneError: no server answers.
-        """
-        await self._connection.aclose()
-        self._carrier = await self._connection.enter_async_context(self._dial())
-        self._conversation = Conversation(self._carrier)
-
-    async def ask(self, message: bytes, *, is_repeatable: bool = True) -> Received | None:
-        """The reply to a message; None: the exchange ends the stream.  It may be repeated if the connection is lost.
-
-        Raises:
-            ResumeTimeoutError: the exchange could not be reached again.
-            PermitflowError: the stream is over; the type says why.
-        """
-        try:
-            return await self._ask_once(message)
-        except PeerGoneError as lost:
-            if not self._resume_seconds or not self._carrier.is_cut:
-                raise
-            if not is_repeatable:
-                reason = f"{lost.reason}; the order may or may not have been carried out: see (permitflow channel list)"
-                raise PeerGoneError(who=self._who, reason=reason) from lost
-            reason = str(lost.reason)
-        answer, _ = await reached_again(
-            partial(self._ask_again, message), who=self._who, reason=reason, seconds=self._resume_seconds
-        )
-        if isinstance(answer.outcome, PermitflowError):
-            raise answer.outcome
-        return answer.outcome
-
-    async def _ask_again(self, message: bytes) -> "_Answer | None":
-        await self.open()
-        try:
-            return _Answer(await self._ask_once(message))
-        except PermitflowError as error:
-            if not self._carrier.is_cut:
-                return _Answer(error)
-            if isinstance(error, PeerGoneError):
-                raise  # in vain as well, and it says why
-            return None
-
-    async def _ask_once(self, message: bytes) -> Received | None:
-        await self._conversation.write([message])
-        return await self._conversation.read()
-
-    async def close(self) -> None:
-        """Hang up."""
-        await self._connection.aclose()
-
-
-class _Answer(NamedTuple):
-    outcome: Received | PermitflowError | None
-
-
 async def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
 ) -> None:
@@ -679,7 +613,7 @@ async def control(
     async def at(address: str) -> AsyncIterator[AioControl]:
         who = f"the exchange at {address}"
         dial = partial(calling, address, CONTROL, who, connect_seconds, silence_seconds, security, retries=retries)
-        line = _Line(dial, who, seconds)
+        line = ControlLine(dial, who, seconds)
         orders = AioControl(line, address, who, reply_timeout_seconds)
         try:
             await line.open()
