@@ -31,8 +31,18 @@ class _SimulatedLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         return self._jumping.now
 
+    def stand_still(self, seconds: float) -> None:
+        self._jumping.now += seconds
+
 
 def in_simulated_time(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; its loop's clock begins at 0."""
     with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
         return runner.run(work)
+
+
+def stand_still(seconds: float) -> None:
+    """Inside such a run: its process is stopped for so long, and nothing is called meanwhile."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, _SimulatedLoop)
+    loop.stand_still(seconds)

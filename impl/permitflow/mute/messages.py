@@ -7,12 +7,14 @@ the message's number in its direction, from 0: an altered, lost or repeated one 
 import asyncio
 from collections.abc import Callable, Collection, Iterator
 from enum import IntEnum
+from functools import partial
 from itertools import count
 from struct import Struct
 from struct import error as struct_error
 from zlib import crc32
 
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
+from permitflow.carriers.patience import Countdown
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
@@ -144,7 +146,7 @@ class Peer(Connection):
         self._expects = expects
         self._on_message, self._on_lost, self._on_open = on_message, on_lost, on_open
         self._handshake_seconds = handshake_seconds
-        self._late: asyncio.TimerHandle | None = None
+        self._late: Countdown | None = None
         self._messages = MessageReader(self._read_header)
         self._reason = ""
         self._sent, self._received = count(), count()
@@ -177,9 +179,8 @@ class Peer(Connection):
     def on_made(self, transport: asyncio.Transport) -> None:
         """See ``Connection``."""
         if self._handshake_seconds is not None:
-            loop = asyncio.get_running_loop()
             reason = f"it has not said within {self._handshake_seconds:g} s who it is"
-            self._late = loop.call_later(self._handshake_seconds, self.refuse, reason)
+            self._late = Countdown(self._handshake_seconds, partial(self.refuse, reason))
         self._on_open(self)
 
     def connection_lost(self, error: Exception | None) -> None:

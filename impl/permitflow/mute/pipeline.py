@@ -10,12 +10,14 @@ import asyncio
 import socket
 from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
 
 from permitflow.callables import plain_of_one
 from permitflow.carriers.accepting import accepted
+from permitflow.carriers.patience import Countdown, patience
 from permitflow.change import Change
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
@@ -141,7 +143,7 @@ class _Source:
     since: float
     muted_since: float | None = None
     muted_seconds: float = 0.0
-    stall: asyncio.TimerHandle | None = None
+    stall: Countdown | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -250,7 +252,7 @@ class Pipeline:
     def _mute(self, name: str) -> None:
         source = self._sources[name]
         source.muted_since = self._loop.time()
-        source.stall = self._loop.call_later(self._stall_seconds, self._on_stall, name)
+        source.stall = Countdown(self._stall_seconds, partial(self._on_stall, name))
         source.reads.pause()
         self._tell("muted", name)
 
@@ -302,7 +304,7 @@ class Pipeline:
             source.reads.pause()
             self.remove_source(name)
         try:
-            async with asyncio.timeout(seconds):
+            async with patience(seconds):
                 await self._reported.until(lambda: not any(self._backlogs.values()))
         except TimeoutError:
             left = {muter: backlog for muter, backlog in self._backlogs.items() if backlog}

@@ -19,9 +19,10 @@ from examples.wordcount.workers import WorkerProcess
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError
 from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, TcpSink, TcpSource
-from permitflow.mute.messages import Kind, message
+from permitflow.mute.messages import Kind, Peer, message
 from permitflow.mute.pipeline import Event
 from permitflow.mute.sockets import Address, connected, listening
+from tests.support.simulated_time import in_simulated_time, stand_still
 from tests.support.turns import turns, until
 
 ANY: Address = ("127.0.0.1", 0)
@@ -153,6 +154,41 @@ async def test_a_caller_without_a_name_is_hung_up_on(house: House) -> None:
     assert b"it has not said within 0.05 s who it is" in await reader.read()
     assert house.has_heard("stranger", inlet="inlet")
     writer.close()
+
+
+class Line(asyncio.Transport):
+    """A connection on which nothing happens."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_closed = False
+
+    def is_closing(self) -> bool:
+        return self.is_closed
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def write(self, data: object) -> None:
+        pass
+
+    def close(self) -> None:
+        self.is_closed = True
+
+
+def test_a_handshake_does_not_count_time_in_which_it_is_stopped() -> None:
+    async def run() -> None:
+        line = Line()
+        caller = Peer(expects=(), on_message=lambda *_: None, on_lost=lambda _: None, handshake_seconds=10)
+        caller.connection_made(line)
+        await asyncio.sleep(1)
+        stand_still(3_600)
+        await asyncio.sleep(7)
+        assert not line.is_closed
+        await asyncio.sleep(2)
+        assert line.is_closed
+
+    in_simulated_time(run())
 
 
 async def test_a_boundary_looks_for_a_worker_that_says_nothing_again() -> None:
