@@ -8,8 +8,8 @@ from itertools import permutations, product
 
 import pytest
 
-from permitflow.carriers.patience import Countdown
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
+from permitflow.patience import Countdown
 from tests.simulator.meeting import ALL, CONSUMER, EXCHANGE, PARTIES, PRODUCER, Meeting, Stop, Way
 from tests.simulator.world import World
 

@@ -22,10 +22,10 @@ from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
 from permitflow.carriers.heartbeat import Heartbeat
-from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.pipe import Pipe, drained, sent_all
 from permitflow.carriers.security import MOST_TOKEN, NEEDS_TLS, SPEAKS_NO_TLS
 from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PermitflowError, TlsError, UndecodableDataError
+from permitflow.patience import Countdown, patience
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_BYTES
 from permitflow.wire.buffers import Buffer, Received

@@ -17,9 +17,9 @@ from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
 from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
 from permitflow.carriers.dialling import resolved
-from permitflow.carriers.patience import patience
 from permitflow.carriers.security import Security
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
+from permitflow.patience import patience
 
 T = TypeVar("T")
 

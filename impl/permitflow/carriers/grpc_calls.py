@@ -28,7 +28,6 @@ from permitflow.carriers.connection import (
 )
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
-from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.security import Security
 from permitflow.carriers.tls import diagnosed
 from permitflow.carriers.tls_files import client_pems
@@ -41,6 +40,7 @@ from permitflow.errors import (
     TransportError,
     UndecodableDataError,
 )
+from permitflow.patience import Countdown, patience
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.wire_errors import ERROR_KEY, SILENT, error_from_status, status_of, stranger_behind_grpc
 

@@ -3,8 +3,8 @@
 from typing import TypeVar
 
 from permitflow.carriers.dialling import Dialling
-from permitflow.carriers.patience import patience
 from permitflow.errors import PeerGoneError, PeerTimeoutError
+from permitflow.patience import patience
 
 T = TypeVar("T")
 

@@ -15,7 +15,6 @@ from functools import partial
 
 from permitflow.carriers.calling import calling, reached_again
 from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Listener
-from permitflow.carriers.patience import Countdown, patience
 from permitflow.carriers.resumption import Resumption
 from permitflow.carriers.security import Security
 from permitflow.change import Change
@@ -30,6 +29,7 @@ from permitflow.errors import (
     TransportError,
     UndecodableDataError,
 )
+from permitflow.patience import Countdown, patience
 from permitflow.stream.resuming import (
     TOKEN_BYTES,
     Acknowledged,

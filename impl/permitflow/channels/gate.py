@@ -40,6 +40,7 @@ from permitflow.flows.gate.core import Gate, GateParameters, GateReceiver
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Group, Inbound
+from permitflow.patience import Limit
 
 __all__ = [
     "AlignedBarrier",
@@ -246,7 +247,7 @@ class InputGate(Generic[T]):
         self._failure: InputLostError | None = None
         self._turn = 0
         self._watermark: Any = None
-        self._stalled_since: float | None = None
+        self._stall: Limit | None = None
         self._aligning = Stopwatch(self._time)
         self._aligned_before = self._last_alignment = 0.0
 
@@ -338,7 +339,7 @@ class InputGate(Generic[T]):
                 if self._latency_seconds is not None:
                     self._core.observe(self._time(), 0, is_busy=item is not None)
                 if item is not None:
-                    self._stalled_since = None
+                    self._end_stall()
                     return item
                 await self._until_changed()
         finally:
@@ -487,24 +488,29 @@ class InputGate(Generic[T]):
         """
         pending = self._core.pending
         if pending is None or self._stall_seconds is None:
-            self._stalled_since = None
+            self._end_stall()
             await self._changed.wait()
             return
-        if self._stalled_since is None:
-            self._stalled_since = self._time()
+        if self._stall is None:
+            self._stall = Limit(self._stall_seconds)
         try:
-            async with asyncio.timeout_at(self._stalled_since + self._stall_seconds):
+            async with self._stall.over_wait():
                 await self._changed.wait()
         except TimeoutError:
             if self._changed.is_set():
                 return
-            self._stalled_since = None
+            self._end_stall()
             raise InputStalledError(
                 awaited=", ".join(self._awaited()),
                 blocked=", ".join(each.name for each in self._inputs if each.core.is_blocked),
                 barrier=pending,
                 seconds=self._stall_seconds,
             ) from None
+
+    def _end_stall(self) -> None:
+        if self._stall is not None:
+            self._stall.end()
+            self._stall = None
 
     def _awaited(self) -> tuple[str, ...]:
         """The inputs that keep the others waiting."""
@@ -544,6 +550,7 @@ class InputGate(Generic[T]):
     def close(self) -> None:
         """Release the gate and all its inputs; what they hold is dropped."""
         self._is_closed = True
+        self._end_stall()
         for each in self._inputs:
             if each.task is not None:
                 each.task.cancel()

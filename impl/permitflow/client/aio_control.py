@@ -24,7 +24,6 @@ from permitflow.carriers.addresses import ranked, several
 from permitflow.carriers.calling import calling
 from permitflow.carriers.connection import CONTROL
 from permitflow.carriers.deadlines import SILENCE_SECONDS
-from permitflow.carriers.patience import patience
 from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_no_further
 from permitflow.client.control_line import ControlLine
@@ -40,6 +39,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.flows.seam import Parameters
+from permitflow.patience import patience
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,

@@ -11,7 +11,6 @@ from permitflow.carriers.addresses import parsed, ranked, several, written
 from permitflow.carriers.calling import is_of_this_host
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.deadlines import RESUME_SECONDS, require_seconds
-from permitflow.carriers.patience import Limit
 from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import SameHost
 from permitflow.carriers.security import Security
@@ -24,6 +23,7 @@ from permitflow.errors import (
     StoreTakenOverError,
     UnknownChannelError,
 )
+from permitflow.patience import Limit
 from permitflow.stream.resuming import ResumeOffer
 
 T = TypeVar("T")

@@ -13,7 +13,6 @@ from typing import NamedTuple
 from permitflow.carriers.carrier import Carrier, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS
-from permitflow.carriers.patience import patience
 from permitflow.carriers.resuming import AcceptedCarrier, Connection, ConnectionGivenUp
 from permitflow.errors import (
     AlteredMessageError,
@@ -27,6 +26,7 @@ from permitflow.errors import (
 from permitflow.exchange.access import ANYBODY, Access
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
+from permitflow.patience import patience
 from permitflow.stream.frames import Get, Put
 from permitflow.stream.resuming import TOKEN_BYTES, Resume, Resumed, ResumeOffer
 from permitflow.wire.buffers import Received

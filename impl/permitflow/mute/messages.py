@@ -14,11 +14,11 @@ from struct import error as struct_error
 from zlib import crc32
 
 from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
-from permitflow.carriers.patience import Countdown
 from permitflow.errors import InvalidParametersError, UndecodableDataError, printable
 from permitflow.mute.graph import Signal
 from permitflow.mute.pipeline import Lines
 from permitflow.mute.sockets import Connection
+from permitflow.patience import Countdown
 
 _DATA = Struct(">QQH")
 _SIGNAL = Struct(">q")

@@ -17,7 +17,6 @@ from typing import NamedTuple, Protocol
 
 from permitflow.callables import plain_of_one
 from permitflow.carriers.accepting import accepted
-from permitflow.carriers.patience import Countdown, patience
 from permitflow.change import Change
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
 from permitflow.mute.graph import Marks, MuteGraph, Signal
@@ -37,6 +36,7 @@ from permitflow.mute.sockets import (
     sizes_of,
     transported,
 )
+from permitflow.patience import Countdown, patience
 from permitflow.stages.core.framing import Frames
 from permitflow.stages.core.ports import EMPTY
 

@@ -20,7 +20,6 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from permitflow.carriers.addresses import parsed, written
-from permitflow.carriers.patience import patience
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import (
     InvalidParametersError,
@@ -36,6 +35,7 @@ from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.statistics import traffic_of
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
+from permitflow.patience import patience
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,

@@ -11,7 +11,6 @@ from operator import ge
 
 import pyarrow as pa
 
-from permitflow.carriers.patience import patience
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.local import LocalReceiver, LocalSender, Purged, open_channel
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -38,6 +37,7 @@ from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import ChunkRun, Parameters
+from permitflow.patience import patience
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
