@@ -253,7 +253,7 @@ def test_the_core_takes_exactly_the_steps_of_the_model(sender_dials: bool) -> No
 
 @pytest.mark.long
 @pytest.mark.parametrize("sender_dials", [True, False], ids=["sender dials", "receiver dials"])
-def test_also_with_late_requests_and_a_wider_window(sender_dials: bool) -> None:
+def test_both_ends_follow_it_with_late_requests(sender_dials: bool) -> None:
     parameters = replace(SMALL, sender_dials=sender_dials, window=2, every=2)
     done = walk(SYSTEM, DrivenEnds(parameters), parameters)
     assert min(done.states, done.edges, done.refusals) > 1_000

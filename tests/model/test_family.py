@@ -49,7 +49,7 @@ def test_equal_members_are_a_family_as_any_other() -> None:
     assert [told(each) for each in many] == [told(each) for each in few]
 
 
-def test_of_the_equal_ones_one_is_tried_as_long_as_there_are_any() -> None:
+def test_one_of_the_equal_ones_is_tried_while_there_are_any() -> None:
     assert [*Members([IDLE] * 3).names()] == [0, 1, 2]
     one = Alike(IDLE, 3).put(1, send(IDLE, 1))
     assert [*Alike(IDLE, 3).names()] == [0]

@@ -247,7 +247,7 @@ def count(state: Counters, _: None, name: int) -> Counters:
     return state._replace(ends=state.ends.put(name, (state.ends.get(name) + 1) % 2))
 
 
-def test_of_a_family_each_member_is_treated_fairly() -> None:
+def test_each_member_of_a_family_is_treated_fairly() -> None:
     def moves(members: Callable[[Counters], Family[int]] | None) -> System[Counters, None]:
         action = Action[Counters, None]("count", count, lambda _: [(0,), (1,)], is_fair=True, members=members)
         promise = LeadsTo[Counters, None](lambda _state, _: True, lambda state, _: state.ends.get(1) == 1)

@@ -79,7 +79,7 @@ def test_an_exchange_keeps_the_rules_of_demand(run: asyncio.Runner) -> None:
     assert report.held == tuple(rule.id for rule in DEMAND.rules if rule.id != "observed-run")
 
 
-def test_of_a_chain_only_the_onlooker_is_left_out(judge_of: JudgeOf) -> None:
+def test_only_the_onlooker_of_a_chain_is_left_out(judge_of: JudgeOf) -> None:
     report = judge_of(ExchangeChannel).report()
     assert report.not_checked == ("observed-run",)
     assert report["observed-run"].outcome is Outcome.NOT_APPLICABLE

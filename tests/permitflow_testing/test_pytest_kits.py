@@ -129,7 +129,7 @@ def test_an_adapter_that_cannot_be_opened_is_one_sentence() -> None:
     assert json.loads(json.dumps(report.as_json()))["unusable"].startswith("cannot be opened")
 
 
-def test_of_an_adapter_that_cannot_be_opened_one_test_fails() -> None:
+def test_an_adapter_that_cannot_be_opened_fails_one_test() -> None:
     class Closed(ChannelKit):
         adapter = Unreachable
 

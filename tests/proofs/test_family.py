@@ -124,7 +124,7 @@ def test_a_property_of_all_members_holds_in_focus_and_for_one_more() -> None:
     assert refuted(partial(claim, 2))
 
 
-def test_of_the_sum_nothing_is_known_but_what_is_known_of_each() -> None:
+def test_a_sum_is_known_only_by_what_is_known_of_each() -> None:
     def claim(*, known: bool) -> bool:
         numbers = any_numbers()
         assume(numbers.get(0) == 1)

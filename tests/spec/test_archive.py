@@ -30,7 +30,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path, monkeypa
         assert f"-XX:ArchiveClassesAtExit={tmp_path / 'classes.jsa'}" in options
 
 
-def test_of_two_runs_at_a_time_one_makes_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_of_two_runs_at_a_time_makes_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with (
         archive_options(find_java(), find_jar(), tmp_path) as first,

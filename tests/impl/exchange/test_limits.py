@@ -144,7 +144,7 @@ async def test_who_is_refused_and_stays_makes_others_hear_nothing(
 
 
 @pytest.mark.parametrize("limit", ["max_handshakes", "max_handshakes_per_peer"])
-async def test_of_those_that_say_nothing_the_oldest_makes_room(limit: str) -> None:
+async def test_the_oldest_that_says_nothing_makes_room(limit: str) -> None:
     async with limited(LISTEN["TCP"], **{limit: 2}) as (exchange, address), AsyncExitStack() as stack:
         silent = [await stack.enter_async_context(connected_to(address)) for _ in range(3)]
         silent[1].send(header(Kind.GET))  # says what it calls, but not which channel

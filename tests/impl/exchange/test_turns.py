@@ -50,7 +50,7 @@ async def test_a_few_items_wait_for_no_turn_and_many_are_made_in_several() -> No
         assert await exchange.all(range(count)) == [*range(count)]
 
 
-async def test_of_those_who_ask_ahead_one_is_served_at_a_time() -> None:
+async def test_those_who_ask_ahead_are_served_one_at_a_time() -> None:
     exchange = Turns()
     under_way = most = 0
 

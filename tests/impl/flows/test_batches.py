@@ -200,7 +200,7 @@ class Payload:
 @pytest.mark.parametrize(
     ("read", "most"), [("try_receive", ()), ("receive_many", (1,)), ("consume_oldest", (1,)), ("take", ())]
 )
-def test_of_a_run_only_what_was_not_handed_over_is_kept(read: str, most: tuple[int, ...]) -> None:
+def test_a_run_keeps_only_what_was_not_handed_over(read: str, most: tuple[int, ...]) -> None:
     receiver: PermitReceiver[Payload] = PermitReceiver(ChannelParameters(row_permits=10, permit_batch=2))
     run = [Payload() for _ in range(3)]
     receiver.deliver_many(run, [1, 1, 1])

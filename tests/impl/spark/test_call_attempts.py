@@ -108,7 +108,7 @@ def call_on(attempts: Attempts) -> None:
         sleep(0.01)
 
 
-def test_of_many_that_ask_at_once_one_may_call(attempts: Attempts) -> None:
+def test_one_of_many_that_ask_at_once_may_call(attempts: Attempts) -> None:
     def ask(attempt: int) -> bool:
         try:
             begin(attempts, attempt)

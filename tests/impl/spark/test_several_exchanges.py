@@ -138,7 +138,7 @@ async def test_nothing_is_published_while_an_exchange_is_away(tmp_path: Path) ->
         assert Decisions(str(tmp_path)).pending() == []
 
 
-def test_of_two_decisions_about_a_batch_the_first_one_stands(tmp_path: Path) -> None:
+def test_the_first_of_two_decisions_about_a_batch_stands(tmp_path: Path) -> None:
     decisions, first = Decisions(tmp_path.as_uri()), Decision("q", 3, (StagedPart("c", 0, "a", 1),))
     assert decisions.decide(first) == first
     assert decisions.decide(Decision("q", 3, ())) == first

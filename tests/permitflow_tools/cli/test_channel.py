@@ -56,7 +56,7 @@ async def test_a_spent_channel_is_listed_with_its_reason_and_reset(command: Comm
         assert [each.state for each in exchange.statistics()] == ["waiting", "waiting"]
 
 
-async def test_of_several_exchanges_those_are_listed_that_answer(command: Command) -> None:
+async def test_those_of_several_exchanges_that_answer_are_listed(command: Command) -> None:
     async with asked(command, "orders/0") as (_, one), asked(command, "orders/0", "orders/1") as (_, other):
         both, away = (
             Shell(command, f"{one.address},{other.address}"),

@@ -43,7 +43,7 @@ def test_a_deadlock_is_told_input_by_input_with_a_way_out(command: Command) -> N
     assert words.endswith("to be live, choose --exclusive 1, or leave --no-release away")
 
 
-def test_of_a_larger_pool_a_shorter_run_may_exist(command: Command, report: Report) -> None:
+def test_a_larger_pool_may_have_a_shorter_run(command: Command, report: Report) -> None:
     for floating, is_shortest in (("1", True), ("2", False)):
         gate = (*GATE[:-1], floating, "--no-release")
         assert report(*gate)[1]["is_shortest"] is is_shortest

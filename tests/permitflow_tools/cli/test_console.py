@@ -35,7 +35,7 @@ def test_no_text_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> No
 
 
 @pytest.mark.parametrize("width", [1, 20, 40, 50, 60])
-def test_in_a_narrow_terminal_nothing_of_a_table_is_left_out(width: int) -> None:
+def test_a_narrow_terminal_shows_all_of_a_table(width: int) -> None:
     shown = printed(run(), width)
     assert "…" not in shown
     words = ["action", "at", "the", "sender", "latency", "p99", "waiting", "OfferChunk(2048)", "2,047", "of", "2,048"]

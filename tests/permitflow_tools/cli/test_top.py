@@ -52,7 +52,7 @@ async def look(top: Top, *arguments: str) -> Answer:
         return answer
 
 
-async def test_of_several_exchanges_one_that_is_away_is_named(top: Top) -> None:
+async def test_one_of_several_exchanges_that_is_away_is_named(top: Top) -> None:
     async with served("orders/0", listen="tcp://127.0.0.1:0") as (_, address):
         code, out, error = await top(f"{address},tcp://127.0.0.1:1")
         assert (code, "orders/0" in out, "no answer from tcp://127.0.0.1:1" in out) == (1, True, True), error

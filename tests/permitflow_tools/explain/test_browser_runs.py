@@ -201,7 +201,7 @@ def test_an_arrow_shows_what_moved_at_any_width(visit: Open, live: ExplainedRun,
     assert taken.text_content() == "Deliver"
 
 
-def test_on_a_telephone_the_whole_circuit_is_in_view(visit: Open, stuck: ExplainedRun) -> None:
+def test_the_whole_circuit_is_in_view_on_a_telephone(visit: Open, stuck: ExplainedRun) -> None:
     opened = visit(page_of(stuck), width=390, height=844)
     scene, bar = (opened.page.locator(name).bounding_box() for name in ("#scene", ".timeline"))
     assert scene is not None

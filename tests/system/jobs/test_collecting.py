@@ -98,7 +98,7 @@ def test_what_a_killed_worker_has_not_told_is_told_as_such() -> None:
     assert state["results"] == {"w1": {"results": 9, "results_before": 8}}
 
 
-def test_of_two_starts_of_the_master_the_newer_one_is_believed() -> None:
+def test_the_newer_of_two_starts_of_the_master_is_believed() -> None:
     collector = Collector(100, 0)
     for start, results in ((2, 3), (1, 90)):
         master = Reporter("master", start, PERIOD_NS, 0)
