@@ -557,4 +557,4 @@ SYSTEM: System[State, Parameters] = System(
     probes={"NewestRunProbe": newest_run, "NoRepetitionProbe": no_repetition},
 )
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.staging:theorems")

@@ -27,6 +27,7 @@ STEPS = {
     "Consume": 6,
     "EndStream": 1,
     "Abort": 1,
+    "LoseProducer": 1,
     "Cancel": 1,
     "LoseReader": 1,
     "Purge": 1,
@@ -67,6 +68,13 @@ class Led:
 
     async def abort(self) -> None:
         self.sender.abort("tired")
+
+    async def lose_producer(self) -> None:
+        self.sender.close()
+        if self.ending is not None:
+            with pytest.raises(PermitflowError):
+                await self.ending
+            self.ending = None
 
     async def claim(self) -> None:
         self.receiver = await self.stack.enter_async_context(get(self.address, CHANNEL))

@@ -38,6 +38,7 @@ from permitflow_proofs import port_machine as port_machine_proofs
 from permitflow_proofs import shared_window as shared_window_proofs
 from permitflow_proofs import spark_micro_batch as spark_proofs
 from permitflow_proofs import squelch as squelch_proofs
+from permitflow_proofs import staging as staging_proofs
 from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
 from permitflow_proofs import store_owner as store_owner_proofs
 from permitflow_proofs import stream_life as stream_life_proofs
@@ -335,6 +336,7 @@ TABLES = [
     shared_window_proofs,
     spark_proofs,
     squelch_proofs,
+    staging_proofs,
     stop_and_wait_proofs,
     store_owner_proofs,
     stream_life_proofs,

@@ -58,6 +58,7 @@ SLOW = {theorem.id for theorem in catalogue() if theorem.id.startswith("gate-") 
     *("hash-dispatch-in-order", "hash-dispatch-rows-conserved", "hash-dispatch-marks-conserved", "hash-dispatch-lost"),
     *("hash-dispatch-end-behind-all", "hash-dispatch-rank", "hash-dispatch-live", "resume-in-order"),
     *("adaptive-gate-shrinks-first", "lossy-refines-queue", "lossy-limit-granted", "mute-no-early-unmute"),
+    *("staging-given-back", "staging-once", "staging-of-one-run", "staging-stays", "kept-needed"),
     *("mute-scheduler-woken", "gate-live-exclusive", "stream-life-over", "stream-life-ends"),
 }
 """Each takes as long as five others; `make test-all` proves them."""
