@@ -9,19 +9,20 @@ from itertools import product
 from operator import add
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    row_permits: int
+    row_permits: Positive
     """Row permits of the channel: the agreed window, and the largest target."""
 
-    permit_batch: int
+    permit_batch: Positive
     """The agreed batch, and the largest."""
 
     room: int
@@ -33,7 +34,7 @@ class Parameters:
     flush_idle: bool = True
     """Does an idle receiver return what it keeps?"""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Chunks that may wait at once."""
 
     withdrawals: bool = False
@@ -45,9 +46,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("row_permits", "permit_batch", "waiters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         most = self.row_permits - self.permit_batch + 1
         if not 1 <= self.room <= most:
             raise ValueError(f"room must be in 1 .. row_permits - permit_batch + 1 = {most}, not {self.room}")

@@ -3,38 +3,29 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    writes: int
+    writes: Positive
     """Elements that the client writes."""
 
-    server_buffer: int
+    server_buffer: Positive
     """Elements that the server's receive buffer takes."""
 
-    hand: int
+    hand: Natural
     """Elements that the server has taken and not yet sent back, at most."""
 
-    client_buffer: int
+    client_buffer: Natural
     """Elements that the client's receive buffer takes."""
 
     reads_meanwhile: bool = False
     """Does the client read while it writes?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("writes", 1), ("server_buffer", 1), ("hand", 0), ("client_buffer", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class State(NamedTuple):

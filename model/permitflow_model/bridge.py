@@ -6,6 +6,7 @@ docs/protocols/bridge.md explains it.
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -17,22 +18,22 @@ Seen = Literal["none", "end", "abort", "error", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    producer_window: int
+    producer_window: Positive
     """Messages that may be in the producer's stream."""
 
-    channel_window: int
+    channel_window: Positive
     """... in the channel."""
 
-    consumer_window: int
+    consumer_window: Positive
     """... in the consumer's stream."""
 
-    total: int
+    total: Natural
     """Messages that are offered at most."""
 
-    consumers: int
+    consumers: Natural
     """Consumers that come at most, one after the other."""
 
     waits: bool = True
@@ -40,17 +41,6 @@ class Parameters:
 
     faults: bool = True
     """May peers be lost, and may an administrator purge and reset?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        least = {"producer_window": 1, "channel_window": 1, "consumer_window": 1, "total": 0, "consumers": 0}
-        for name, smallest in least.items():
-            if getattr(self, name) < smallest:
-                raise ValueError(f"{name} must be at least {smallest}, not {getattr(self, name)}")
 
 
 class Producer(NamedTuple):

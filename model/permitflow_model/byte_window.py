@@ -9,22 +9,23 @@ from itertools import product
 from operator import add
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    row_permits: int
+    row_permits: Positive
     """Row permits of the channel."""
 
-    permit_batch: int
+    permit_batch: Positive
     """The receiver returns row permits once it has collected this many."""
 
-    window_bytes: int
+    window_bytes: Positive
     """Bytes that may be outstanding, but for the exception."""
 
     batch_bytes: int
@@ -42,7 +43,7 @@ class Parameters:
     together: bool = True
     """Do row permits take the collected bytes along when they return?"""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Chunks that may wait at once."""
 
     withdrawals: bool = False
@@ -54,9 +55,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("row_permits", "permit_batch", "window_bytes", "waiters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if not 1 <= self.batch_bytes <= self.window_bytes:
             raise ValueError(f"batch_bytes must be in 1 .. window_bytes = {self.window_bytes}, not {self.batch_bytes}")
         for name, least in (("row_costs", 1), ("byte_costs", 0)):

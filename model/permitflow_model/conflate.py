@@ -6,29 +6,20 @@ An optimistic technique: nothing waits, and single elements are gone.  docs/prot
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    elements: int
+    elements: Positive
     """Elements that come, at most."""
 
-    largest: int
+    largest: Natural
     """The largest element; the smallest is 0."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("elements", 1), ("largest", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class Summary(NamedTuple):

@@ -12,25 +12,26 @@ from permitflow_model.kernel.numbered import (
     successor,
     withdraw,
 )
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    size: int
+    size: Positive
     """Messages that may be out at once."""
 
-    batch: int
+    batch: Positive
     """The receiver requests more once it has consumed this many."""
 
     initial: int
     """Messages that may be sent before any request; the receiver withholds the others."""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Messages that may wait at once."""
 
     withdrawals: bool = False
@@ -45,9 +46,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("size", "batch", "waiters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if not 0 <= self.initial <= self.size:
             raise ValueError(f"initial must be in 0 .. size = {self.size}, not {self.initial}")
         if self.tags != 1 and self.tags <= self.waiters + self.size:

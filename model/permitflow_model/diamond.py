@@ -4,38 +4,29 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    branches: int
+    branches: Positive
     """Branches of the diamond."""
 
-    hold: int
+    hold: Natural
     """Elements for which a branch gives nothing, but the first one."""
 
-    places: int
+    places: Positive
     """... places in it for what it gives, the one at the zip included."""
 
-    first_hold: int
+    first_hold: Natural
     """The same of the first branch."""
 
-    first_places: int
+    first_places: Positive
     """Likewise."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("branches", 1), ("hold", 0), ("places", 1), ("first_hold", 0), ("first_places", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class Branch(NamedTuple):

@@ -6,6 +6,7 @@ An optimistic technique: a job that is dropped is sent again.  docs/protocols/op
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -13,33 +14,23 @@ Strategy = Literal["oldest", "youngest", "incoming"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    capacity: int
+    capacity: Positive
     """Jobs that wait at most."""
 
-    arrivals: int
+    arrivals: Positive
     """Jobs that come in a tick."""
 
-    services: int
+    services: Positive
     """Jobs that are served in a tick, if so many wait."""
 
-    resend: int
+    resend: Positive
     """Ticks after which a client that was not served sends its job again."""
 
     drops: Strategy
     """The job that a full queue drops: the oldest or the youngest that waits, or the one that comes."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("capacity", "arrivals", "services", "resend"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 def fresh_capacity(parameters: Parameters) -> int:

@@ -5,36 +5,37 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    stations: int
+    stations: Positive
     """Stations of the loop: stages, each with the places behind it."""
 
-    places: int
+    places: Positive
     """Places of each station but the last."""
 
-    back_places: int
+    back_places: Positive
     """Places of the last station."""
 
-    least: int = 1
+    least: Natural = 1
     """Elements that the first station gives for one, at least; the others give one."""
 
-    most: int = 1
+    most: Positive = 1
     """... at most."""
 
-    start: int = 0
+    start: Natural = 0
     """Elements in the last station at the start."""
 
     merge: Literal["any", "preferred", "permits"] = "any"
     """What the merge takes: any element, from outside only if none has come back, or by permits."""
 
-    permits: int = 0
+    permits: Natural = 0
     """Elements in the loop with which a merge by permits takes no more from outside."""
 
     drops: bool = False
@@ -46,10 +47,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        leasts = (("stations", 1), ("places", 1), ("back_places", 1), ("most", 1), ("least", 0), ("permits", 0))
-        for name, least in (*leasts, ("start", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        super().__post_init__()
         for name, bound in (("least", "most"), ("start", "back_places")):
             if getattr(self, name) > getattr(self, bound):
                 raise ValueError(f"{name} must be at most {bound}, not {getattr(self, name)}")

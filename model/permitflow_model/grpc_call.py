@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -17,22 +18,22 @@ Consumer = Literal["open", "completed", "failed", "cancelled"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    prefetch: int
+    prefetch: Positive
     """Messages that the receiver requests at first."""
 
-    batch: int
+    batch: Positive
     """Messages that the consumer takes before as many more are requested."""
 
-    threshold: int
+    threshold: Positive
     """The call is ready while fewer bytes than this wait in its local queue."""
 
-    window: int
+    window: Positive
     """Bytes that may be on their way; a larger message goes alone."""
 
-    max_size: int
+    max_size: Positive
     """Bytes of the largest message."""
 
     breaks: bool = False
@@ -47,9 +48,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("prefetch", "batch", "threshold", "window", "max_size"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if self.tags != 1 and self.tags <= 1 + self.threshold + self.window + self.prefetch:
             least = 1 + self.threshold + self.window + self.prefetch
             raise ValueError(f"tags must be 1 or above 1 + threshold + window + prefetch = {least}, not {self.tags}")

@@ -10,6 +10,7 @@ from operator import add
 from typing import Literal, NamedTuple, Protocol, cast
 
 from permitflow_model.kernel.family import Family, family_by_name
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -18,25 +19,25 @@ Kind = Literal["row", "barrier", "watermark", "end"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
     nodes: int
     """Virtual nodes."""
 
-    channels: int
+    channels: Positive
     """Channels at first."""
 
     most_channels: int
     """Channels at last."""
 
-    rows: int
+    rows: Natural
     """Rows that are taken at most."""
 
-    marks: int
+    marks: Natural
     """Barriers and watermarks that are taken at most."""
 
-    room: int
+    room: Positive
     """Messages that a channel has places for."""
 
     losses: bool = False
@@ -48,9 +49,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("channels", 1), ("rows", 0), ("marks", 0), ("room", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        super().__post_init__()
         if self.most_channels < self.channels:
             raise ValueError(f"most_channels must be at least channels = {self.channels}, not {self.most_channels}")
         if self.nodes < self.most_channels:

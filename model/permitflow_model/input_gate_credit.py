@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import require
 
@@ -18,19 +19,19 @@ REVOKE = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification; what ships in Flink is the default."""
 
-    inputs: int
+    inputs: Positive
     """Channels of the gate."""
 
-    exclusive: int
+    exclusive: Natural
     """Buffers that each channel has of its own."""
 
-    floating: int
+    floating: Natural
     """Buffers of the pool."""
 
-    backlog: int
+    backlog: Positive
     """Data and barriers of a channel that may be offered and not yet consumed."""
 
     epochs: int = 1
@@ -39,7 +40,7 @@ class Parameters:
     revoke: bool = False
     """Does a barrier take back all credit that was granted, exclusive or not?"""
 
-    skip: int = 0
+    skip: Natural = 0
     """So many barriers may an input leave out at once; if any, numbers are not modulo, but below ``epochs``."""
 
     ends: bool = False
@@ -54,9 +55,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("inputs", 1), ("exclusive", 0), ("floating", 0), ("backlog", 1), ("skip", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        super().__post_init__()
         if self.epochs not in (0, 1) and self.epochs <= self.backlog + 1:
             raise ValueError(f"epochs must be 0, 1 or above backlog + 1 = {self.backlog + 1}, not {self.epochs}")
         if self.skip > 0 and self.epochs == 1:

@@ -9,6 +9,7 @@ from itertools import product
 from typing import Literal, NamedTuple, cast
 
 from permitflow_model.kernel.family import NamedFamily, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -16,36 +17,26 @@ Phase = Literal["away", "reading", "told", "done"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    consumers: int
+    consumers: Positive
     """How many consumers rows are kept for."""
 
-    row_permits: int
+    row_permits: Positive
     """Rows that producers may have in the channel."""
 
-    staging_rows: int = 0
+    staging_rows: Natural = 0
     """Rows that jobs may publish beyond these."""
 
-    horizon: int
+    horizon: Natural
     """Rows that come at most."""
 
     expires: bool = False
     """May rows expire before they are acknowledged, or be purged?"""
 
-    faults: int = 0
+    faults: Natural = 0
     """Streams that are lost, and exchanges that change, at most."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("consumers", 1), ("row_permits", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class Consumer(NamedTuple):

@@ -5,41 +5,32 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    loops: int
+    loops: Positive
     """Loops of the chain."""
 
-    size: int
+    size: Positive
     """Messages that may be out at once in each loop but the last."""
 
-    batch: int
+    batch: Positive
     """... the receiver requests more once it has consumed this many."""
 
-    last_size: int
+    last_size: Positive
     """The same of the last loop."""
 
-    last_batch: int
+    last_batch: Positive
     """Likewise."""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Messages that may wait at the source."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("loops", "size", "batch", "last_size", "last_batch", "waiters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class Loop(NamedTuple):

@@ -7,22 +7,23 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    window: int
+    window: Positive
     """Data that the receiver has places for."""
 
-    total: int
+    total: Positive
     """Data that the application sends."""
 
-    copies: int
+    copies: Positive
     """The most copies in each direction of the network."""
 
     cumulative: bool = True
@@ -43,23 +44,11 @@ class Parameters:
     reorders: bool = True
     """Does it reorder them?"""
 
-    reconnects: int = 0
+    reconnects: Natural = 0
     """How often the two ends make a new connection."""
 
     epochs: bool = True
     """Does a copy tell of which connection it is?  If not, those of an earlier one count."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("window", "total", "copies"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.reconnects < 0:
-            raise ValueError(f"reconnects must be at least 0, not {self.reconnects}")
 
 
 class Feedback(NamedTuple):

@@ -11,22 +11,23 @@ from itertools import product
 from typing import NamedTuple
 
 from permitflow_model.kernel.family import NamedFamily, family_by_name
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    sinks: int
+    sinks: Positive
     """Sinks: the nodes 1, 2, …"""
 
-    relays: int
+    relays: Natural
     """Relays: the next nodes."""
 
-    sources: int
+    sources: Positive
     """Sources: the last nodes."""
 
     hops: frozenset[frozenset[int]]
@@ -35,13 +36,13 @@ class Parameters:
     high: int
     """With more messages than this in its queue a sink mutes."""
 
-    low: int
+    low: Natural
     """With no more messages than this in its queue a sink unmutes."""
 
-    supply: int
+    supply: Positive
     """Messages that each source has to send."""
 
-    newcomers: int = 0
+    newcomers: Natural = 0
     """So many of the last sources join later."""
 
     disposals: bool = False
@@ -50,7 +51,7 @@ class Parameters:
     clears: bool = False
     """May sinks drop what is in their queues, to begin again?"""
 
-    remakes: int = 0
+    remakes: Natural = 0
     """So often a connection may be made anew."""
 
     def __post_init__(self) -> None:
@@ -59,10 +60,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        least = {"sinks": 1, "sources": 1, "supply": 1, "relays": 0, "newcomers": 0, "remakes": 0, "low": 0}
-        for name, lowest in least.items():
-            if getattr(self, name) < lowest:
-                raise ValueError(f"{name} must be at least {lowest}, not {getattr(self, name)}")
+        super().__post_init__()
         if self.newcomers > self.sources:
             raise ValueError(f"newcomers must be at most sources = {self.sources}, not {self.newcomers}")
         if self.high < self.low:

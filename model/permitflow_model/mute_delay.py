@@ -5,45 +5,46 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    sources: int
+    sources: Positive
     """Sources that lead to the sink."""
 
-    rate: int
+    rate: Positive
     """The most messages that a source sends in a tick."""
 
-    depth: int
+    depth: Positive
     """Hops from a source to the sink."""
 
-    flight: int
+    flight: Positive
     """The most messages in flight from a source."""
 
-    first_rate: int
+    first_rate: Positive
     """The same of the first source."""
 
-    first_depth: int
+    first_depth: Positive
     """Likewise."""
 
-    first_flight: int
+    first_flight: Positive
     """Likewise."""
 
     high: int
     """With more messages than this in its queue the sink mutes."""
 
-    low: int
+    low: Natural
     """With no more messages than this in its queue the sink unmutes."""
 
     capacity: int
     """Messages for which the sink has places."""
 
-    losses: int = 0
+    losses: Natural = 0
     """Signals to each source that may be lost."""
 
     def __post_init__(self) -> None:
@@ -52,12 +53,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("sources", "rate", "depth", "flight", "first_rate", "first_depth", "first_flight"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("low", "losses"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        super().__post_init__()
         if self.high < self.low:
             raise ValueError(f"high must be at least low = {self.low}, not {self.high}")
         if self.capacity < self.high:

@@ -9,21 +9,22 @@ from itertools import permutations, product
 from typing import NamedTuple, cast
 
 from permitflow_model.kernel.family import Family, Members, family
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    actors: int
+    actors: Positive
     """How many there are."""
 
-    batch: int
+    batch: Positive
     """With so many messages in a run an actor is overloaded."""
 
-    messages: int
+    messages: Positive
     """Messages that may be in mailboxes at once."""
 
     pressures: bool = False
@@ -31,16 +32,6 @@ class Parameters:
 
     helped: bool = False
     """Does the last actor alone release the others from pressure, in a behaviour?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("actors", "batch", "messages"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class Actor(NamedTuple):

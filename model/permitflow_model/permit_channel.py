@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -23,25 +24,25 @@ ALL = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    row_permits: int
+    row_permits: Positive
     """Row permits of the channel."""
 
     initial_permits: int = ALL
     """Row permits at the sender from the start; the receiver withholds the others."""
 
-    permit_batch: int
+    permit_batch: Positive
     """The receiver returns row permits once it holds this many."""
 
-    max_chunk_cost: int
+    max_chunk_cost: Positive
     """The most a chunk costs; a larger one is admitted whole."""
 
     sizes: tuple[int, ...]
     """Chunk sizes that may be offered, in rows (for bounded exploration)."""
 
-    barrier_permits: int = 0
+    barrier_permits: Natural = 0
     """Barriers that may be in the channel at once; 0: none are offered."""
 
     watermarks: bool = False
@@ -53,10 +54,10 @@ class Parameters:
     withdrawals: bool = False
     """May the sender give up waiting?"""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Chunks and barriers that may wait for permits at once."""
 
-    tags: int = 1
+    tags: Positive = 1
     """Numbers of chunks and barriers are taken modulo this; 1: they are anonymous."""
 
     def __post_init__(self) -> None:
@@ -65,16 +66,12 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("row_permits", "permit_batch", "max_chunk_cost", "waiters", "tags"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
+        super().__post_init__()
         if self.initial_permits == ALL:
             object.__setattr__(self, "initial_permits", self.row_permits)
         if not 0 <= self.initial_permits <= self.row_permits:
             most = self.row_permits
             raise ValueError(f"initial_permits must be in 0 .. row_permits = {most}, not {self.initial_permits}")
-        if self.barrier_permits < 0:
-            raise ValueError(f"barrier_permits must not be negative, but is {self.barrier_permits}")
         if any(rows < 0 for rows in self.sizes):
             raise ValueError(f"a chunk size must not be negative, but sizes are {self.sizes}")
         most = self.row_permits + self.barrier_permits + self.waiters

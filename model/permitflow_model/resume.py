@@ -8,25 +8,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue, larger
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    window: int
+    window: Positive
     """Messages that may be sent and not be consumed."""
 
-    every: int
+    every: Positive
     """The receiver acknowledges when it has so many messages that it has not acknowledged."""
 
-    total: int
+    total: Positive
     """Messages that the application sends."""
 
-    connections: int
+    connections: Positive
     """The most connections, with the first one: cuts stop."""
 
     sender_dials: bool
@@ -40,16 +41,6 @@ class Parameters:
 
     gives_up: bool = False
     """Does an end without a connection give up, some time?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("window", "every", "total", "connections"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 Dialler = Literal["open", "closed", "dialling", "failed"]

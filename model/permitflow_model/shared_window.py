@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -15,30 +16,20 @@ Message = Literal["data", "barrier"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    inputs: int
+    inputs: Positive
     """Streams of the connection."""
 
-    connection: int
+    connection: Positive
     """Messages that all streams together may have sent and the consumer has not read."""
 
-    stream: int
+    stream: Positive
     """... and each stream."""
 
-    waiters: int = 1
+    waiters: Positive = 1
     """Messages of a stream that may wait at once."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("inputs", "connection", "stream", "waiters"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
 
 
 class Stream(NamedTuple):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -20,22 +21,22 @@ Phase = Literal["idle", "planned", "logged", "ready", "staged", "published", "do
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    row_permits: int
+    row_permits: Positive
     """Row permits: the exchange takes over a producer's chunk if it keeps no more rows than this."""
 
-    batch_cap: int
+    batch_cap: Positive
     """A batch has no more rows of the channel than this."""
 
     sizes: tuple[int, ...]
     """Chunk sizes that may be offered, in rows (for bounded exploration)."""
 
-    horizon: int
+    horizon: Natural
     """Rows that are produced before the stream ends."""
 
-    staging_rows: int = 0
+    staging_rows: Natural = 0
     """Rows that jobs may have staged for the channel, or published beyond the row permits."""
 
     acknowledge_in: AcknowledgeIn = "latestOffset"
@@ -49,7 +50,7 @@ class Parameters:
     expires: bool = False
     """May rows expire before they are acknowledged?"""
 
-    faults: int = 0
+    faults: Natural = 0
     """How many faults of any kind may happen."""
 
     def __post_init__(self) -> None:
@@ -58,9 +59,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name, least in (("row_permits", 1), ("batch_cap", 1), ("horizon", 0), ("staging_rows", 0), ("faults", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
+        super().__post_init__()
         if any(rows < 1 for rows in self.sizes):
             raise ValueError(f"a chunk has at least one row, but sizes are {self.sizes}")
         if not any(self.acknowledge_in == call for call in ("latestOffset", "commit")):

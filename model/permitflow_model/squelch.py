@@ -7,6 +7,7 @@ docs/protocols/optimistic.md explains it.
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -19,34 +20,34 @@ OFF = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    waiters: int
+    waiters: Positive
     """Messages that may wait at once."""
 
     high: int
     """With more messages than this in the inbox the sender is told to stop."""
 
-    low: int
+    low: Natural
     """With no more messages than this in the inbox the sender is told to go on."""
 
     capacity: int
     """Messages for which the receiver has places."""
 
-    rate: int
+    rate: Positive
     """The most messages that leave in a tick."""
 
-    signal_delay: int
+    signal_delay: Natural
     """The most ticks from the moment a signal is due until the sender hears it."""
 
-    data_delay: int
+    data_delay: Positive
     """The most ticks in which a message is in flight."""
 
-    repeat: int
+    repeat: Positive
     """After this many more messages the sender is told again to stop."""
 
-    losses: int = 0
+    losses: Natural = 0
     """Signals that may be lost."""
 
     reminders: bool = False
@@ -58,12 +59,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        for name in ("waiters", "rate", "data_delay", "repeat"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        for name in ("low", "signal_delay", "losses"):
-            if getattr(self, name) < 0:
-                raise ValueError(f"{name} must be at least 0, not {getattr(self, name)}")
+        super().__post_init__()
         if self.high < self.low:
             raise ValueError(f"high must be at least low = {self.low}, not {self.high}")
         if self.capacity < self.high:

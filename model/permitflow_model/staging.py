@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal, NamedTuple, TypeAlias, cast
 
 from permitflow_model.kernel.family import Members, NamedFamily, family, family_by_name
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -18,38 +19,26 @@ AttemptPhase = Literal["none", "started", "open", "ended", "published", "late", 
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    tasks: int
+    tasks: Positive
     """Tasks of each batch."""
 
-    attempts: int
+    attempts: Positive
     """Attempts that are started at most."""
 
-    batches: int = 1
+    batches: Positive = 1
     """Batches of the query."""
 
-    exchanges: int = 1
+    exchanges: Positive = 1
     """Exchanges at which the tasks lie, in turn."""
 
-    faults: int = 0
+    faults: Natural = 0
     """Attempts, drivers and staged rows that are lost, and second attempts beside a first, at most."""
 
     expires: bool = False
     """May an exchange forget what is staged, after a long silence?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name in ("tasks", "attempts", "batches", "exchanges"):
-            if getattr(self, name) < 1:
-                raise ValueError(f"{name} must be at least 1, not {getattr(self, name)}")
-        if self.faults < 0:
-            raise ValueError(f"faults must be at least 0, not {self.faults}")
 
 
 class Task(NamedTuple):

@@ -14,16 +14,17 @@ from permitflow_model.kernel.numbered import (
     successor,
     withdraw,
 )
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    waiters: int
+    waiters: Positive
     """Messages that may wait at once."""
 
     withdrawals: bool = False
@@ -38,8 +39,7 @@ class Parameters:
         Raises:
             ValueError: a parameter is out of its range.
         """
-        if self.waiters < 1:
-            raise ValueError(f"waiters must be at least 1, not {self.waiters}")
+        super().__post_init__()
         if self.tags != 1 and self.tags <= self.waiters + 1:
             raise ValueError(f"tags must be 1 or above waiters + 1 = {self.waiters + 1}, not {self.tags}")
 

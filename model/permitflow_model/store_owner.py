@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, cast
 
 from permitflow_model.kernel.family import Family, Members, family
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
@@ -15,27 +16,17 @@ Session = Literal["none", "idle", "begun", "sent", "made"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    exchanges: int
+    exchanges: Positive
     """Exchanges that may own the store, one after the other."""
 
-    jobs: int
+    jobs: Natural
     """Jobs that are submitted at most."""
 
-    faults: int
+    faults: Natural
     """Sessions and locks that are lost, and exchanges that die, at most."""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("exchanges", 1), ("jobs", 0), ("faults", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class Exchange(NamedTuple):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from operator import add
 from typing import Literal, NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
@@ -16,13 +17,13 @@ OWN_TOKEN = 1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    window: int
+    window: Positive
     """Messages that may be sent and not be consumed."""
 
-    total: int
+    total: Natural
     """Messages that the upstream's application offers at most."""
 
     upstream_dials: bool
@@ -33,16 +34,6 @@ class Parameters:
 
     resumes: bool = False
     """Does the stream survive its connection?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("window", 1), ("total", 0)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 Life = Literal["waiting", "asking", "deciding", "open", "ended", "breaking", "broken", "closed", "failed"]

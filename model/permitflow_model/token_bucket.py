@@ -6,41 +6,32 @@ An optimistic technique: it is safe for a consumer of that rate only.  docs/prot
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    capacity: int
+    capacity: Natural
     """The most tokens that are kept."""
 
-    period: int
+    period: Positive
     """Ticks from one token to the next."""
 
-    max_cost: int
+    max_cost: Positive
     """The most tokens that an element takes; it may be more than are kept."""
 
-    room: int
+    room: Natural
     """Places of the consumer behind the throttle, in tokens' worth."""
 
-    window: int
+    window: Positive
     """Ticks of the longest window that is looked at."""
 
     slowdowns: bool = False
     """May the consumer become slower than the rate?"""
-
-    def __post_init__(self) -> None:
-        """Refuse what the specification's ASSUME refuses.
-
-        Raises:
-            ValueError: a parameter is out of its range.
-        """
-        for name, least in (("capacity", 0), ("period", 1), ("max_cost", 1), ("room", 0), ("window", 1)):
-            if getattr(self, name) < least:
-                raise ValueError(f"{name} must be at least {least}, not {getattr(self, name)}")
 
 
 class State(NamedTuple):

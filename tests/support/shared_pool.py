@@ -6,21 +6,18 @@ from operator import add
 from typing import Any, Literal, NamedTuple
 
 from permitflow_model.kernel.family import Family, family
+from permitflow_model.kernel.parameters import Bounded, Positive
 from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_model.kernel.system import Action, System, require
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parameters:
+class Parameters(Bounded):
     """The constants of the specification."""
 
-    channels: int
-    permits: int
-    largest: int
-
-    def __post_init__(self) -> None:
-        if not (self.channels >= 1 and self.permits >= 1 and self.largest >= 1):
-            raise ValueError("channels, permits and largest must be at least 1")
+    channels: Positive
+    permits: Positive
+    largest: Positive
 
 
 class Message(NamedTuple):

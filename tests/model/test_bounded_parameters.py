@@ -1,0 +1,56 @@
+"""Parameters are refused below the least value that stands at their fields."""
+
+from dataclasses import dataclass, field, replace
+from typing import get_args, get_type_hints
+
+import pytest
+
+from permitflow_model.exploration import parameters_for
+from permitflow_model.kernel.parameters import AtLeast, Bounded, Natural, Positive
+from permitflow_model.registry import system_of, systems
+from tests.support.specification import MODELS
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shop(Bounded):
+    desks: Positive
+    queue: Natural = 0
+    names: tuple[str, ...] = field(default_factory=tuple)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LargeShop(Shop):
+    floors: Positive = 1
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.floors > self.desks:
+            raise ValueError("floors must be at most desks")
+
+
+def test_the_least_values_are_accepted() -> None:
+    assert Shop(desks=1) == Shop(desks=1, queue=0)
+    assert LargeShop(desks=1).floors == 1
+
+
+@pytest.mark.parametrize(
+    ("wrong", "complaint"),
+    [
+        ({"desks": 0}, "desks must be at least 1, not 0"),
+        ({"desks": 1, "queue": -1}, "queue must be at least 0, not -1"),
+        ({"desks": 1, "floors": 0}, "floors must be at least 1, not 0"),
+        ({"desks": 1, "floors": 2}, "floors must be at most desks"),
+    ],
+)
+def test_a_parameter_below_its_least_value_is_refused(wrong: dict[str, int], complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        LargeShop(**wrong)  # type: ignore[arg-type]  # there are no names among them
+
+
+@pytest.mark.parametrize("name", systems())
+def test_a_model_refuses_each_number_below_its_least(name: str) -> None:
+    parameters = parameters_for(next(model for model in MODELS.values() if system_of(model.module) is systems()[name]))
+    for field_name, hint in get_type_hints(type(parameters), include_extras=True).items():
+        for least in [part.least for part in get_args(hint) if isinstance(part, AtLeast)]:
+            with pytest.raises(ValueError, match=f"{field_name} must be at least {least}, not {least - 1}"):
+                replace(parameters, **{field_name: least - 1})
