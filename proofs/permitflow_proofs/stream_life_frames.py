@@ -432,7 +432,7 @@ FRAMES: tuple[ActionFrame[State, Parameters], ...] = (
     ),
     ActionFrame(
         "LosePatienceUpstream",
-        {"upstream.life": "failed", "upstream.waiting": None, **_BOTH},
+        {"upstream.life": "failed", **_BOTH},
         _upstream_is_over,
         _IS_OVER,
         when=lambda state, _: state.upstream.life == "breaking",
