@@ -301,6 +301,7 @@ MODELS_ALONE: Mapping[str, str] = {
     "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",
     "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
+    "store_journal": "a real store is opened in each of its states; nothing leads its writer yet",
 }
 """Models that lead no class, and why."""
 

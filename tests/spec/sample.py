@@ -23,6 +23,7 @@ COMPARED = {
     *(
         "hash-dispatch",
         "store-owner",
+        "store-journal-lost",
         "bridge-one",
         "staging-small",
         "kept-small",
