@@ -276,7 +276,7 @@ def test_the_wire_has_the_names_of_the_tables(table: str, least: int) -> None:
 
 
 # Metrics that are of no channel.
-OF_THE_WHOLE_EXCHANGE = ("streams", "memory_reserved_bytes", "memory_limit_bytes")
+OF_THE_WHOLE_EXCHANGE = ("streams", "memory_reserved_bytes", "memory_limit_bytes", "dropped_packets")
 
 
 async def shown_figures() -> tuple[dict[str, str], dict[str, str]]:

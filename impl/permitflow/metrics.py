@@ -63,6 +63,10 @@ _OF_EXCHANGE: Mapping[str, tuple[str, Callable[["Admission"], float | None]]] = 
         "What messages may take if all windows are full: handshakes, suspended streams, channels, and open streams.",
         lambda all_: all_.memory.reserved_bytes,
     ),
+    "dropped_packets": (
+        "Packets over UDP that nobody took: malformed, of no connection, or asking for one too many.",
+        lambda all_: all_.dropped_packets.total(),
+    ),
     "memory_limit_bytes": ("What it may be at most; none without such a limit.", lambda all_: all_.limits.max_memory),
 }
 # A scraper has given up by then.
@@ -138,7 +142,7 @@ class ExchangeCollector(_Collector):
             values = [([each.channel, value], number) for each in channels for value, number in read(each).items()]
             yield _metric(name, FIGURES[name], ["channel", label], values)
         for name, (text, _) in _OF_EXCHANGE.items():
-            yield _metric(name, text, [], [([], whole[name])])
+            yield _metric(name, text, [], [([], whole[name])], is_counter=name == "dropped_packets")
 
 
 def _metric(

@@ -1,6 +1,7 @@
 """Metrics for Prometheus: which inputs of a gate wait for which, seen by the gate and by an exchange."""
 
 import asyncio
+import socket
 
 import pyarrow as pa
 from opentelemetry.sdk.metrics import MeterProvider
@@ -11,7 +12,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from permitflow import ChannelParameters, Demand, GateChunk, GateParameters, InputGate
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.metrics import ExchangeCollector, ExchangeFigures, GateCollector, observe
-from tests.support.served import stopped_behind_a_barrier
+from tests.support.served import served, stopped_behind_a_barrier
+from tests.support.turns import until
 
 CHUNK = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 
@@ -79,6 +81,17 @@ async def test_each_channel_has_its_counts_and_each_consumer_its_lag() -> None:
     assert samples["state", "once", "waiting"] == 1
     strange = {("window_rows", "one by one"), ("row_permits_here", "kept"), ("staged_rows", "once")}
     assert not strange & set(samples), "not every channel has every figure"
+
+
+async def test_packets_that_nobody_takes_are_counted() -> None:
+    registry = CollectorRegistry()
+    async with served(listen="udp://127.0.0.1:0") as (exchange, address):
+        registry.register(ExchangeCollector(exchange))
+        with socket.socket(type=socket.SOCK_DGRAM) as stranger:
+            stranger.sendto(b"?", ("127.0.0.1", int(address.rpartition(":")[2])))
+        await until(lambda: exchange.admission.dropped_packets["malformed"] == 1)
+        samples = await scraped(registry)
+    assert samples["dropped_packets_total",] == 1
 
 
 async def test_figures_of_several_processes_are_summed() -> None:

@@ -342,6 +342,8 @@ class Admission:
         self._refused = 0
         self.suspended = Suspended(limits)
         self.memory = Memory(limits)
+        self.dropped_packets = Counter[str]()
+        """Packets over UDP that nobody took, by the reason."""
 
     @property
     def streams(self) -> int:

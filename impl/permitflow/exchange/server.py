@@ -449,8 +449,10 @@ class _UdpListener(_StreamListener):
     _acceptor: UdpAcceptor
 
     def _listen(self, address: Address) -> int:
-        most = self._reception.exchange.admission.limits.max_connections + MOST_REFUSED
-        self._acceptor = UdpAcceptor(address, self._on_connection, most_connections=most)
+        admission = self._reception.exchange.admission
+        most = admission.limits.max_connections + MOST_REFUSED
+        dropped = admission.dropped_packets
+        self._acceptor = UdpAcceptor(address, self._on_connection, most_connections=most, dropped=dropped)
         return self._acceptor.port
 
     def _on_connection(self, pipe: LinkPipe, name: SocketName) -> None:

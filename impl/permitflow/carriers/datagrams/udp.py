@@ -127,13 +127,13 @@ class UdpStream(ByteStream):
 class _Endpoint(ABC):
     """A socket: reads its packets, and sends those of its connections."""
 
-    def __init__(self, made: socket.socket) -> None:
+    def __init__(self, made: socket.socket, dropped: Counter[str] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._socket = made
         self._space = memoryview(bytearray(_MOST_DATAGRAM_BYTES))
         self._touched: dict[LinkPipe, None] = {}  # in their order
         self._is_blocked = False
-        self.dropped: Counter[str] = Counter()
+        self.dropped = Counter[str]() if dropped is None else dropped
         """Packets that were not for this end, by the reason."""
         self._loop.add_reader(made.fileno(), self._on_readable)
 
@@ -355,7 +355,12 @@ class UdpAcceptor(_Endpoint):
     """The socket of an exchange: all of its connections."""
 
     def __init__(
-        self, address: Address, on_connection: Callable[[LinkPipe, SocketName], None], *, most_connections: int
+        self,
+        address: Address,
+        on_connection: Callable[[LinkPipe, SocketName], None],
+        *,
+        most_connections: int,
+        dropped: Counter[str] | None = None,
     ) -> None:
         """Listen.
 
@@ -363,6 +368,7 @@ class UdpAcceptor(_Endpoint):
             address: where.
             on_connection: called with each new connection, and its dialler's address.
             most_connections: a dialler that asks for one more gets no answer.
+            dropped: counts the packets that are dropped, by the reason; None: a counter of its own.
 
         Raises:
             OSError: this end cannot listen there.
@@ -375,7 +381,7 @@ class UdpAcceptor(_Endpoint):
         except BaseException:
             made.close()
             raise
-        super().__init__(made)
+        super().__init__(made, dropped)
         self._on_connection, self._most_connections = on_connection, most_connections
         self._cookies = _Cookies()
         self._connections: dict[int, tuple[LinkPipe, SocketName]] = {}
