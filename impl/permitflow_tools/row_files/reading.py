@@ -70,7 +70,7 @@ def _short(error: BaseException) -> str:
     words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)  # not as a literal
     if "straddling" in words:
         words = f"a row is longer than {_BLOCK_BYTES >> 20} MiB, which CSV may not be here: take another format"
-    return " ".join(words.removeprefix("JSON parse error: ").split())[:300]
+    return " ".join(words.removeprefix("JSON parse error: ").split())[:300].rstrip(".")  # more may follow
 
 
 def _placed(batches: Iterator[pa.RecordBatch], what: str) -> Iterator[pa.RecordBatch]:
@@ -295,7 +295,7 @@ def _refused(line: bytes, schema: pa.Schema | None) -> str:
     try:
         _json(line, schema)
     except _UNREADABLE as error:
-        return _short(error).removesuffix(" in row 0")
+        return _short(error).removesuffix(" in row 0").rstrip(".")
     return ""
 
 

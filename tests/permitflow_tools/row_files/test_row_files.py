@@ -104,6 +104,7 @@ def test_what_is_no_such_file_is_told_with_its_place(row_format: RowFormat, cont
     with pytest.raises(RowFileError) as caught:
         read(content, row_format)
     assert str(caught.value).startswith(words)
+    assert not str(caught.value).endswith(".")  # more may follow: what became of the rows before
 
 
 @pytest.mark.parametrize(
