@@ -927,7 +927,7 @@ def theorems() -> tuple[Theorem, ...]:
             "What is published of a batch that an exchange has not published was decided.",
             _not_decided,
             "after the step one that was not is published",
-            about="AllOrNone",
+            about="PublishedOfOneRun",
         ),
         kept(
             "once",
@@ -965,7 +965,7 @@ def theorems() -> tuple[Theorem, ...]:
             "Where nothing is decided, all exchanges have published the same batches.",
             lambda state, _: _publish(state._replace(decided=0), _E, state.published.get(_F) + 1),
             "after the step one has published one more",
-            about="AllOrNone",
+            about="DecideBatch",
         ),
         _CHAPTER.theorem(
             "whole",
