@@ -186,6 +186,25 @@ async def test_a_right_that_is_taken_away_ends_the_stream(
         await receiver.take()
 
 
+@pytest.mark.parametrize("listen", ["127.0.0.1:0", "tcp://127.0.0.1:0"])
+async def test_a_certificate_that_is_taken_back_ends_the_stream(
+    rights: Path, certificates: Certificates, listen: str
+) -> None:
+    client = certificates.client("etl.example")
+    async with (
+        served_to(rights, listen, security=certificates.mutual) as (_, address),
+        ending(UnauthenticatedError),
+        put(address, "orders/0", SCHEMA, security=client) as sender,
+        get(address, "orders/0", security=client, resume_seconds=60) as receiver,
+    ):
+        await sender.send(BATCH)
+        await receiver.take()
+        change(rights, 'certificates = ["etl.example"]', "")
+        with pytest.raises(UnauthenticatedError, match=r"none of the names in its certificate"):
+            await describe(address, "orders/1", security=client)
+        await receiver.take()
+
+
 async def test_a_token_that_is_taken_away_gives_no_more_orders(rights: Path, clients: dict[str, Security]) -> None:
     async with (
         served_to(rights, "tcp://127.0.0.1:0") as (_, address),
