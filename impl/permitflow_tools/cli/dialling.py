@@ -64,10 +64,17 @@ def dials(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def told_errors() -> Iterator[None]:
-    """End the command if the exchange refuses, with the exit code for what was at fault."""
+def told_errors(interrupted: str = "") -> Iterator[None]:
+    """End the command if the exchange refuses, with the exit code for what was at fault.
+
+    ``interrupted``: what is told of an interrupt.
+    """
     try:
         yield
+    except KeyboardInterrupt:
+        if interrupted:
+            complain(f"interrupted; {interrupted}")
+        raise
     except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
         unusable(str(error))
     except PermitflowError as error:

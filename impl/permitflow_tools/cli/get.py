@@ -116,12 +116,12 @@ def get(
         unusable("--json: rows go to standard output: name a file")
     place = exchange.address, channel
     seconds, security = patience.slice_seconds, exchange.security
-    with told_errors():
+    with told_errors(interrupted="no rows have come"):
         described = patience(lambda: probe(*place, timeout_seconds=seconds, security=security))
     # Before the channel is read: a consumer that leaves again breaks it.
     output = _Output(file, chosen, described)
     try:
-        with told_errors():
+        with told_errors(interrupted="no rows have come"):
             source = patience(
                 lambda: open_source(
                     *place,

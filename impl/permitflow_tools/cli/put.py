@@ -138,7 +138,7 @@ def put(
                 open_dispatch(address, channels, found.schema, key=columns, timeout_seconds=seconds, **options)
             )
 
-        with told_errors():
+        with told_errors(interrupted="no rows were sent"):
             if not columns:  # who spreads rows asks by itself
                 require_single_places(address, [channel], security=exchange.security)
             sink = patience(opened_sink)

@@ -377,6 +377,15 @@ async def test_a_row_that_is_taken_in_part_is_not_acknowledged(
         assert channel.replay.acknowledged == {"default": 0}
 
 
+@pytest.mark.long  # for five seconds it says nothing
+async def test_an_interrupted_get_says_that_no_rows_have_come(command: Command) -> None:
+    async with beside(command) as shell, piped(shell, ("get", NAME)) as (getting,):
+        assert getting.process.stderr is not None
+        assert await asyncio.to_thread(getting.process.stderr.readline)  # for whom it waits
+        getting.process.send_signal(signal.SIGINT)
+        assert await getting.over() == (130, b"", "Error: interrupted; no rows have come\n")
+
+
 async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
     async with beside(command) as shell, piped(shell, ("put", NAME, "--schema", "n:int64")) as (putting,):
         assert putting.process.stdin is not None
