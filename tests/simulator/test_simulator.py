@@ -55,6 +55,11 @@ def test_an_exchange_that_starts_after_all_others_are_over_ends() -> None:
     assert not outcome.broken
 
 
+@pytest.mark.parametrize("seed", [5250, 5794, 32440])
+def test_a_stream_that_is_cancelled_twice_leaves_no_task(seed: int) -> None:
+    assert not run_seed(seed, False).broken
+
+
 def test_ctrl_c_shows_what_was_done_until_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -19,6 +19,7 @@ from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
 from permitflow.carriers.dialling import resolved
 from permitflow.carriers.security import Security
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
+from permitflow.opening import require_extra
 from permitflow.patience import patience
 
 T = TypeVar("T")
@@ -85,7 +86,8 @@ def calling(
         case Scheme.UDP:
             return udp.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
         case Scheme.GRPC:
-            from permitflow.carriers import grpc_calls  # the others work without grpc
+            require_extra("grpc", "grpc")  # the others work without
+            from permitflow.carriers import grpc_calls
 
             return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
 

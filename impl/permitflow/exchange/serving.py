@@ -22,7 +22,7 @@ from permitflow.errors import ChannelCancelledError, InvalidParametersError, Pee
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.admission import Place
-from permitflow.exchange.channels.bridge import breaking_first, carrying
+from permitflow.exchange.channels.bridge import breaking_first, cancel_all, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
@@ -209,9 +209,7 @@ async def _served_until_cancel(serve: Coroutine[Any, Any, None], end: RemoteSend
     try:
         await asyncio.wait((serving, watch), return_when=asyncio.FIRST_COMPLETED)
     finally:
-        serving.cancel()
-        watch.cancel()
-        await asyncio.wait((serving, watch))
+        await cancel_all(serving, watch)
     try:
         serving.result()
     except (asyncio.CancelledError, ChannelCancelledError):

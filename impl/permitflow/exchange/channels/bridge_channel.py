@@ -30,7 +30,7 @@ from permitflow.errors import (
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
-from permitflow.exchange.channels.bridge import Bridge
+from permitflow.exchange.channels.bridge import Bridge, cancel_all
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
@@ -457,9 +457,7 @@ class _Consumer(ConsumerStream[BridgeChannel]):
         try:
             await asyncio.wait((moving, broken), return_when=asyncio.FIRST_COMPLETED)
         finally:
-            broken.cancel()
-            moving.cancel()
-            await asyncio.wait((moving,))
+            await cancel_all(moving, broken)
         if moving.cancelled():
             return ChannelAbortedError(channel=channel.name, reason=channel.books.reason)
         return moving.result()
