@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from random import Random
 from typing import Final
 
@@ -79,6 +80,7 @@ class GateRun(StreamsRun):
         self.laws: list[str] = []
         self._merged = 0
         self._events: list[Event] = []
+        self._numbers = count()
         self._inputs: list[str] = []
         self._beyond = set[str]()
         """Streams of which a message was withdrawn: the model knows nothing of that."""
@@ -86,6 +88,9 @@ class GateRun(StreamsRun):
     # The parties.
 
     def _new_exchange(self) -> Exchange:
+        # A stream of which the consumer has seen nothing begins anew at an exchange that is started again.
+        begun = {event.channel for event in self._events if event.end == "receiver"}
+        self._events = [event for event in self._events if event.channel in begun]
         exchange = Exchange(
             parameters=self.parameters,
             record=self._recorder,
@@ -109,7 +114,7 @@ class GateRun(StreamsRun):
             if channel not in self._beyond:
                 # An exchange that is started again gives the names of its streams once more.
                 if CONSUMER not in self.clients or not self.clients[CONSUMER].is_ended:
-                    self._events.append(Event(channel, end, len(self._events), action, arguments, None, counters))
+                    self._events.append(Event(channel, end, next(self._numbers), action, arguments, None, counters))
                 tell(action, arguments, counters)
 
         return record
