@@ -135,7 +135,7 @@ def _closed_without(state: State, _parameters: Parameters) -> bool:
 
 
 def _upstream_last(state: State, _parameters: Parameters) -> bool:
-    """Whoever dials, the downstream is closed first."""
+    """The downstream is closed first, whether it dialled or not."""
     return state.upstream.life != "closed" or state.downstream.life == "closed"
 
 
@@ -198,7 +198,7 @@ def theorems() -> tuple[Theorem, ...]:
         always(
             "bounded",
             "Bounded",
-            "No more than Window messages are on their way and in the inbox, whoever breaks off, leaves or is lost.",
+            "No more than Window messages are on their way and in the inbox, also if an end is lost or breaks off.",
             _has_room,
             "there is always a permit left",
         ),

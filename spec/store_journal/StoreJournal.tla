@@ -207,7 +207,7 @@ TypeOK ==
 \* What was confirmed survives a power failure, if nobody takes it away.
 Durable == losses = 0 => confirmed <= kept
 
-\* Whoever takes something away: a store that is open has all that was confirmed.
+\* Also if something was taken away, a store that is open has all that was confirmed.
 LossNoticed == IsUp => confirmed <= log
 
 \* If nobody takes anything away, the store opens.

@@ -115,7 +115,7 @@ class Query:
         (position,) = await self.orders.acknowledge({"c": state.acknowledged})
         assert position.acknowledged_row == state.acknowledged
 
-    # Whoever gives the order, it is the same one.
+    # One order, given by a consumer or the driver.
     acknowledge_for_driver = acknowledge
 
     async def expire(self, state: State, _: State) -> None:

@@ -537,7 +537,7 @@ class ChannelMachine(RuleBasedStateMachine):
 
     @rule(moves=st.lists(ANY_MOVE, min_size=2, max_size=4), pause=st.booleans())
     def burst(self, moves: list[Move], pause: bool) -> None:
-        """The application makes several moves at once: no task runs in between, whoever was woken."""
+        """The application makes several moves at once: no task runs in between, also of those that were woken."""
         self._make(moves, pause=pause)
 
     @rule(wake=WAKING_MOVE, cancel=CANCELLING_MOVE, pause=st.booleans())

@@ -105,7 +105,7 @@ async def test_a_grpc_connection_too_many_is_hung_up_on() -> None:
 
 
 async def test_a_peer_that_is_often_wrong_is_not_heard_for_a_while() -> None:
-    """Five times the limit at once, and then one a second: whoever would wait for longer than a handshake."""
+    """Five times the limit at once, and then one a second: who would wait for longer than a handshake."""
     limits, of_server = Limits(max_failures_per_peer=1), {"handshake_seconds": 1.5}
     taken = served("c", schema=SCHEMA, listen=LISTEN["TCP"], limits=limits, of_server=of_server)
     async with taken as (_, address), neighbour(address), AsyncExitStack() as stack:

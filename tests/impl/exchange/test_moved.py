@@ -1,4 +1,4 @@
-"""A channel that another process of the exchange has: whoever asks elsewhere is told where, and clients go there."""
+"""A channel that another process of the exchange has: a client that asks elsewhere is told where, and goes there."""
 
 import asyncio
 from collections.abc import AsyncIterator, Collection
