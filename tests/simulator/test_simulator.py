@@ -60,6 +60,13 @@ def test_a_stream_that_is_cancelled_twice_leaves_no_task(seed: int) -> None:
     assert not run_seed(seed, False).broken
 
 
+def test_a_stream_whose_beginning_was_only_late_goes_on() -> None:
+    outcome = run_seed(98693, False)
+
+    assert outcome.seen["producer ends"] == 2
+    assert not outcome.broken
+
+
 def test_ctrl_c_shows_what_was_done_until_then(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -201,6 +201,10 @@ class Reception:
         offer = _offer_in(method, message)
         if offer is None or offer.token != resume.token:
             raise UndecodableDataError(what="the beginning of a stream", reason="it has another token than its Resume")
+        begun = self._streams.get(offer.token) or self._past.get(offer.token)
+        if begun is not None and begun.identity == access.identity:
+            # It has come over the connection before after all: the dialler comes again, and finds it.
+            raise ConnectionGivenUp
         seconds = min(offer.seconds, self._resume_seconds)
         if self._is_closing or not seconds > 0:
             raise ResumeRefusedError(who=_WHO, reason="no stream survives its connection here")
