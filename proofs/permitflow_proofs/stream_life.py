@@ -178,9 +178,10 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "lines",
             "Lines",
-            "Frames come in order: request or agreement, data, how they end, the close, the last word; none that its "
-            "reader has heard, and each that its writer has written, until either is over. A failure comes from who is "
-            "breaking, a close stands behind the last frame; and an upstream has ended where the downstream hears so.",
+            "Frames come in this order: request or agreement, data, how they end, the close, the last word. "
+            "Until either end is over, a line has each frame that was written and not yet heard. "
+            "A failure comes from the end that is breaking. A close stands behind the last frame. "
+            "The upstream has ended where the downstream hears so.",
             lambda state, _: state._replace(to_downstream=state.to_downstream.push(Frame("permits", 1))),
             "after the step the upstream has written permits",
             about="Words",
