@@ -47,7 +47,7 @@ proofs: setup  ## prove all theorems
 cfg: setup  ## a .cfg beside each TLA+ module, from the manifest: the Toolbox and VS Code open them by a click
 	@$(BIN)/python -m permitflow_model.tlc cfg
 
-theorems: setup  ## regenerate THEOREMS.md, and the page about the code that is proved
+theorems: setup  ## regenerate THEOREMS.md, and the table of the code that no proof reaches
 	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md
 	@$(BIN)/python -m tools.proved_code
 
@@ -55,9 +55,7 @@ proto: setup  ## regenerate the protobuf modules
 	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
 	@cd examples/own_flow && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. xon_xoff.proto
 
-docs: setup  ## write the reference pages and the tables and examples of some others again, and build the site with a search into build/site
-	@$(BIN)/python tools/api_reference.py
-	@$(BIN)/python tools/wire_errors_reference.py
+docs: setup  ## write the tables and examples of some pages again, and build the site with a search into build/site
 	@$(BIN)/python -m tools.wire_example
 	@$(BIN)/python -m tools.conformance_table
 	@$(BIN)/python -m tools.graph_examples

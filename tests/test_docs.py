@@ -255,13 +255,6 @@ def test_a_document_that_says_otherwise_is_noticed() -> None:
         assert_prints(Example("here:1", "permitflow check", "live up to chunks of 1,793\n"), "live up to 1,792\n")
 
 
-@pytest.mark.parametrize("document", ["api", "wire_errors"])
-def test_a_reference_is_up_to_date(document: str, tmp_path: Path) -> None:
-    written = tmp_path / "reference.md"
-    subprocess.run([sys.executable, REPOSITORY / f"tools/{document}_reference.py", written], check=True, timeout=250)
-    assert written.read_text() == (REPOSITORY / f"docs/reference/{document}.md").read_text(), "run `make docs`"
-
-
 def test_the_index_of_the_documents_names_every_command() -> None:
     readme = " ".join((REPOSITORY / "docs/README.md").read_text().split())
     names = [name for name, _ in commands() if name.count(" ") == 1]

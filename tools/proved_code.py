@@ -1,8 +1,9 @@
-"""Write docs/reference/proved-code.md: the claims about the running code, and the lines of it that none reaches.
+"""The claims about the running code, and the lines of it that none reaches, for docs/reference/proved-code.md.
 
-    python -m tools.proved_code
+    python -m tools.proved_code           write the table of lines
+    python -m tools.proved_code claims    print the claims, which `site_hooks` puts into the page
 
-It proves all of them, line by line under a trace function, in about two minutes.  A test compares.
+The table needs a proof of each claim, line by line under a trace function: about two minutes.  A test compares.
 """
 
 import sys
@@ -21,6 +22,7 @@ from permitflow.stages.core import drop_queue, ports, token_bucket
 from permitflow_proofs.code.catalogue import catalogue
 from permitflow_proofs.kernel.obligation import SymbolicObligation, decide
 from permitflow_proofs.kernel.theorem import Theorem
+from tools.marks import pasted
 
 PAGE = Path(__file__).resolve().parent.parent / "docs/reference/proved-code.md"
 
@@ -33,46 +35,35 @@ CORES: tuple[type[Any], ...] = (
     *(gate.GateSender, gate.GateReceiver, gate.Gate, graph.MuteGraph),
 )
 
-_HEAD = """\
-# The code that is proved
-
-Made by `python -m tools.proved_code`; a test compares. `permitflow prove --code` proves the claims below.
-[How it is proved](../concepts/how-it-is-proved.md) explains what a claim does.
-
-Each claim runs the methods of a core with symbols, in any state that stands for a state of the model that the
-inductive invariant allows. Each has a twin, with one mistake, that must be refuted.
-"""
-
-_LINES = """
-## Lines that no claim reaches
-
-A line counts as reached if a claim runs it on some path. What is not reached is not proved: tests alone check it. Words
-for errors, statistics and set-up are mostly of this kind.
-
+_HEADER = """\
 | Core | Lines | Reached | Methods of which lines are not reached (so many of so many) |
 |---|--:|--:|---|
 """
 
 
-def main() -> None:
-    """Write the page."""
-    PAGE.write_text(page(), encoding="utf-8")
+def main(arguments: list[str]) -> None:
+    """Write the table, or print the claims."""
+    if arguments == ["claims"]:
+        print(claims(), end="")
+    else:
+        PAGE.write_text(page(), encoding="utf-8")
 
 
 def page() -> str:
     """The whole page; proves everything."""
     reached = lines_reached(catalogue())
-    return f"{claims()}{_LINES}{''.join(_row(core, reached) for core in CORES)}"
+    table = _HEADER + "".join(_row(core, reached) for core in CORES)
+    return pasted(PAGE.read_text(encoding="utf-8"), "lines", table)
 
 
 def claims() -> str:
-    """The part of the page that needs no proof to be written."""
-    return f"{_HEAD}{''.join(map(_chapter, catalogue()))}"
+    """By theorem; nothing is proved."""
+    return "\n".join(map(_chapter, catalogue()))
 
 
 def _chapter(theorem: Theorem) -> str:
     claims = "".join(f"- {each.name} (twin: {each.twin_change})\n" for each in theorem.obligations)
-    return f"\n## `{theorem.id}`\n\n{theorem.statement} Specification: `{theorem.module}`.\n\n{claims}"
+    return f"### `{theorem.id}`\n\n{theorem.statement} Specification: `{theorem.module}`.\n\n{claims}"
 
 
 def lines_reached(theorems: tuple[Theorem, ...]) -> Mapping[str, set[int]]:
@@ -132,4 +123,4 @@ def _lines_of(code: CodeType) -> set[int]:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

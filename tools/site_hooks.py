@@ -23,8 +23,7 @@ from permitflow_tools.explain.blueprint_page import JudgedGraph, blueprint_page
 from permitflow_tools.explain.playground import play_page
 from permitflow_tools.explain.playgrounds import PLAYGROUNDS
 from permitflow_tools.parameters.graph import read_graph
-from tools import cli_reference
-from tools.api_reference import MODULES
+from tools import cli_reference, proved_code, wire_errors_reference
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 LINK = re.compile(r"(\]\()([^)\s#]+)((?:#[^)\s]*)?(?:\s+\"[^\"]*\")?\))")
@@ -36,7 +35,22 @@ PLAY = "start/play.md"
 GRAPHS = REPOSITORY / "docs/examples/graphs"
 GRAPHS_GUIDE = "guides/graphs.md"
 GRAPH_LINK = re.compile(r"\]\(\.\./examples/graphs/(?:\w+/)?([\w-]+)\.toml\)")
-IN_THE_SITE = "<!-- the site leads to the pages from here -->"
+
+
+def playground_links() -> str:
+    """To the pages that only the site has."""
+    links = " \u00b7 ".join(f"[{each.title}](../play/{name}.html)" for name, each in PLAYGROUNDS.items())
+    return f"**Open: {links}**"
+
+
+MARKED = {
+    PLAY: ("<!-- the site leads to the pages from here -->", playground_links),
+    "reference/wire_errors.md": ("<!-- the site has the table of types here -->", wire_errors_reference.table),
+    "reference/proved-code.md": ("<!-- the site lists the claims here -->", proved_code.claims),
+}
+"""What only the site has, because it is generated: by page, the mark that it replaces."""
+DOORS = "reference/api.md"
+DOOR = re.compile(r"^\| \[`([\w.]+)`\]\(([^)]+)\)", re.MULTILINE)
 _WITHOUT_CONTENT = ("__init__.py", "py.typed")
 LANGUAGES = {".py": "python", ".toml": "toml", ".proto": "protobuf", ".tla": "text", ".jsonl": "json", ".csv": "text"}
 
@@ -45,7 +59,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Give each door its place in the navigation."""
     reference = next(part["Reference"] for part in config.nav or [] if "Reference" in part)
     python = next(part["Python"] for part in reference if isinstance(part, dict))
-    python += [_page_of(door) for door in MODULES]
+    python += [_page_of(door) for door in _doors()]
     return config
 
 
@@ -57,7 +71,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages |= {site_path(named): named for named in _named_sources()}
     for uri, place in pages.items():
         files.append(File.generated(config, uri, content=_content(place)))
-    for door in MODULES:
+    for door in _doors():
         files.append(File.generated(config, _page_of(door), content=f"# {door}\n\n::: {door}\n"))
     files.append(File.generated(config, "reference/cli.md", content=cli_reference.reference()))
     for name, playground in PLAYGROUNDS.items():
@@ -74,9 +88,12 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
     place = _places().get(page.file.src_uri, f"docs/{page.file.src_uri}")
     if place.endswith(tuple(LANGUAGES)):
         return markdown  # a text that is shown, not a document
-    if page.file.src_uri == PLAY:
-        links = " \u00b7 ".join(f"[{each.title}](../play/{name}.html)" for name, each in PLAYGROUNDS.items())
-        return markdown.replace(IN_THE_SITE, f"**Open: {links}**")
+    if page.file.src_uri == DOORS:
+        markdown = DOOR.sub(r"| [`\1`](python/\1.md)", markdown)
+    if marked := MARKED.get(page.file.src_uri):
+        mark, generated = marked
+        before, after = markdown.split(mark)
+        markdown = f"{before}{generated()}{after}"
     if page.file.src_uri == GRAPHS_GUIDE:
         markdown = GRAPH_LINK.sub(r"\g<0> ([page](../graphs/\1.html))", markdown)
     return LINK.sub(lambda link: f"{link[1]}{_led(link[2], place, page.file.src_uri)}{link[3]}", markdown)
@@ -85,6 +102,11 @@ def on_page_markdown(markdown: str, page: Page, **_: object) -> str:
 def on_page_content(html: str, **_: object) -> str:
     """A header without a word is none."""
     return EMPTY_HEADER.sub("<td></td>", html)
+
+
+def _doors() -> list[str]:
+    """The modules that users import, in reading order."""
+    return [found[1] for found in DOOR.finditer((REPOSITORY / "docs" / DOORS).read_text(encoding="utf-8"))]
 
 
 def _page_of(door: str) -> str:

@@ -52,6 +52,19 @@ def test_a_door_has_the_docstrings_of_its_names(site: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.parametrize(
+    ("page", "generated"),
+    [
+        ("reference/api", 'href="python/permitflow.client.html"'),
+        ("reference/wire_errors", "<code>ChannelAbortedError</code></td>"),
+        ("reference/proved-code", 'id="code-gate-sender"'),
+    ],
+)
+def test_a_page_has_what_only_the_site_generates(site: Path, page: str, generated: str) -> None:
+    assert generated in (site / f"{page}.html").read_text()
+
+
+@pytest.mark.long
 def test_no_page_fetches_anything_from_elsewhere(site: Path) -> None:
     fetched = {found for page in site.rglob("*.html") for found in FETCHED.findall(page.read_text())}
     assert fetched == set()
