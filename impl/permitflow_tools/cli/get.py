@@ -221,7 +221,8 @@ class _Writing:
         """``consumer``: the one for which written rows are acknowledged; None: none are."""
         self._source, self._output, self._patience = source, output, patience
         self._exchange, self._consumer = exchange, consumer
-        self._came = self._written = self._acknowledged = 0
+        self._came = self._written = 0
+        self._acknowledged = -1  # rows before the first one, which --from-row leaves out, are acknowledged as well
 
     def all_of(self, channel: str, most_rows: int | None) -> int:
         """Write rows until there are enough, or the channel has ended; whatever goes wrong ends the command."""
@@ -252,6 +253,8 @@ class _Writing:
     def _write(self, most_rows: int | None) -> None:
         from permitflow.client import JoinedChunks
 
+        if self._output.is_shared:  # at once: the rows left out may take the room for those to come
+            self._acknowledge(self._source.name)
         while most_rows is None or self._written < most_rows:
             left = None if most_rows is None else most_rows - self._written
             try:

@@ -222,6 +222,33 @@ async def test_a_consumer_whose_rows_expired_may_go_on_behind_them(command: Comm
         assert (await shell("get", NAME, target))[0] == 0
 
 
+@pytest.mark.parametrize("target", ["-", "out.csv"])
+async def test_rows_left_out_are_acknowledged_without_others(command: Command, tmp_path: Path, target: str) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    target = target if target == "-" else str(tmp_path / target)
+    async with beside(command, Retention.REPLAY) as shell:
+        assert (await shell("put", NAME, source))[0] == 0
+        channel = shell.exchange.replay_channel(NAME)
+        await channel.expire(100)
+        code, _, told = await shell("get", NAME, target, "--from-row", "100", "--acknowledge")
+        assert (code, told.startswith("wrote 0 rows")) == (0, True), told
+        assert channel.books.acknowledged == {"default": 100}
+
+
+async def test_rows_left_out_make_room_for_those_to_come(command: Command) -> None:
+    batch = pa.record_batch({"n": range(PARAMETERS.max_chunk_cost)})
+    async with (
+        beside(command, Retention.REPLAY) as shell,
+        put(shell.address, NAME, batch.schema) as sender,
+        asyncio.TaskGroup() as tasks,
+    ):
+        await sender.send(batch)
+        tasks.create_task(sender.send(batch))  # waits for the room of the first chunk
+        first = ("--from-row", str(batch.num_rows), "--rows", str(batch.num_rows))
+        code, out, _ = await shell("get", NAME, *first, "--acknowledge")
+        assert (code, out.count("\n")) == (0, batch.num_rows)
+
+
 async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path: Path) -> None:
     target = tmp_path / "out.csv"
     schema = pa.schema([("n", pa.int64())])
