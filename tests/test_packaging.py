@@ -112,6 +112,28 @@ def test_the_installed_command_line_answers(installed: Path) -> None:
     assert "deadlock" in done.stdout
 
 
+@pytest.fixture(scope="module")
+def installed_help(installed: Path, repository: Path) -> str:
+    """The help of all commands, as the wheel prints it."""
+    program = (repository / "tools/cli_reference.py").read_text(encoding="utf-8")
+    done = run_installed(installed, f"{program}\nprint(reference())")
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_no_help_names_a_file_that_only_a_checkout_has(installed_help: str) -> None:
+    assert "## permitflow conform" in installed_help
+    named = re.findall(r"\b(?:docs|spec|tests|tools|examples|deploy|interop)/\S*|\S+\.md\b", installed_help)
+    assert named == []
+
+
+def test_what_the_help_shows_with_pydoc_is_in_the_wheel(installed: Path, installed_help: str) -> None:
+    names = set(re.findall(r"python -m pydoc\s+([\w.]+)`", installed_help))
+    assert "permitflow_testing.ChannelAdapter" in names
+    done = run_installed(installed, f"import pydoc; [pydoc.resolve(name) for name in {sorted(names)}]")
+    assert done.returncode == 0, done.stderr
+
+
 def test_a_release_has_a_readme_whose_links_lead_out_of_the_package(repository: Path, tmp_path: Path) -> None:
     for name in ("pyproject.toml", "README.md"):
         (tmp_path / name).write_text((repository / name).read_text())

@@ -2,7 +2,7 @@
 
 For users: ``ChannelKit`` and ``PairKit`` are test classes to subclass, ``judge_adapter`` and ``judge_pair`` give the
 same as a report; a ``ChannelAdapter`` is what they need of a channel, a ``PairAdapter`` of a pair of ends with explicit
-wires.  docs/guides/conformance-kit.md explains them.
+wires.
 
 Behind them: ``rules``, ``mistakes`` and ``judging``; ``moves`` lead pairs, ``traces`` judges runs that the model did
 not lead.

@@ -40,8 +40,8 @@ _MOST_PEEKED = 10_000
 def _group() -> None:
     """The channels of a running exchange, seen and changed from outside.
 
-    What each order does to connected producers and consumers, and to streams that have lost their connection, is said
-    in docs/guides/administration.md. Channels are named as in orders/0; orders alone means all channels of that stream.
+    The --help of each order says what it does to connected producers and consumers, and to streams that have lost
+    their connection. Channels are named as in orders/0; orders alone means all channels of that stream.
     """
 
 

@@ -57,7 +57,7 @@ def check(
         typer.Argument(
             metavar="GRAPH",
             parser=readable,
-            help="After the word graph: stages described in TOML; see docs/guides/graphs.md.",
+            help="After the word graph: stages described in TOML, as above.",
         ),
     ] = None,
     row_permits: RowPermits = None,
@@ -125,7 +125,16 @@ def check(
       permitflow check --row-permits 2048 --permit-batch 256 --sizes 1024,2048       if only these sizes occur
 
     With a file, answer for the two ends that it describes, which may disagree, and say what a handshake would make
-    of them.
+    of them. An unknown section, key or kind is answered with the known ones.
+
+    \b
+      [upstream]               # the sender
+      row_permits = 2_048
+      permit_batch = 256
+      [downstream]             # the receiver: what is left out is as upstream
+      permit_batch = 1_024
+      [chunks]
+      rows = [1, 1_700]        # these sizes occur
 
     \b
       permitflow check orders.toml
@@ -142,10 +151,20 @@ def check(
     each other in a ring; `permitflow explain` draws it.
 
     \b
+      arcs = ["orders -> kept", "kept -> out"]
+      [stages.orders]
+      kind = "source"
+      [stages.kept]
+      kind = "buffer"
+      capacity = 2
+      [stages.out]
+      kind = "sink"
+
+    \b
       permitflow check graph loop.toml
 
-    Without any of these, check all models of the specification (spec/*/models.toml): each must come out as it records,
-    the ones with a seeded fault included.
+    Without any of these, check all models of the specification: each must come out as it is recorded, the ones with a
+    seeded fault included.
 
     \b
       permitflow check
@@ -169,7 +188,7 @@ def check(
                 f"one file at a time, not {file} and {graph}; for a graph of stages: `permitflow check graph {graph}`"
             )
         if graph is None:
-            unusable("graph needs a file: `permitflow check graph loop.toml`; docs/guides/graphs.md says what is in it")
+            unusable("graph needs a file: `permitflow check graph loop.toml`; permitflow check --help shows one")
         from permitflow_tools.parameters.graph import read_graph
 
         answer_for_graph(graph, read_graph(graph), as_json=as_json)

@@ -83,9 +83,10 @@ def conform(
 ) -> None:
     """Check a channel against every rule of its protocol's specification.
 
-    The channel may be of any library: an adapter says how to open it, send and receive
-    (docs/guides/conformance-kit.md). For each rule: it holds; or it is broken, with the mistake in words and the
-    shortest run that was found; or it is not applicable, because the channel lacks what the rule is about.
+    The channel may be of any library: an adapter says how to open it, send and receive (`python -m pydoc
+    permitflow_testing.ChannelAdapter` lists its methods). For each rule: it holds; or it is broken, with the mistake
+    in words and the shortest run that was found; or it is not applicable, because the channel lacks what the rule is
+    about.
 
     \b
       permitflow conform my_channel:MyAdapter
@@ -94,8 +95,9 @@ def conform(
       permitflow conform --flow NAME my_channel:MyAdapter
       permitflow conform --command 'node driver.js' --end sender
 
-    With --command, a program in any language is asked in JSON lines to send or receive, and the kit is its peer on the
-    wire (docs/guides/foreign-implementations.md). The rules of its other end are not asked.
+    With --command, a program in any language is asked to send or receive, and the kit is its peer on the wire. It
+    reads a JSON object a line, as {"id": 1, "do": "hello"}, and answers each with the same id and "ok", "refused",
+    "cancelled" or "error". The rules of its other end are not asked.
 
     Each verdict is printed as soon as it is there. A call that does not end is cancelled several times and then left
     alone; code that blocks the event loop is interrupted, and its stack is printed.

@@ -128,8 +128,9 @@ def explain(
       permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
       permitflow explain --play permit-channel --open                                      your own steps
 
-    A model of your own (docs/guides/own-protocol.md) is explored: what is shown is a shortest run into a broken
-    invariant or a deadlock, or a run that never comes to what was promised; as a table, and as the page.
+    A model of your own (`python -m pydoc permitflow_model.kernel.system.System` says of what it is made) is explored:
+    what is shown is a shortest run into a broken invariant or a deadlock, or a run that never comes to what was
+    promised; as a table, and as the page.
 
     Where a page is not of a recording, its reader may take other steps: what is possible is a button.
 

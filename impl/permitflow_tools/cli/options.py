@@ -283,6 +283,6 @@ DescribedChannel: TypeAlias = Annotated[
     typer.Argument(
         metavar="FILE",
         parser=readable,
-        help="A channel described in TOML; see docs/guides/parameters.md. - is standard input.",
+        help="A channel described in TOML, as permitflow check --help shows it. - is standard input.",
     ),
 ]

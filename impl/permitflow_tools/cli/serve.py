@@ -272,7 +272,7 @@ def serve(
     SIGTERM or Ctrl-C drains: the exchange is no longer ready, and takes no new producers. A producer with a name gets
     an error that asks it to come back later; the others may come to their end, and consumers may take the rows in
     memory, for --drain-seconds. Then all streams end with the error that the exchange is gone, and the last line says
-    what was left behind. A second signal stops at once. More: docs/guides/serving.md.
+    what was left behind. A second signal stops at once.
 
     Exit code 0: stopped by SIGTERM. 1: the recording failed, or one of several processes was lost. 2: unusable input
     or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.

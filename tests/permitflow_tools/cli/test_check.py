@@ -2,6 +2,7 @@
 
 import csv
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -282,3 +283,14 @@ def test_spark_finds_the_same() -> None:
 
     assert without_seconds(there.stdout) == without_seconds(here.stdout)
     assert len(here.stdout.splitlines()) == 17
+
+
+@pytest.mark.parametrize(("of", "first", "code"), [((), "[upstream]", 1), (("graph",), "arcs", 0)])
+def test_a_file_that_the_help_shows_can_be_checked(
+    command: Command, tmp_path: Path, of: tuple[str, ...], first: str, code: int
+) -> None:
+    _, shown, _ = command("check", "--help")
+    (text,) = [block for block in re.findall(r"(?:^ {4}.*\n)+", shown, re.MULTILINE) if block.strip().startswith(first)]
+    described = tmp_path / "described.toml"
+    described.write_text(text)
+    assert command("check", *of, str(described))[0] == code
