@@ -1,4 +1,4 @@
-# Each target sets everything up first; `make` alone lists them.  What takes long: .venv/bin/nox --list.
+# Each target sets everything up first; `make` alone lists them.  What takes long or is rare: .venv/bin/nox --list.
 PYTHON ?= python3
 BIN := .venv/bin
 # TLC and Spark start the Java that set-up found.
@@ -7,11 +7,11 @@ WITH_JAVA := JAVA_HOME="$$(cat .venv/java_home)"
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo style check test test-all spec cfg proofs theorems proto docs bench release clean
+.PHONY: help setup demo style check test test-all spec proofs docs bench release clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' Makefile
-	@echo "Trials, measurements and pictures take longer: .venv/bin/nox --list"
+	@echo "Trials, measurements, pictures and generated files: .venv/bin/nox --list"
 
 setup:  ## create or update .venv, find or install Java; instant when nothing changed
 	@$(PYTHON) tools/setup.py
@@ -43,17 +43,6 @@ spec: setup  ## check all models of spec/*/models.toml with TLC and with the exp
 
 proofs: setup  ## prove all theorems
 	@$(BIN)/permitflow prove
-
-cfg: setup  ## a .cfg beside each TLA+ module, from the manifest: the Toolbox and VS Code open them by a click
-	@$(BIN)/python -m permitflow_model.tlc cfg
-
-theorems: setup  ## regenerate THEOREMS.md, and the table of the code that no proof reaches
-	@$(BIN)/python -m permitflow_proofs theorems THEOREMS.md
-	@$(BIN)/python -m tools.proved_code
-
-proto: setup  ## regenerate the protobuf modules
-	@$(BIN)/python -m grpc_tools.protoc -I proto --python_out=impl --pyi_out=impl proto/permitflow/wire/v1/*.proto
-	@cd examples/own_flow && $(CURDIR)/$(BIN)/python -m grpc_tools.protoc -I . --python_out=. --pyi_out=. xon_xoff.proto
 
 docs: setup  ## write the tables and examples of some pages again, and build the site with a search into build/site
 	@$(BIN)/python -m tools.wire_example

@@ -1,4 +1,4 @@
-"""What takes too long for every change: `nox --list` names it, `nox --session kills` runs it.
+"""What takes too long for every change, or is rare: `nox --list` names it, `nox --session kills` runs it.
 
 Commands run in .venv, which `make setup` makes.  `versions` makes environments of its own.
 """
@@ -19,6 +19,12 @@ nox.options.error_on_missing_interpreters = False
 
 PYTHON = ".venv/bin/python"
 JAVA_HOME = Path(".venv/java_home")  # TLC and Spark start the Java that set-up found
+
+PROTOCOLS = (
+    *(("proto", "impl", path) for path in sorted(map(str, Path("proto").rglob("*.proto")))),
+    ("examples/own_flow", "examples/own_flow", "examples/own_flow/xon_xoff.proto"),
+)
+"""Where its imports are found, where its modules go, and the definition."""
 
 COMMANDS = {
     # Trials: what they find is a fault.
@@ -116,6 +122,18 @@ COMMANDS = {
             "-m benchmarks.stalled_wordcount --seconds 4",
             "-m benchmarks.streaming_read --rounds 1 --seconds 3",
         ],
+    ),
+    # Files in git that are made from others.
+    "proto": (
+        "the protobuf modules",
+        [
+            f"-m grpc_tools.protoc -I {root} --python_out={into} --pyi_out={into} {definition}"
+            for root, into, definition in PROTOCOLS
+        ],
+    ),
+    "theorems": (
+        "THEOREMS.md, and the table of the code that no claim reaches; proves everything (minutes)",
+        ["-m permitflow_proofs theorems THEOREMS.md", "-m tools.proved_code"],
     ),
     # Documents with figures or pictures.
     "tutorial": (

@@ -8,7 +8,7 @@ from permitflow_proofs.kernel.theorem import Theorem, TheoremVerdict
 _HEAD = """\
 # Theorems
 
-Made by `make theorems`; a test proves everything again and compares. The column "given" is written by the prover: the
+Made by `nox -s theorems`; a test proves everything again and compares. The column "given" is written by the prover: the
 fields of the specification's constants that the proof fixes, and all that it assumes of them. A theorem says nothing
 about other constants. "All parameters" are those that the specification accepts; "no model" means that the claim is
 about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every size up to a largest one may be

@@ -84,7 +84,7 @@ class _Theorems:
         verdict = verdict_on(name, "both")
         assert verdict.problems() == []
         kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `make theorems`"
+        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `nox -s theorems`"
         assert [opinion.solver for opinion in verdict.opinions] in (["Z3", "cvc5"], ["explorer"])
 
     def test_it_comes_out_as_expected_and_could_have_failed(
@@ -97,7 +97,7 @@ class _Theorems:
         assert verdict.obligations == verdict.twins_refuted >= 1
         assert verdict.theorem.statement.startswith("False") == (verdict.outcome == "refuted")
         kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `make theorems`"
+        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `nox -s theorems`"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -179,10 +179,10 @@ def test_a_renamed_definition_is_noticed() -> None:
 def test_the_document_lists_all_theorems(repository: Path) -> None:
     kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
     rows, heading, actions = kept.partition("\n## What each action does\n")
-    assert heading + actions == actions_document(catalogue()), "run `make theorems`"
+    assert heading + actions == actions_document(catalogue()), "run `nox -s theorems`"
     promises, lemmas = (list(cells(part)) for part in rows.split("## Lemmas"))
-    assert promises == [theorem.id for theorem in catalogue() if theorem.is_promise], "run `make theorems`"
-    assert lemmas == [theorem.id for theorem in catalogue() if not theorem.is_promise], "run `make theorems`"
+    assert promises == [theorem.id for theorem in catalogue() if theorem.is_promise], "run `nox -s theorems`"
+    assert lemmas == [theorem.id for theorem in catalogue() if not theorem.is_promise], "run `nox -s theorems`"
 
 
 @pytest.mark.parametrize("registered", PROVED, ids=lambda one: one.theorems)
