@@ -25,7 +25,7 @@ class Parameters(Bounded):
     """Commits at most."""
 
     faults: Natural
-    """Kills, power failures and journals that cannot be written, at most."""
+    """Kills, power failures, and disks that cannot be written or flushed, at most."""
 
     losses: Natural
     """Times that somebody takes something away that was flushed, at most."""
@@ -46,7 +46,7 @@ class State(NamedTuple):
     waits: bool
     """Does something wait to be written?"""
     log: int
-    """Commits in the database and its log, as programs see them."""
+    """Commits in the database and its log, as a program sees them that opens it."""
     kept: int
     """... that a power failure leaves."""
     slots: Slots
@@ -127,6 +127,15 @@ def submit(state: State, parameters: Parameters) -> State:
     return state._replace(waits=True)
 
 
+def fail_flush(state: State, parameters: Parameters) -> State:
+    """The disk fails to flush the log.
+
+    The senders are told so, and only opening the store tells whether it has the commit.
+    """
+    require(state.phase == "written")
+    return _with_a_fault(state, parameters)._replace(phase="idle")
+
+
 def fail_journal(state: State, parameters: Parameters) -> State:
     """The journal cannot be written: nothing is confirmed any more, whatever the database has."""
     require(state.phase == "flushed" or state.phase == "noted")
@@ -134,15 +143,29 @@ def fail_journal(state: State, parameters: Parameters) -> State:
 
 
 def stop_store(state: State, _parameters: Parameters) -> State:
-    """The exchange ends between two commits, or because of the journal."""
-    require(state.phase == "idle" or state.phase == "stopped")
-    return state._replace(phase="down", waits=False)
+    """The exchange ends when nothing waits, or because of the journal.
+
+    A commit whose flush failed is not there any more.
+    """
+    if state.phase == "stopped":
+        return state._replace(phase="down")
+    require(state.phase == "idle")
+    require(not state.waits)
+    return state._replace(phase="down", log=last(state.slots))
 
 
 def kill_store(state: State, parameters: Parameters) -> State:
     """Its process is killed: the kernel still has what it has written."""
     require(is_up(state))
     return _with_a_fault(state, parameters)._replace(phase="down", waits=False)
+
+
+def refuse_writes(state: State, parameters: Parameters, commit: int) -> State:
+    """The disk is full: nothing of what waits is there, and perhaps no commit any more whose flush failed before."""
+    require(state.phase == "idle")
+    require(state.waits)
+    require(last(state.slots) <= commit <= state.log)
+    return _with_a_fault(state, parameters)._replace(waits=False, log=commit)
 
 
 def fail_power(state: State, parameters: Parameters, commit: int, slot: int) -> State:
@@ -192,10 +215,10 @@ def done(state: State, parameters: Parameters) -> State:
 
 
 def write_commit(state: State, _parameters: Parameters) -> State:
-    """All that waits is one commit, which counts itself."""
+    """All that waits is one commit, which counts itself: behind the last one that was flushed."""
     require(state.phase == "idle")
     require(state.waits)
-    return state._replace(phase="written", waits=False, log=state.log + 1)
+    return state._replace(phase="written", waits=False, log=last(state.slots) + 1)
 
 
 def flush_commit(state: State, _parameters: Parameters) -> State:
@@ -291,10 +314,12 @@ SYSTEM: System[State, Parameters] = System(
     actions=(
         Action("Done", done, is_environment=True),
         Action("Submit", submit, is_environment=True),
+        Action("FailFlush", fail_flush, is_environment=True),
         Action("FailJournal", fail_journal, is_environment=True),
         Action("StopStore", stop_store, is_environment=True),
         Action("KillStore", kill_store, is_environment=True),
         Action("DamageJournal", damage_journal, is_environment=True),
+        Action("RefuseWrites", refuse_writes, _commits, is_environment=True),
         Action("LoseLog", lose_log, _commits, is_environment=True),
         Action("FailPower", fail_power, _failures, is_environment=True),
         Action("WriteCommit", write_commit),

@@ -4,7 +4,7 @@
 (* of the database's log; each commit is counted in a journal beside it.   *)
 (*                                                                         *)
 (*   Submit -> waiting -WriteCommit-> log -FlushCommit-> kept              *)
-(*          <- confirmed <-ConfirmCommit- slotsKept <-FlushNote- slots     *)
+(*          <- confirmed <-ConfirmWrites- slotsKept <-FlushNote- slots     *)
 (*                                                    <-NoteCommit-        *)
 (*                                                                         *)
 (* A disk keeps what was flushed.  Of what was written since, a power      *)
@@ -15,16 +15,20 @@
 (* nothing, and takes the newest commits for never made.  Opening the      *)
 (* store must notice if a confirmed commit is missing.                     *)
 (*                                                                         *)
+(* A flush of the log may fail.  SQLite then goes on as if the commit had  *)
+(* never been, and the next one is written over it; but until then it is   *)
+(* in the log for a process that opens it again.                           *)
+(*                                                                         *)
 (* Source: the write-ahead log of SQLite, flushed at each commit.          *)
-(* Not modelled: what is written, a full disk, a flush that fails (only    *)
-(* opening tells what became of that commit) or that lies, several copies  *)
-(* of one moment put back together, which are an older store.              *)
+(* Not modelled: what is written, what makes room on a full disk, a flush  *)
+(* that lies, several copies of one moment put back together, which are an *)
+(* older store.                                                            *)
 (***************************************************************************)
 EXTENDS Integers
 
 CONSTANTS
     Commits,      \* commits at most
-    Faults,       \* kills, power failures and journals that cannot be written, at most
+    Faults,       \* kills, power failures, and disks that cannot be written or flushed, at most
     Losses        \* times that somebody takes something away that was flushed, at most
 
 ASSUME Assumption == {Commits, Faults, Losses} \subseteq Nat
@@ -32,7 +36,7 @@ ASSUME Assumption == {Commits, Faults, Losses} \subseteq Nat
 VARIABLES
     phase,        \* of the writer: what it has done of a commit, or "down", "opening", "stopped", "refused"
     waits,        \* does something wait to be written?
-    log,          \* commits in the database and its log, as programs see them
+    log,          \* commits in the database and its log, as a program sees them that opens it
     kept,         \* ... that a power failure leaves
     slots,        \* of the journal: in each the number of a commit, as programs see it
     slotsKept,    \* ... that was flushed
@@ -80,23 +84,38 @@ Submit ==
     /\ waits' = TRUE
     /\ UNCHANGED <<phase, disk, confirmed, faults, losses>>
 
+\* The disk fails to flush the log: the senders are told so, and only opening the store tells whether it has the commit.
+FailFlush ==
+    /\ phase = "written" /\ Fails
+    /\ phase' = "idle"
+    /\ UNCHANGED <<waits, disk, confirmed, losses>>
+
 \* The journal cannot be written: nothing is confirmed any more, whatever the database has.
 FailJournal ==
     /\ phase \in {"flushed", "noted"} /\ Fails
     /\ phase' = "stopped" /\ waits' = FALSE
     /\ UNCHANGED <<disk, confirmed, losses>>
 
-\* The exchange ends between two commits, or because of the journal.
+\* The exchange ends when nothing waits, or because of the journal; a commit whose flush failed is not there any more.
 StopStore ==
-    /\ phase \in {"idle", "stopped"}
-    /\ phase' = "down" /\ waits' = FALSE
-    /\ UNCHANGED <<disk, confirmed, faults, losses>>
+    /\ phase = "stopped" \/ (phase = "idle" /\ ~waits)
+    /\ phase' = "down"
+    /\ log' = IF phase = "idle" THEN Last(slots) ELSE log
+    /\ UNCHANGED <<waits, kept, slots, slotsKept, confirmed, faults, losses>>
 
 \* Its process is killed: the kernel still has what it has written.
 KillStore ==
     /\ IsUp /\ Fails
     /\ phase' = "down" /\ waits' = FALSE
     /\ UNCHANGED <<disk, confirmed, losses>>
+
+\* The disk is full: nothing of what waits is there, and perhaps no commit any more whose flush failed before.
+RefuseWrites(commit) ==
+    /\ phase = "idle" /\ waits /\ Fails
+    /\ commit \in Last(slots) .. log
+    /\ waits' = FALSE
+    /\ log' = commit
+    /\ UNCHANGED <<phase, kept, slots, slotsKept, confirmed, losses>>
 
 \* The machine dies: the log has some of what was not flushed; of a slot, 0: the old record, 1: the new one, 2: neither.
 FailPower(commit, slot) ==
@@ -129,11 +148,11 @@ Done ==
     /\ phase = "refused" \/ (phase = "idle" /\ ~waits /\ log = Commits)
     /\ UNCHANGED vars
 
-\* All that waits is one commit, which counts itself.
+\* All that waits is one commit, which counts itself: behind the last one that was flushed.
 WriteCommit ==
     /\ phase = "idle" /\ waits
     /\ phase' = "written" /\ waits' = FALSE
-    /\ log' = log + 1
+    /\ log' = Last(slots) + 1
     /\ UNCHANGED <<kept, slots, slotsKept, confirmed, faults, losses>>
 
 \* It survives a power failure now.
@@ -184,7 +203,8 @@ RefuseStore ==
     /\ UNCHANGED <<waits, disk, confirmed, faults, losses>>
 
 Environment ==
-    \/ Done \/ Submit \/ FailJournal \/ StopStore \/ KillStore \/ DamageJournal
+    \/ Done \/ Submit \/ FailFlush \/ FailJournal \/ StopStore \/ KillStore \/ DamageJournal
+    \/ \E commit \in 0 .. Commits : RefuseWrites(commit)
     \/ \E commit \in 0 .. Commits : LoseLog(commit) \/ \E slot \in 0 .. 2 : FailPower(commit, slot)
 
 Protocol ==
