@@ -96,8 +96,8 @@ class Soak:
         try:
             yield
         finally:
-            (numbers,) = self.exchange.statistics([name])
-            if (peak := numbers.numbers.peak_rows_held) > (parameters.window_rows or peak):
+            (traffic,) = self.exchange.statistics([name])
+            if (peak := traffic.peak_rows_held) > (parameters.window_rows or peak):
                 self.broken.append(f"{name} held {peak} rows")
             self.exchange.remove_channel(name)
 

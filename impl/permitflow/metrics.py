@@ -12,7 +12,7 @@ from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 from permitflow.channels.gate import GateStatistics, InputStatistics
-from permitflow.exchange.statistics import traffic_of
+from permitflow.flows.table import flow_named, flow_names
 from permitflow.stream.traffic import FIGURES, ChannelTraffic
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
     from permitflow.exchange.admission import Admission
     from permitflow.exchange.registry import Exchange
-    from permitflow.exchange.statistics import BridgeStatistics
 
 __all__ = ["ExchangeCollector", "ExchangeFigures", "GateCollector", "observe"]
 
@@ -93,7 +92,7 @@ class _Collector:
 class ExchangeFigures(NamedTuple):
     """What is told of an exchange at one moment."""
 
-    channels: Sequence["BridgeStatistics"]
+    channels: Sequence[ChannelTraffic]
     whole: Mapping[str, float | None]
     """The figures of the exchange as a whole, by the names of the metrics."""
 
@@ -129,13 +128,12 @@ class ExchangeCollector(_Collector):
 
     def collect(self) -> Iterable["Metric"]:
         """All metrics; not for the exchange's own thread."""
-        bridges, whole = self._asked(self._look())
-        channels = [traffic_of(bridge) for bridge in bridges]
+        channels, whole = self._asked(self._look())
         for name in (*_COUNTERS, *_GAUGES, *_KEPT):
             holders = [(each.channel, each.kept if name in _KEPT else each) for each in channels]
             found = [([channel], getattr(holder, name)) for channel, holder in holders if holder is not None]
             yield _metric(name, FIGURES[name], ["channel"], found, is_counter=name in _COUNTERS)
-        helps = {name: text for bridge in bridges for name, text in bridge.numbers.gauge_help.items()}
+        helps = {name: text for flow in flow_names() for name, text in flow_named(flow).gauge_help.items()}
         yield from _of_flows(helps, "", [(traffic.channel, traffic.gauges) for traffic in channels])
         yield from _of_flows(helps, "consumer_", [(traffic.channel, traffic.consumer_gauges) for traffic in channels])
         for name, (label, read) in _LABELLED.items():

@@ -100,7 +100,7 @@ async def test_figures_of_several_processes_are_summed() -> None:
         exchange.add_channel(name)
     one, other = [await ExchangeFigures.of(exchange) for exchange in named.values()]
     both = one.plus(other)
-    assert [each.name for each in both.channels] == ["one", "other"]
+    assert [each.channel for each in both.channels] == ["one", "other"]
     assert both.whole["memory_limit_bytes"] == 2 << 30
     assert both.whole["memory_reserved_bytes"] == 2 * (one.whole["memory_reserved_bytes"] or 0) > 0
     assert both.plus(await ExchangeFigures.of(Exchange())).whole["memory_limit_bytes"] is None

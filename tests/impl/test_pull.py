@@ -7,12 +7,13 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from permitflow import ChannelParameters, ChannelStatistics, LocalReceiver, LocalSender, Permits, open_channel
+from permitflow import ChannelParameters, LocalReceiver, LocalSender, Permits, open_channel
 from permitflow.client import RemoteSender, SameHost, get, put
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import OverspendError, WouldBlock
 from permitflow.exchange import Exchange
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
+from permitflow.stream.traffic import ChannelTraffic
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.traces import judge_all
 from tests.support.number_streams import until
@@ -62,9 +63,9 @@ def test_withheld_permits_are_no_progress_and_not_owed() -> None:
 # Nothing leaves before the application asks.
 
 
-def inside(exchange: Exchange) -> ChannelStatistics:
+def inside(exchange: Exchange) -> ChannelTraffic:
     """The numbers of the channel within the exchange."""
-    return exchange.statistics(["c"])[0].numbers
+    return exchange.statistics(["c"])[0]
 
 
 async def produce(sender: RemoteSender) -> None:
@@ -104,7 +105,7 @@ async def test_nothing_leaves_an_exchange_before_the_application_asks(listen: st
         group.create_task(produce(sender))
         # What an exchange forwards it asks for by itself, so its own window fills.
         await until(lambda: inside(exchange).rows_held == 6 and sender.statistics().waiting_sends > 0)
-        assert inside(exchange).consumed_rows == 0
+        assert inside(exchange).rows_out == 0
         assert receiver.statistics().peak_inbox_rows == 0
         assert len([message async for message in receiver]) == 41
 

@@ -413,7 +413,6 @@ class _Channel(Generic[T]):
             stopped_seconds=self._stopped.seconds,
             open_seconds=now - self._opened_at,
             gauges=sender.gauges() | receiver.gauges(),
-            gauge_help=self.parameters.flow.gauge_help,
         )
 
 

@@ -60,8 +60,6 @@ class ChannelStatistics:
     """For a remote end: time without a connection."""
     gauges: Mapping[str, int] = field(default_factory=dict)
     """Counters that only the channel's flow has, by its names."""
-    gauge_help: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
-    """The description of each gauge; the same for all channels of the flow."""
 
     @property
     def blocked_share(self) -> float:
@@ -70,6 +68,4 @@ class ChannelStatistics:
 
     def as_json(self) -> dict[str, object]:
         """All numbers, the share too, ready for JSON."""
-        facts = asdict(self) | {"blocked_share": self.blocked_share}
-        del facts["gauge_help"]
-        return facts
+        return asdict(self) | {"blocked_share": self.blocked_share}

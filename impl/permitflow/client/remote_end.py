@@ -338,7 +338,6 @@ class RemoteEnd(ABC, Generic[S]):
             window_rows=self.parameters.window_rows,
             open_seconds=(self._clock() if self._over_at is None else self._over_at) - self._opened_at,
             gauges=core.gauges(),
-            gauge_help=self.parameters.flow.gauge_help,
             **counts,
         )
 

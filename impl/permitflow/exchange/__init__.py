@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from permitflow.exchange.limits import Limits
     from permitflow.exchange.registry import Exchange, Keeping
     from permitflow.exchange.server import ExchangeServer
-    from permitflow.exchange.statistics import BridgeStatistics
     from permitflow.exchange.stores.postgres import PostgresStore
     from permitflow.exchange.stores.sqlite import SqliteStore
     from permitflow.exchange.stores.store import ChannelStore, Store
+    from permitflow.stream.traffic import ChannelTraffic
 
 __all__ = [
     "AccessControl",
     "BridgeChannel",
     "BridgeState",
-    "BridgeStatistics",
     "ChannelStore",
+    "ChannelTraffic",
     "Exchange",
     "ExchangeServer",
     "Keeping",
@@ -53,9 +53,8 @@ _ON_FIRST_USE = {
     "channels.replay_channel": ("ReplayChannel",),
     "draining": ("drain",),
     "limits": ("Limits",),
-    "registry": ("Exchange", "Keeping", "stream_channels"),
+    "registry": ("ChannelTraffic", "Exchange", "Keeping", "stream_channels"),
     "server": ("ExchangeServer", "Security"),
-    "statistics": ("BridgeStatistics",),
     "stores.postgres": ("PostgresStore",),
     "stores.sqlite": ("SqliteStore",),
     "stores.store": ("ChannelStore", "Store"),

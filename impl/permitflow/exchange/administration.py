@@ -13,8 +13,8 @@ from permitflow.channels.interface import stream_channels
 from permitflow.errors import ChannelInUseError, InvalidParametersError
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.streams import Direction
 from permitflow.exchange.registry import Exchange, Keeping
-from permitflow.exchange.statistics import BridgeStatistics, Direction, traffic_of
 from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PEEKED,
@@ -23,7 +23,6 @@ from permitflow.stream.control import (
     Changed,
     ChangedChannel,
     Channels,
-    Connection,
     ListedChannel,
     Peek,
     Peeked,
@@ -42,7 +41,6 @@ MOST_PEEKED_BYTES = 8 << 20
 
 # A message that is just leaving for a consumer.
 _PURGE_SECONDS = 5.0
-_OVER = ("closed", "failed")
 
 
 async def list_channels(exchange: Exchange, request: AskChannels, known: Collection[str] = ()) -> Channels[pa.Schema]:
@@ -60,31 +58,16 @@ async def list_channels(exchange: Exchange, request: AskChannels, known: Collect
 
 
 def _listed(exchange: Exchange, name: str) -> ListedChannel[pa.Schema]:
-    channel, (statistics,) = exchange.served(name), exchange.statistics([name])
+    channel, (traffic,) = exchange.served(name), exchange.statistics([name])
     is_kept = isinstance(channel, ReplayChannel)
     return ListedChannel(
-        traffic=traffic_of(statistics),
+        traffic=traffic,
         retention=Retention.REPLAY if is_kept else Retention.ONCE,
         parameters=channel.parameters,
         schema=channel.schema,
-        connections=_connections(statistics),
+        connections=channel.streams.connections(),
         limit_rows=channel.books.limit_rows if isinstance(channel, ReplayChannel) else 0,
         is_durable=is_kept and exchange.is_durable,
-    )
-
-
-def _connections(statistics: BridgeStatistics) -> tuple[Connection, ...]:
-    return tuple(
-        Connection(
-            stream=stream.stream,
-            peer=stream.peer,
-            direction=stream.direction.value,
-            state=stream.state,
-            is_suspended=stream.is_suspended,
-            rows_held=stream.numbers.rows_held,
-        )
-        for stream in statistics.streams
-        if stream.state not in _OVER
     )
 
 

@@ -8,13 +8,12 @@ from typing import NamedTuple
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import BridgeStatistics, Direction
+from permitflow.stream.traffic import ChannelTraffic
 
 # A look at thousands of channels takes time, and the consumers that empty them need the event loop more than this wait:
 # it rests nine times as long as a look takes.
 _LOOK_EVERY_SECONDS = 0.05
 _SECONDS_BETWEEN_FOR_EACH_OF_LOOKING = 9
-_OVER = ("closed", "failed")
 
 
 class Remainder(NamedTuple):
@@ -53,14 +52,13 @@ def _worth_waiting(exchange: Exchange, before: str | None) -> str | None:
     return next(found, None)
 
 
-def _is_worth_waiting(channel: BridgeStatistics, exchange: Exchange) -> bool:
+def _is_worth_waiting(channel: ChannelTraffic, exchange: Exchange) -> bool:
     # A broken channel's rows are incomplete: they need no saving.
-    needs_no_time = exchange.is_durable if channel.replay is not None else channel.state is BridgeState.BROKEN
+    needs_no_time = exchange.is_durable if channel.kept is not None else channel.state == BridgeState.BROKEN
     if _rows_of(channel) and not needs_no_time:
         return True
-    open_streams = [stream for stream in channel.streams if stream.state not in _OVER]
     # A consumer may follow a channel that keeps its rows for ever: do not wait for it.
-    return any(channel.replay is None or stream.direction is Direction.PUT for stream in open_streams)
+    return bool(channel.producers or (channel.kept is None and channel.consumers))
 
 
 def remainder(exchange: Exchange) -> Remainder:
@@ -68,11 +66,9 @@ def remainder(exchange: Exchange) -> Remainder:
     left = Remainder({}, {})
     for channel in exchange.statistics():
         if rows := _rows_of(channel):
-            (left.stored if channel.replay is not None and exchange.is_durable else left.lost)[channel.name] = rows
+            (left.stored if channel.kept is not None and exchange.is_durable else left.lost)[channel.channel] = rows
     return left
 
 
-def _rows_of(channel: BridgeStatistics) -> int:
-    if channel.replay is None:
-        return channel.numbers.sent_rows - channel.numbers.consumed_rows
-    return channel.replay.kept_rows
+def _rows_of(channel: ChannelTraffic) -> int:
+    return channel.rows_in - channel.rows_out if channel.kept is None else channel.kept.kept_rows

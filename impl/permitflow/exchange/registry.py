@@ -31,7 +31,6 @@ from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.health import Readiness
 from permitflow.exchange.limits import Limits
-from permitflow.exchange.statistics import BridgeStatistics
 from permitflow.exchange.stores.store import Store, require_expiry
 from permitflow.exchange.turns import Turns
 from permitflow.flows.adaptive_window import require_latency
@@ -43,6 +42,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
 from permitflow.stream.compression import Compression, checked
 from permitflow.stream.control import ControlReply, ControlRequest
+from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.arrow_compression import available_codecs
 from permitflow.wire.schemas import read_schema
@@ -467,7 +467,7 @@ class Exchange:
         known = chain(self._channels, () if self.elsewhere is None else self.elsewhere.known)
         require_no_further(name, known, channels)
 
-    def statistics(self, names: Sequence[str] = ()) -> tuple[BridgeStatistics, ...]:
+    def statistics(self, names: Sequence[str] = ()) -> tuple[ChannelTraffic, ...]:
         """A snapshot of these channels, or of all in the order of adding.
 
         Raises:
@@ -475,17 +475,15 @@ class Exchange:
         """
         return tuple(self.each_statistics(names))
 
-    def each_statistics(self, names: Sequence[str] = ()) -> Iterator[BridgeStatistics]:
+    def each_statistics(self, names: Sequence[str] = ()) -> Iterator[ChannelTraffic]:
         """As ``statistics``, one by one; channels may be added and removed meanwhile."""
         channels = [self.served(name) for name in names] if names else [*self._channels.values()]
         for channel in channels:
             if names or channel.name in self._channels:
                 yield self._statistics_of(self.served(channel.name))
 
-    def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> BridgeStatistics:
-        if isinstance(channel, BridgeChannel):
-            return channel.statistics()
-        told, staging = channel.statistics(), self.staging.statistics(channel.name)
-        assert told.replay is not None, "it keeps its rows"
-        kept = replace(told.replay, staged_rows=staging.staged_rows, published_rows=staging.published_rows)
-        return replace(told, replay=kept, staging=staging)
+    def _statistics_of(self, channel: BridgeChannel | ReplayChannel) -> ChannelTraffic:
+        told = channel.statistics()
+        if told.kept is None:
+            return told
+        return replace(told, kept=replace(told.kept, staged_rows=self.staging.area(channel.name).staged_rows))

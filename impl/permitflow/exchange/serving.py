@@ -28,7 +28,6 @@ from permitflow.exchange.channels.staging import StagedProducer
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.control import (
     MOST_CHANNELS,
     Acknowledge,
@@ -331,7 +330,7 @@ async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Stat
         UnknownChannelError: no channel has one of these names.
     """
     started = monotonic()
-    return Statistics(started, tuple(await exchange.turns.all(map(traffic_of, exchange.each_statistics(names)))))
+    return Statistics(started, tuple(await exchange.turns.all(exchange.each_statistics(names))))
 
 
 def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:

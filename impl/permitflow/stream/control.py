@@ -331,7 +331,7 @@ class Connection:
     direction: str
     """``put``: from a producer; ``get``: to a consumer."""
     state: str
-    """As ``StreamStatistics.state``."""
+    """The stream's state: open, ended, closed or failed."""
     is_suspended: bool = False
     """Has it lost its connection, and waits for another one?"""
     rows_held: int = 0

@@ -33,7 +33,6 @@ from permitflow.exchange.access import Access
 from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import traffic_of
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
 from permitflow.patience import patience
 from permitflow.stream.control import (
@@ -421,13 +420,13 @@ class Processes:
 
     async def traffic(self) -> Statistics:
         """The statistics of all channels that processes have."""
-        return Statistics(monotonic(), tuple(map(traffic_of, (await self.figures()).channels)))
+        return Statistics(monotonic(), tuple((await self.figures()).channels))
 
     async def figures(self) -> ExchangeFigures:
         """The figures of the door, and of all processes that answer soon."""
         answers = await self._each("figures", seconds=_LONGEST_LOOK_SECONDS)
         channels, whole = reduce(ExchangeFigures.plus, answers, await ExchangeFigures.of(self.exchange))
-        found = {each.name: each for each in channels}
+        found = {each.channel: each for each in channels}
         limit = {"memory_limit_bytes": self.most_memory}  # the door has its share beside those of the processes
         return ExchangeFigures([found[name] for name in self._owners if name in found], {**whole, **limit})
 

@@ -11,7 +11,6 @@ from typing import NamedTuple
 from permitflow.errors import printable
 from permitflow.exchange.books.bridge import BridgeState
 from permitflow.exchange.registry import Exchange
-from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.control import MOST_CHANNELS
 from permitflow.stream.traffic import ChannelTraffic, Rates, Statistics, rates_between
 
@@ -60,7 +59,7 @@ class History:
         """Take one; other work of the loop goes on meanwhile."""
         exchange = self._exchange
         now = monotonic()
-        seen = await exchange.turns.all(map(traffic_of, islice(exchange.each_statistics(), MOST_CHANNELS)))
+        seen = await exchange.turns.all(islice(exchange.each_statistics(), MOST_CHANNELS))
         statistics = Statistics(now, tuple(seen))
         self.at_seconds = time()
         if self._before is not None:

@@ -48,8 +48,8 @@ async def test_a_slow_consumer_stops_the_producer_at_the_bound() -> None:
             sender.send_nowait(batch(1))
         assert sender.statistics().peak_rows_held == 8
         (channel,) = exchange.statistics()
-        assert channel.numbers.peak_rows_held == 8
-        assert all(stream.numbers.peak_rows_held <= 8 for stream in channel.streams)
+        assert channel.peak_rows_held == 8
+        assert all(end.peak_rows_held <= 8 for _, end in exchange.channel(channel.channel).streams.statistics())
         async with asyncio.TaskGroup() as group:
             ending = group.create_task(sender.end())
             received = await everything(receiver)
@@ -72,7 +72,7 @@ async def test_the_end_of_a_stream_loses_nothing_and_raises_nothing(times: int) 
                     await sender.end()
             assert numbers(reading.result()) == list(range(turn % 7 * 10))
         assert {channel.state for channel in exchange.statistics()} == {BridgeState.SPENT}
-        streams = [stream for channel in exchange.statistics() for stream in channel.streams]
+        streams = [stream for name in names for stream, _ in exchange.channel(name).streams.statistics()]
         assert {stream.state for stream in streams} == {"closed"}
         assert len(streams) == 2 * times
 

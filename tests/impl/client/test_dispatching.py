@@ -101,4 +101,4 @@ async def test_a_channel_that_is_not_there_leaves_the_others_as_they_are() -> No
                 pass
         with pytest.raises(UnknownChannelError, match="b"):
             await asyncio.to_thread(open_dispatch, address, ["a", "b"], SCHEMA, key=["n"])
-        assert exchange.statistics()[0].state is BridgeState.OPEN
+        assert exchange.statistics()[0].state == BridgeState.OPEN

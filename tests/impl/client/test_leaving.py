@@ -30,7 +30,7 @@ def test_the_last_permits_of_a_slow_consumer_reach_the_exchange(write_seconds: f
             async with get(ADDRESS, "c", resume_seconds=0) as receiver:  # all rows are there, and come at once
                 assert [message.rows async for message in receiver] == [2] * 6
             (channel,) = exchange.statistics()
-            assert channel.state is BridgeState.SPENT, channel.reason
+            assert channel.state == BridgeState.SPENT, channel.reason
         await network.close()
 
     in_simulated_time(run())

@@ -129,7 +129,7 @@ async def test_both_ends_count_what_they_went_through(listen: str) -> None:
             await sender.send(batch(number))
         await sender.end()
         ours = sender.statistics()
-        (theirs,) = [each.numbers for each in exchange.statistics()[0].streams if each.direction == "put"]
+        (theirs,) = [end for of, end in exchange.channel("n").streams.statistics() if of.direction == "put"]
     assert (ours.resumes, theirs.resumes) == (2, 2)
     assert ours.suspended_seconds > 0 < theirs.suspended_seconds
 
@@ -224,8 +224,7 @@ async def test_a_producer_that_does_not_resume_is_told_of_a_cut(listen: str, dir
 
 def suspended(exchange: Exchange) -> float:
     """For how long streams of the only channel were without a connection."""
-    (channel,) = exchange.statistics()
-    return sum(stream.numbers.suspended_seconds for stream in channel.streams)
+    return sum(end.suspended_seconds for _, end in exchange.channel("n").streams.statistics())
 
 
 async def test_a_consumer_that_comes_anew_ends_its_lost_stream(listen: str) -> None:

@@ -81,7 +81,7 @@ def test_the_windows_of_an_exchange_adapt_and_every_row_comes() -> None:
                     await asyncio.sleep(0.04)  # simulated: 200 rows a second
                     receiver.consume()
                     if len(found) == 2_400:
-                        stream = channel.streams.statistics()[0].numbers
+                        _, stream = channel.streams.statistics()[0]
                         at_hand = (
                             channel.receiver.statistics().inbox_rows + stream.inbox_rows + receiver.core.inbox_rows
                         )

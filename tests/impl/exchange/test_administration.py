@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,6 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, SqliteStore, Store
 from permitflow.exchange.books.bridge import BridgeState
-from permitflow.exchange.statistics import traffic_of
 from permitflow.flows.demand.core import Demand
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.traces import judge_all
@@ -99,7 +97,7 @@ async def state() -> str:
 async def test_a_list_tells_settings_counts_and_who_is_connected() -> None:
     async with administered(schema=SCHEMA) as (exchange, _), put(ADDRESS, NAME, SCHEMA) as sender:
         await sender.send(batch(1, 2, 3))
-        await until(lambda: exchange.statistics()[0].numbers.sent_rows == 3)
+        await until(lambda: exchange.statistics()[0].rows_in == 3)
         await order(lambda orders: orders.add_stream("late", 2, Demand(size=4), byte_window=1 << 20))
         await order(lambda orders: orders.add_stream("kept", 1, schema=SCHEMA, **KEPT))
         once, *late, kept = await order(lambda orders: orders.channels())
@@ -119,10 +117,14 @@ async def test_a_spent_channel_holds_nothing() -> None:
     """Nobody returns its last permits, nor those that an adaptive window withholds."""
     async with administered() as (exchange, _):
         await fill(batch(1, 2, 3))
-        (ended,) = exchange.statistics()
-    spent = replace(ended, state=BridgeState.SPENT)
-    assert [traffic_of(each).rows_held for each in (ended, spent)] == [3, 0]
-    assert [traffic_of(each).bytes_held for each in (ended, spent)] == [ended.numbers.bytes_held, 0]
+        channel = exchange.channel(NAME)
+        numbers = channel.sender.statistics()
+    ended, spent = (
+        channel.streams.traffic(NAME, state, "", numbers, purged_rows=0)
+        for state in (BridgeState.ENDED, BridgeState.SPENT)
+    )
+    assert (numbers.rows_held, ended.rows_held, spent.rows_held) == (3, 3, 0)
+    assert (ended.bytes_held, spent.bytes_held) == (numbers.bytes_held, 0)
 
 
 # Adding.
@@ -176,7 +178,7 @@ async def test_a_used_channel_is_removed_by_force_and_peers_hear_of_it() -> None
     async with administered() as (exchange, _), get_later() as reading:
         async with put(ADDRESS, NAME, SCHEMA) as sender:
             await sender.send(batch(1, 2))
-            await until(lambda: exchange.statistics()[0].numbers.consumed_rows == 2)
+            await until(lambda: exchange.statistics()[0].rows_out == 2)
             words = "1 producer at memory; 1 consumer at memory; with force"
             await refused(lambda orders: orders.remove([NAME]), ChannelInUseError, words)
             (removed,) = await order(lambda orders: orders.remove([NAME], force=True))
@@ -240,7 +242,7 @@ async def test_a_broken_channel_is_used_again_after_a_reset() -> None:
         async with put(ADDRESS, NAME, SCHEMA) as sender:
             await sender.send(batch(1))
             sender.abort("it has seen enough")
-        await until(lambda: exchange.statistics()[0].state is BridgeState.BROKEN)
+        await until(lambda: exchange.statistics()[0].state == BridgeState.BROKEN)
         await order(lambda orders: orders.reset([NAME]))
         assert [*await asyncio.gather(fill(batch(1)), drained())] == [EndOutcome.CONSUMED, [1]]
 
@@ -249,7 +251,7 @@ async def test_a_reset_by_force_ends_all_streams_with_its_error() -> None:
     async with administered() as (exchange, _), get_later() as reading:
         async with put(ADDRESS, NAME, SCHEMA) as sender:
             await sender.send(batch(1, 2))
-            await until(lambda: exchange.statistics()[0].numbers.consumed_rows == 2)
+            await until(lambda: exchange.statistics()[0].rows_out == 2)
             await refused(lambda orders: orders.reset([NAME]), ChannelInUseError, "cannot be reset: 1 producer")
             assert await order(lambda orders: orders.reset([NAME], force=True)) == ((NAME, 0, 0, 2),)
             with pytest.raises(ChannelResetError, match="an administrator has reset it; open it again"):
@@ -277,7 +279,7 @@ async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset() -> None:
     over = asyncio.Event()
     async with administered() as (exchange, network):
         producing = asyncio.create_task(produce())
-        await until(lambda: exchange.statistics()[0].numbers.sent_rows == 1)
+        await until(lambda: exchange.statistics()[0].rows_in == 1)
         network.let_down()
         await until(lambda: len(exchange.admission.suspended) == 1)
         network.let_up()
@@ -324,7 +326,7 @@ async def test_a_purge_returns_permits_and_is_a_run_of_the_model() -> None:
             await sender.send_many(deque(batch(n, n) for n in range(4)))
             await sender.send_barrier(1)
             sending = asyncio.create_task(sender.send(batch(8, 9, 10)))
-            await until(lambda: exchange.statistics()[0].numbers.waiting_sends == 1)
+            await until(lambda: exchange.channel(NAME).sender.statistics().waiting_sends == 1)
             assert await order(lambda orders: orders.purge([NAME])) == ((NAME, 8, 1, 0),)
             await sending  # its permits have come back
             await sender.send_barrier(2)
@@ -356,7 +358,7 @@ async def test_a_purge_leaves_a_slow_consumer_what_it_has_and_the_end() -> None:
             read = [n async for message in receiver for n in message.payload["n"].to_pylist()]
             assert await ending is EndOutcome.ACCEPTED
         assert read == [*range(8)]
-        await until(lambda: exchange.statistics()[0].state is BridgeState.SPENT)
+        await until(lambda: exchange.statistics()[0].state == BridgeState.SPENT)
 
 
 @asynccontextmanager

@@ -346,6 +346,6 @@ def test_no_peer_can_bring_the_exchange_down(run: asyncio.Runner, several: list[
             assert (await describe(address, "orders/0")).parameters == SMALL
             # A stream is over a moment after its peer was told so, and nobody announces it.
             channel = exchange.channel("orders/0")
-            await until(lambda: all(stream.state != "open" for stream in channel.statistics().streams))
+            await until(lambda: all(stream.state != "open" for stream, _ in channel.streams.statistics()))
 
     run.run(test())

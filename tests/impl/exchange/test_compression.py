@@ -65,8 +65,7 @@ async def test_each_stream_is_compressed_as_its_ends_agreed(
             assert [words == "none: both ends share memory" for words in told] == list(map(bool, asked))
         else:
             assert told == agreed
-        (statistics,) = exchange.statistics()
-        here = [end.numbers.compression.partition(":")[0] for end in statistics.streams]
+        here = [end.compression.partition(":")[0] for _, end in exchange.served(CHANNEL).streams.statistics()]
         assert sorted(here) == sorted(words.partition(":")[0] for words in told)
 
 

@@ -17,7 +17,6 @@ from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange import BridgeChannel, Retention
 from permitflow.exchange.books.bridge import BridgeState
-from permitflow.exchange.statistics import Direction
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, End, Ended, Failure, Feedback, ReturnedBytes
 from permitflow.stream.session import State
@@ -57,8 +56,8 @@ async def to_its_end(carrier: Conversation) -> list[Any]:
 
 def has_come_to_its_end(channel: BridgeChannel) -> bool:
     """Has the End of a producer come, which waits for its answer now?"""
-    streams = [stream for stream in channel.statistics().streams if stream.direction is Direction.PUT]
-    return any(stream.state == "ended" for stream in streams)
+    streams = channel.streams.connections()
+    return any((stream.direction, stream.state) == ("put", "ended") for stream in streams)
 
 
 # A consumer is killed that holds rows.
@@ -117,7 +116,7 @@ async def test_an_end_waits_until_the_last_message_is_consumed(listen: str, clos
         for _ in range(6):
             receiver.consume()
         # The permits of the chunks are back, that of the barrier is not.
-        await until(lambda: channel.statistics().streams[-1].numbers.gauges["row_permits_here"] == 64)
+        await until(lambda: channel.streams.statistics()[-1][1].gauges["row_permits_here"] == 64)
         assert not ending.done()
         receiver.consume()
         assert await ending is CONSUMED

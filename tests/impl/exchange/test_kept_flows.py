@@ -99,7 +99,7 @@ async def test_producers_wait_for_acknowledgements(live: Callable[[], Life]) -> 
         books = channel.books
         assert books.next_row == 3 * KEPT_ROWS
         assert books.peak_kept_rows <= KEPT_ROWS
-        assert channel.statistics().numbers.window_rows == KEPT_ROWS
+        assert channel.statistics().window_rows == KEPT_ROWS
 
 
 async def test_the_next_exchange_may_keep_fewer_rows(tmp_path: Path) -> None:

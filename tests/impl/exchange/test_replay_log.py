@@ -30,11 +30,11 @@ async def test_an_ended_channel_takes_nothing_and_lets_everything_be_read() -> N
     with pytest.raises(ChannelClosedError):
         await channel.append(rows(3, 4))
     assert channel.position().state is ChannelState.ENDED
-    assert channel.statistics().state is BridgeState.ENDED
+    assert channel.statistics().state == BridgeState.ENDED
     await channel.break_("too late")
     assert channel.position().state is ChannelState.ENDED
     await channel.acknowledge(3)
-    assert channel.statistics().state is BridgeState.SPENT
+    assert channel.statistics().state == BridgeState.SPENT
 
 
 async def test_a_chunk_longer_than_a_message_is_kept_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,16 +72,15 @@ async def test_operations_of_the_other_kind_of_channel_are_refused() -> None:
 async def test_statistics_tell_what_is_kept_and_for_whom() -> None:
     exchange = Exchange(parameters=SMALL)
     channel = exchange.add_channel("c", retention=Retention.REPLAY, consumers=("etl", "audit"))
-    assert channel.statistics().state is BridgeState.WAITING
+    assert channel.statistics().state == BridgeState.WAITING
     await channel.append(rows(0, 7))
     await channel.acknowledge(5, "etl")
     await channel.acknowledge(2, "audit")
     (told,) = exchange.statistics()
-    assert told.replay is not None
-    assert (told.replay.next_row, told.replay.first_kept_row, told.replay.kept_rows) == (7, 2, 5)
-    assert told.replay.acknowledged == {"etl": 5, "audit": 2}
-    numbers = told.numbers
-    assert (numbers.sent_rows, numbers.consumed_rows, numbers.rows_held, numbers.peak_rows_held) == (7, 2, 5, 7)
+    assert told.kept is not None
+    assert (told.kept.next_row, told.kept.first_kept_row, told.kept.kept_rows) == (7, 2, 5)
+    assert told.kept.acknowledged == {"etl": 5, "audit": 2}
+    assert (told.rows_in, told.rows_out, told.rows_held, told.peak_rows_held) == (7, 2, 5, 7)
 
 
 async def test_waiting_producers_are_served_in_the_order_they_came() -> None:

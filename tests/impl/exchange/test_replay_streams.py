@@ -59,8 +59,8 @@ async def test_a_slow_reader_holds_its_own_window_and_nobody_else() -> None:
             group.create_task(fill(address, 0, 64))
             await until(lambda: channel.position().next_row == 64)
             assert await read(address, 0, 64) == list(range(64))
-            (stream,) = [one for one in channel.statistics().streams if one.stream == slow.stream]
-            assert stream.numbers.sent_rows <= 4
+            (end,) = [end for of, end in channel.streams.statistics() if of.stream == slow.stream]
+            assert end.sent_rows <= 4
             assert slow.statistics().peak_inbox_rows <= 4
 
 

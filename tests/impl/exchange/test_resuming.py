@@ -34,7 +34,6 @@ from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
-from permitflow.exchange.statistics import traffic_of
 from permitflow.stream.resuming import Resume
 from permitflow.wire.buffers import Received
 from permitflow.wire.connection_frames import encode_connection_frame
@@ -306,7 +305,7 @@ def test_both_ends_tell_how_long_they_had_no_connection() -> None:
             network.let_down()
             await asyncio.sleep(3)
             assert receiver.suspended_since is not None
-            assert traffic_of(network.reception.exchange.statistics()[0]).suspended_streams == 2
+            assert network.reception.exchange.statistics()[0].suspended_streams == 2
             network.is_down = False
             await sender.send(batch([2]))
             assert (await receiver.receive()).payload.column(0).to_pylist() == [2]
@@ -315,8 +314,9 @@ def test_both_ends_tell_how_long_they_had_no_connection() -> None:
                 assert end.statistics().resumes == 1
                 assert 3 <= end.statistics().suspended_seconds < 6
             channel = network.reception.exchange.statistics()[0]
-            assert [stream.numbers.resumes for stream in channel.streams] == [1, 1]
-            assert (traffic_of(channel).resumes, traffic_of(channel).suspended_streams) == (2, 0)
+            streams = network.reception.exchange.served(channel.channel).streams.statistics()
+            assert [end.resumes for _, end in streams] == [1, 1]
+            assert (channel.resumes, channel.suspended_streams) == (2, 0)
             assert await _ended(sender, receiver)
 
     in_simulated_time(run())

@@ -72,15 +72,15 @@ async def test_a_channel_that_keeps_its_rows_keeps_no_memory_of_a_producer(rings
 async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> None:
     async with served(CHANNEL, schema=SCHEMA, same_host=SameHost.NEVER) as (exchange, address):
         async with put(address, CHANNEL, SCHEMA) as sender:
-            ((stream,),) = [channel.streams for channel in exchange.statistics()]
+            ((_, end),) = exchange.channel(CHANNEL).streams.statistics()
             reason = "network: the server has switched it off"
-            assert (sender.statistics().path, stream.numbers.path) == (reason, reason)
+            assert (sender.statistics().path, end.path) == (reason, reason)
             await sender.end(closes_channel=False)
         exchange.same_host = SameHost.AUTO
         async with put(address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
-            ((_, stream),) = [channel.streams for channel in exchange.statistics()]
+            _, (_, end) = exchange.channel(CHANNEL).streams.statistics()
             assert sender.statistics().path == "network: it is switched off at this end"
-            assert stream.numbers.path == "network: the peer does not offer to share memory"
+            assert end.path == "network: the peer does not offer to share memory"
             await sender.end()
 
 

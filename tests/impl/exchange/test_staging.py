@@ -7,7 +7,7 @@ store on disk starts again: what is staged and published is neither lost nor rep
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
-from permitflow.exchange.statistics import StagingStatistics
+from permitflow.stream.traffic import KeptRows
 from tests.support.number_streams import until
 
 STAGING_ROWS = 16
@@ -68,18 +68,11 @@ class World:
     async def read(self, rows: int, channel: str = "a") -> list[int]:
         return await read(self.exchange.replay_channel(channel), rows)
 
-    def staging(self, channel: str = "a") -> StagingStatistics:
-        told = next(each for each in self.exchange.statistics() if each.name == channel)
-        found, kept = told.staging, told.replay
-        assert found is not None
-        assert kept is not None
-        assert (kept.staged_rows, kept.published_rows) == (found.staged_rows, found.published_rows)
-        return found
-
-    async def until(self, holds: Callable[[StagingStatistics], bool], channel: str = "a") -> StagingStatistics:
-        """What is staged, once it is so."""
-        await until(lambda: holds(self.staging(channel)))
-        return self.staging(channel)
+    def kept(self) -> KeptRows:
+        """Of channel ``a``."""
+        (told,) = self.exchange.statistics(["a"])
+        assert told.kept is not None
+        return told.kept
 
     def next_row(self, channel: str = "a") -> int:
         return self.exchange.replay_channel(channel).position().next_row
@@ -105,7 +98,7 @@ async def test_rows_are_seen_when_their_batch_is_published_in_order(listen: str)
         last = await here.stage([5, 6], 2)
         other = await here.stage([7], 1, channel="b")
         first = await here.stage([1, 2, 3], 0)
-        assert (here.next_row("a"), here.next_row("b"), here.staging().staged_rows) == (0, 0, 5)
+        assert (here.next_row("a"), here.next_row("b"), here.kept().staged_rows) == (0, 0, 5)
         assert not await here.publish(last, other, first)
         assert await here.read(5) == [1, 2, 3, 5, 6]
         assert await here.read(1, "b") == [7]
@@ -115,15 +108,15 @@ async def test_a_slow_consumer_stops_the_writers_of_the_next_batch(listen: str) 
     async with world(listen) as here, asyncio.TaskGroup() as group:
         assert not await here.publish(await here.stage([*range(16)]))
         assert here.next_row() == 16
-        assert here.staging().published_rows == 8, "the others have permits"
+        assert here.kept().published_rows == 8, "the others have permits"
         writing = group.create_task(here.stage([*range(16, 32)], batch=1))
-        waiting = await here.until(lambda staged: staged.waiting_attempts == 1)
-        assert waiting.staged_rows + waiting.published_rows <= STAGING_ROWS
+        await until(lambda: len(here.exchange.staging.area("a").line) == 1)
+        assert here.kept().staged_rows + here.kept().published_rows <= STAGING_ROWS
         assert not writing.done()
         assert await here.read(16) == [*range(16)]
         assert not await here.publish(await writing, batch=1)
         assert await here.read(16) == [*range(16, 32)]
-        assert here.staging().waiting_seconds > 0
+        assert here.exchange.statistics(["a"])[0].waiting_seconds > 0
 
 
 async def test_a_channel_that_is_closed_ends_behind_all_that_was_published(listen: str) -> None:
@@ -220,12 +213,12 @@ async def test_only_ended_attempts_can_be_published_after_a_restart(tmp_path: Pa
         whole = await stage(exchange, [1, 2, 3], 0)
         torn = await stage(exchange, [1, 2], 0, ends=False)
     with exchange_in(tmp_path) as (exchange, channel):
-        assert exchange.staging.statistics("a").staged_rows == 5
+        assert exchange.staging.area("a").staged_rows == 5
         with pytest.raises(StagedPartError, match="has staged 2 rows here, and should have 3"):
             await exchange.staging.publish("q", 0, [torn._replace(rows=3)])
         await exchange.staging.publish("q", 0, [whole])
         assert await read(channel, 3) == [1, 2, 3]
-        assert exchange.staging.statistics("a").staged_rows == 0
+        assert exchange.staging.area("a").staged_rows == 0
 
 
 async def test_late_rows_left_by_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:

@@ -109,12 +109,11 @@ async def test_a_producer_is_told_when_others_keep_the_room_for_too_long(clock: 
     assert await areas.stage(full, [rows(6), rows(6)]) == 2
     waiting = asyncio.create_task(areas.stage(part, [rows(6)]))
     await turns()
-    assert areas.statistics("a").waiting_attempts == 1
+    assert len(areas.area("a").line) == 1
     clock.seconds += ROOM_SECONDS
     with pytest.raises(StagingFullError, match="12 of other batches and attempts are there"):
         await waiting
-    assert areas.statistics("a").waiting_attempts == 0
-    assert areas.statistics("a").waiting_seconds > 0
+    assert not areas.area("a").line
     areas.stop()
 
 
@@ -143,7 +142,7 @@ async def test_an_attempt_forgotten_while_written_leaves_nothing(clock: Clock) -
     store.is_open.set()
     await staging
     assert store.place.stagings == set()
-    assert areas.statistics("a").staged_rows == 0
+    assert areas.area("a").staged_rows == 0
     areas.stop()
 
 
@@ -173,10 +172,10 @@ async def test_a_publication_on_a_full_disk_changes_nothing_and_repeats(clock: C
     store.is_full = True
     with pytest.raises(StoreWriteError):
         await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-    assert (channel.books.next_row, areas.statistics("a").staged_rows) == (0, 12)
+    assert (channel.books.next_row, areas.area("a").staged_rows) == (0, 12)
     store.is_full = False
     assert not await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
-    assert (channel.books.next_row, areas.statistics("a").published_rows) == (12, 4)
+    assert (channel.books.next_row, channel.books.excess_rows) == (12, 4)
     areas.stop()
 
 

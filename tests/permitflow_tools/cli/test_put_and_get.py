@@ -41,7 +41,7 @@ class Shell:
 
     @property
     def state(self) -> BridgeState:
-        return self.exchange.statistics()[0].state
+        return BridgeState(self.exchange.statistics()[0].state)
 
 
 @asynccontextmanager
@@ -257,8 +257,8 @@ async def test_a_broken_channel_leaves_what_has_come(command: Command, tmp_path:
             await sender.send(pa.record_batch({"n": [1, 2]}))
             getting = asyncio.create_task(shell("get", NAME, str(target)))
             await until(lambda: (tmp_path / "out.csv.part").exists())
-            await until(lambda: shell.exchange.statistics()[0].numbers.consumed_rows == 2)
-            await until(lambda: sum(each.numbers.rows_held for each in shell.exchange.statistics()[0].streams) <= 2)
+            await until(lambda: shell.exchange.statistics()[0].rows_out == 2)
+            await until(lambda: shell.exchange.statistics()[0].rows_with_consumers <= 2)
             sender.abort("it has seen enough")
         code, _, error = await getting
     assert code == 1
@@ -400,8 +400,8 @@ async def test_a_row_that_is_taken_in_part_is_not_acknowledged(
             code, _, error = await getting.over()
         assert (code, error) == (1, "Error: nobody reads the output any more; 0 rows have come\n")
         (channel,) = shell.exchange.statistics()
-        assert channel.replay is not None
-        assert channel.replay.acknowledged == {"default": 0}
+        assert channel.kept is not None
+        assert channel.kept.acknowledged == {"default": 0}
 
 
 @pytest.mark.long  # for five seconds it says nothing
@@ -419,7 +419,7 @@ async def test_an_interrupted_put_breaks_the_channel(command: Command) -> None:
         assert putting.process.stdin is not None
         putting.process.stdin.write(b'{"n": 1}\n')
         putting.process.stdin.flush()
-        await until(lambda: shell.exchange.statistics()[0].numbers.sent_rows == 1)
+        await until(lambda: shell.exchange.statistics()[0].rows_in == 1)
         putting.process.send_signal(signal.SIGINT)
         code, _, error = await putting.over()
         assert code == 130
@@ -433,7 +433,7 @@ async def test_an_interrupted_put_with_a_name_can_go_on(command: Command, tmp_pa
         assert putting.process.stdin is not None
         putting.process.stdin.write(b'{"n": 0, "s": "row 0"}\n')
         putting.process.stdin.flush()
-        await until(lambda: shell.exchange.statistics()[0].numbers.sent_rows == 1)
+        await until(lambda: shell.exchange.statistics()[0].rows_in == 1)
         putting.process.send_signal(signal.SIGINT)
         assert (await putting.over())[0] == 130
         assert shell.state is BridgeState.OPEN

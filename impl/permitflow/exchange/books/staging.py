@@ -55,7 +55,6 @@ class Part:
     state: PartState = PartState.OPEN
     rows: int = 0
     """The rows that were staged."""
-    chunks: int = 0
     reason: str = ""
     """Why it was forgotten."""
     wanted_rows: int = 0
@@ -116,7 +115,6 @@ class StagingArea:
         self._withdraw(part)
         rows = sum(chunk_rows)
         part.rows += rows
-        part.chunks += len(chunk_rows)
         self.staged_rows += rows
 
     def remove(self, part: Part, now: float) -> None:

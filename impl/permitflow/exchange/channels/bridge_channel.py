@@ -32,7 +32,6 @@ from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge, cancel_all
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
-from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
@@ -40,6 +39,7 @@ from permitflow.flows.seam import ChunkRun, Parameters
 from permitflow.patience import patience
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
+from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
 from permitflow.wire.schemas import OF_PRODUCER, facts_of, require_equal_schemas
 
@@ -315,19 +315,10 @@ class BridgeChannel:
             rows -= chunk.num_rows
         return found
 
-    def statistics(self) -> BridgeStatistics:
-        """A snapshot of the channel's counts."""
-        return BridgeStatistics(
-            name=self.name,
-            state=self.state,
-            reason=self.books.reason,
-            numbers=self._sender.statistics(),
-            producers=self.streams.count(Direction.PUT),
-            streams=self.streams.statistics(),
-            resumes=self.streams.resumes,
-            suspended_streams=self.streams.suspended,
-            purged_rows=self._purged_rows,
-        )
+    def statistics(self) -> ChannelTraffic:
+        """A snapshot of the channel."""
+        numbers = self._sender.statistics()
+        return self.streams.traffic(self.name, self.state, self.books.reason, numbers, purged_rows=self._purged_rows)
 
 
 def _chunks(entries: Iterable[ChunkRun[pa.RecordBatch] | Message[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

@@ -47,7 +47,6 @@ from permitflow.exchange.books.kept_barriers import KeptBarriers
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, MOST_PRODUCERS, ReplayBooks, Retention
 from permitflow.exchange.channels.expiring import Expiring
 from permitflow.exchange.channels.streams import AnyStream, ConsumerStream, ProducerStream, Streams
-from permitflow.exchange.statistics import BridgeStatistics, Direction
 from permitflow.exchange.stores.store import NEVER, ChannelStore, Expiry, KeptBatch
 from permitflow.exchange.turns import Stint
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
@@ -56,7 +55,7 @@ from permitflow.flows.seam import Parameters
 from permitflow.names import require_name
 from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
-from permitflow.stream.traffic import KeptRows
+from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned
 from permitflow.wire.schemas import OF_KEPT_PRODUCER, TIME_FIELD, extends, require_equal_schemas, resized
 
@@ -153,8 +152,8 @@ class ReplayChannel:
         self.streams = Streams(told_name or name)
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
-        self._appended_chunks = self._waiting_rows = self._purged_rows = self._expired_rows = 0
-        self._opened_at, self._opened_with = monotonic(), (books.next_row, books.first_kept_row)
+        self._waiting_rows = self._purged_rows = self._expired_rows = 0
+        self._opened_with = books.next_row, books.first_kept_row
         self._turn = asyncio.Lock()
         self._is_declared = kept.schema is not None
         self._mixes_schemas = kept.schemas > 1
@@ -181,18 +180,17 @@ class ReplayChannel:
         """Wake all waiting tasks."""
         self._changed.note()
 
-    async def room(self, find: Callable[[], T], waiting: Stopwatch, require: Callable[[], None]) -> T:
+    async def room(self, find: Callable[[], T], require: Callable[[], None]) -> T:
         """Wait until there is room: call ``find`` at each change, and return its first true result.
 
         Args:
             find: returns a false value if there is no room.
-            waiting: measures the time.
             require: raises if the wait must end.
         """
         if found := find():
             return found
         self.expiring.go_on()  # rows that were in the store before the event loop ran
-        waiting.start()
+        self.waiting.start()
         try:
             while not found:
                 require()
@@ -201,7 +199,7 @@ class ReplayChannel:
                 found = find()
             return found
         finally:
-            waiting.stop()
+            self.waiting.stop()
 
     async def known_schema(self) -> pa.Schema:
         """Wait until a producer has stated the schema, and return it.
@@ -341,7 +339,7 @@ class ReplayChannel:
             self._waiting_rows = rows
             try:
                 while not count:
-                    await self.room(lambda: self.books.has_room(rows), self.waiting, require)
+                    await self.room(lambda: self.books.has_room(rows), require)
                     count = await self._keep(batches, producer, require)
             finally:
                 self._waiting_rows = 0
@@ -363,7 +361,7 @@ class ReplayChannel:
                     self._producer_rows[producer] = producer_rows
                 self.books.produce(rows)
                 self._waiting_rows = 0  # at this moment: a position must not tell rows twice
-                self.note_appended(count)
+                self.note_appended()
         return count
 
     async def keep_barrier(self, payload: object = None, require: Callable[[], None] | None = None) -> None:
@@ -382,7 +380,7 @@ class ReplayChannel:
         async with self._turn:
             number = self.barriers.number_of(payload)
             if not self.barriers.is_void(number):
-                await self.room(self.barriers.has_room, self.waiting, require)
+                await self.room(self.barriers.has_room, require)
                 await self._keep_barrier(number, require)
 
     @settled
@@ -394,9 +392,8 @@ class ReplayChannel:
             self.barriers.keep(barrier)
         self.note_change()
 
-    def note_appended(self, chunks: int) -> None:
-        """Note that ``chunks`` more chunks are in the log."""
-        self._appended_chunks += chunks
+    def note_appended(self) -> None:
+        """Note that more rows are in the log."""
         self.expiring.go_on()
         self.note_change()
 
@@ -680,23 +677,20 @@ class ReplayChannel:
         """The stream of a consumer that has dialled from ``peer``."""
         return ReplayConsumer(self, end, peer, same_host)
 
-    def statistics(self) -> BridgeStatistics:
-        """A snapshot of the channel's counts."""
+    def statistics(self) -> ChannelTraffic:
+        """A snapshot of the channel, without its staged rows."""
         books = self.books
-        return BridgeStatistics(
-            name=self.name,
-            state=self._bridge_state(),
-            reason=self.reason,
-            numbers=self._numbers(),
-            producers=self.streams.count(Direction.PUT),
-            streams=self.streams.statistics(),
-            resumes=self.streams.resumes,
-            suspended_streams=self.streams.suspended,
+        return self.streams.traffic(
+            self.name,
+            self._bridge_state(),
+            self.reason,
+            self._numbers(),
             purged_rows=self._purged_rows,
             expired_rows=self._expired_rows,
-            replay=KeptRows(
+            kept=KeptRows(
                 next_row=books.next_row,
                 acknowledged=books.acknowledged,
+                published_rows=books.excess_rows,
                 expired_row=books.expired_row,
                 kept_bytes=self.store.kept_bytes,
             ),
@@ -714,18 +708,13 @@ class ReplayChannel:
         next_row, first_kept_row = self._opened_with
         return ChannelStatistics(
             name=self.name,
-            sent_chunks=self._appended_chunks,
             sent_rows=books.next_row - next_row,
             consumed_rows=books.first_kept_row - first_kept_row,
             window_rows=books.limit_rows,
             byte_window=self.window.window_bytes,
             rows_held=min(books.kept_rows, books.limit_rows),
             peak_rows_held=min(books.peak_kept_rows, books.limit_rows),
-            inbox_rows=books.kept_rows,
-            peak_inbox_rows=books.peak_kept_rows,
-            waiting_sends=self.waiting.running,
             waiting_seconds=self.waiting.seconds,
-            open_seconds=monotonic() - self._opened_at,
         )
 
 

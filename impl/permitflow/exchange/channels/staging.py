@@ -14,7 +14,6 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.channels.waiting import Stopwatch
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import InvalidParametersError, StoreError
 from permitflow.exchange.books.staging import (
@@ -27,7 +26,6 @@ from permitflow.exchange.books.staging import (
     require_key,
 )
 from permitflow.exchange.channels.replay_channel import KeepingProducer, ReplayChannel, settled
-from permitflow.exchange.statistics import StagingStatistics
 from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.exchange.turns import Turns
 from permitflow.stream.control import StagedPart
@@ -47,8 +45,6 @@ class _Place(NamedTuple):
 
     channel: ReplayChannel
     area: StagingArea
-    waiting: Stopwatch
-    """Measures the time in which producers waited for room."""
 
 
 class StagingAreas:
@@ -90,7 +86,7 @@ class StagingAreas:
             InvalidParametersError: the room is below one row.
         """
         area = self.books.add_channel(channel.name, limit_rows, channel.books)
-        self._places[channel.name] = _Place(channel, area, Stopwatch(monotonic))
+        self._places[channel.name] = _Place(channel, area)
         for staging, chunk_rows in channel.found.staged.items():
             part = self.books.restore_part(channel.name, staging, chunk_rows, self._clock())
             if part.state is PartState.LATE:
@@ -127,7 +123,7 @@ class StagingAreas:
         if (place := self._places.get(part.channel)) is None:  # of a channel that was removed, late parts have room
             return self._take(part, chunks)
         channel = place.channel
-        count = await channel.room(lambda: self._take(part, chunks), place.waiting, channel.require_appendable)
+        count = await channel.room(lambda: self._take(part, chunks), channel.require_appendable)
         if part.is_kept:
             await self._keep(part, chunks[:count])
         return count
@@ -191,7 +187,7 @@ class StagingAreas:
             # The batch is published now, even if a channel was removed meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
             for part in publication.published:
-                channels[part.channel].note_appended(part.chunks)
+                channels[part.channel].note_appended()
         finally:
             for channel in writing:
                 channel.writing.release()
@@ -204,19 +200,9 @@ class StagingAreas:
         self._forget(dropped)
         return sum(part.rows for part in dropped)
 
-    def statistics(self, channel: str) -> StagingStatistics:
-        """A snapshot of a channel's staging area."""
-        place = self._places[channel]
-        area = place.area
-        return StagingStatistics(
-            limit_rows=area.limit_rows,
-            staged_rows=area.staged_rows,
-            published_rows=area.log.excess_rows,
-            attempts=len(area.parts),
-            open_attempts=sum(part.state is PartState.OPEN for part in area.parts),
-            waiting_attempts=len(area.line),
-            waiting_seconds=place.waiting.seconds,
-        )
+    def area(self, channel: str) -> StagingArea:
+        """The books of a channel's staged rows."""
+        return self._places[channel].area
 
     def stop(self) -> None:
         """Stop all background work; a later exchange may continue with the store."""

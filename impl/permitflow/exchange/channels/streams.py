@@ -1,25 +1,41 @@
-"""The streams of a channel, one for each peer that has dialled, and their statistics."""
+"""The streams of a channel, one for each peer that has dialled, and what they and the channel count."""
 
 from abc import ABC, abstractmethod
 from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
+from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import JobTotalError, PermitflowError, TaskRetryError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
-from permitflow.exchange.statistics import Direction, StreamStatistics
+from permitflow.exchange.books.bridge import BridgeState
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.seam import Parameters
+from permitflow.stream.compression import Codec
+from permitflow.stream.control import Connection
 from permitflow.stream.frames import Abort, Get, Put
 from permitflow.stream.session import State
+from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.schemas import OF_CONSUMER, require_equal_schemas
 
 # Finished streams to keep: a channel may have thousands of short-lived producers.
 _KEPT_STREAMS = 64
+_OVER = (State.CLOSED, State.FAILED)
+
+
+class Direction(StrEnum):
+    """The direction of a stream's data, seen from the exchange."""
+
+    PUT = "put"
+    """From a producer into the exchange."""
+    GET = "get"
+    """From the exchange to a consumer."""
 
 
 class Streams:
@@ -28,7 +44,7 @@ class Streams:
     def __init__(self, channel: str) -> None:
         self._channel = channel
         self._open: dict[str, AnyStream] = {}
-        self._past: deque[StreamStatistics] = deque(maxlen=_KEPT_STREAMS)
+        self._past: deque[tuple[Connection, ChannelStatistics]] = deque(maxlen=_KEPT_STREAMS)
         self._counts = Counter[Direction]()
         self._past_resumes = 0
 
@@ -45,7 +61,7 @@ class Streams:
         """Note that a stream is over."""
         if self._open.pop(stream.name, None) is not None:
             self._past.append(past := stream.statistics())
-            self._past_resumes += past.numbers.resumes
+            self._past_resumes += past[1].resumes
 
     def count(self, direction: Direction) -> int:
         """The number of open streams."""
@@ -73,9 +89,72 @@ class Streams:
             stream.end_with(error)
         return len(live)
 
-    def statistics(self) -> tuple[StreamStatistics, ...]:
-        """A snapshot of each stream."""
+    def statistics(self) -> tuple[tuple[Connection, ChannelStatistics], ...]:
+        """Each stream, and a snapshot of the exchange's end; the latest finished ones first."""
         return (*self._past, *(stream.statistics() for stream in self._open.values()))
+
+    def connections(self) -> tuple[Connection, ...]:
+        """The streams that are not over."""
+        return tuple(connection for connection, _ in self.statistics() if connection.state not in _OVER)
+
+    def traffic(
+        self,
+        channel: str,
+        state: BridgeState,
+        reason: str,
+        numbers: ChannelStatistics,
+        *,
+        purged_rows: int,
+        expired_rows: int = 0,
+        kept: KeptRows | None = None,
+    ) -> ChannelTraffic:
+        """A snapshot of the channel; ``numbers`` are its own, between its producers and its consumers."""
+        told = self.statistics()
+        live = [(connection, each) for connection, each in told if connection.state not in _OVER]
+        gets = [each for connection, each in told if connection.direction == Direction.GET]
+        reading = [each for connection, each in live if connection.direction == Direction.GET]
+        # All rows of a spent channel were consumed: nobody returns its last permits, and nothing takes their room.
+        is_spent = state is BridgeState.SPENT
+        return ChannelTraffic(
+            channel=channel,
+            state=state.value,
+            reason=reason,
+            window_rows=numbers.window_rows,
+            producers=self.count(Direction.PUT),
+            consumers=len(reading),
+            rows_in=numbers.sent_rows,
+            rows_out=numbers.consumed_rows,
+            rows_held=0 if is_spent else numbers.rows_held,
+            peak_rows_held=numbers.peak_rows_held,
+            rows_with_consumers=sum(each.rows_held for each in reading),
+            byte_window=numbers.byte_window,
+            bytes_held=0 if is_spent else numbers.bytes_held,
+            peak_bytes_held=numbers.peak_bytes_held,
+            bytes_with_consumers=sum(each.bytes_held for each in reading),
+            waiting_seconds=numbers.waiting_seconds,
+            consumer_waiting_seconds=sum(each.waiting_seconds for each in gets),
+            consumer_stopped_seconds=sum(each.stopped_seconds for each in gets),
+            resumes=self.resumes,
+            suspended_streams=self.suspended,
+            purged_rows=purged_rows,
+            expired_rows=expired_rows,
+            compressed_streams=_compressed(each for _, each in live),
+            kept=kept,
+            gauges=numbers.gauges,
+            consumer_gauges=_added_up(each.gauges for each in reading),
+        )
+
+
+def _added_up(gauges: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    for each in gauges:
+        found.update(each)
+    return dict(found)
+
+
+def _compressed(ends: Iterable[ChannelStatistics]) -> dict[str, int]:
+    found = Counter(each.compression for each in ends)
+    return {codec.value: found[codec.value] for codec in Codec if found[codec.value]}
 
 
 class _Channel(Protocol):
@@ -128,7 +207,7 @@ class _Stream(ABC, Generic[C, E]):
     @property
     def is_live(self) -> bool:
         """Has it more to say?"""
-        return self._end.state not in (State.CLOSED, State.FAILED)
+        return self._end.state not in _OVER
 
     def end_with(self, error: PermitflowError) -> None:
         """End the stream: the peer gets this error, at once, or when it comes again."""
@@ -141,16 +220,18 @@ class _Stream(ABC, Generic[C, E]):
         """Note that the stream is over."""
         self._channel.streams.close(self)
 
-    def statistics(self) -> StreamStatistics:
-        """A snapshot of the stream's counts."""
-        return StreamStatistics(
+    def statistics(self) -> tuple[Connection, ChannelStatistics]:
+        """The stream, and a snapshot of the exchange's end."""
+        numbers = self._end.statistics()
+        connection = Connection(
             stream=self.name,
             peer=self.peer,
-            direction=self.direction,
+            direction=self.direction.value,
             state=self._end.state.value,
-            numbers=self._end.statistics(),
             is_suspended=self.is_suspended,
+            rows_held=numbers.rows_held,
         )
+        return connection, numbers
 
 
 AnyStream: TypeAlias = _Stream[Any, Any]

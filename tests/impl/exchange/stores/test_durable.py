@@ -128,7 +128,7 @@ def test_an_exchange_adds_all_channels_or_none(store: Store, names: list[str]) -
     with pytest.raises(InvalidParametersError):
         exchange.add_channels(names, retention=Retention.REPLAY)
     exchange.add_channels(["a", "b"], retention=Retention.REPLAY)
-    assert [each.name for each in exchange.statistics()] == ["taken", "a", "b"]
+    assert [each.channel for each in exchange.statistics()] == ["taken", "a", "b"]
 
 
 REFUSED: dict[str, dict[str, Any]] = {
