@@ -19,8 +19,9 @@ from tempfile import TemporaryDirectory
 import psutil
 
 from benchmarks.standstill import Report, main, watch
+from examples.child_process import address_of, text_of
 from examples.wordcount.outside import CountReader, WordSender
-from examples.wordcount.worker import WorkerSettings, address_of, text_of
+from examples.wordcount.worker import WorkerSettings
 from examples.wordcount.workers import WorkerProcess
 from permitflow.mute import Buffers, pipeline_bound
 from permitflow.mute.pipeline import Event

@@ -15,8 +15,9 @@ from time import monotonic_ns
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.stages import Source, TokenBucket
 
+from ..child_process import address_of, asked_to_end, report, run_process
 from .lines import line_of, messages, whole_number
-from .settings import ClientSettings, address_of, asked_to_end, report, run_process
+from .settings import ClientSettings
 from .work import result_of
 
 RESEND_LOOK_SECONDS = 0.05

@@ -21,10 +21,11 @@ from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.flows.demand.core import Demand
 
+from ..child_process import address_of, report, run_process, until_asked_to_end
 from .book import Job, JobBook, JobId, Submitted
 from .lines import Line, NoMessageError, line_of, messages, whole_number
 from .metrics import Metrics, sending_metrics
-from .settings import MasterSettings, address_of, asked_to_end, report, run_process
+from .settings import MasterSettings
 from .work import JOBS, RESULTS, jobs_stream, results_of, results_stream
 
 STOP_AND_WAIT = Demand(size=1)
@@ -356,15 +357,7 @@ async def main() -> None:
         def ready(clients: str, workers: str) -> None:
             report("ready", clients=clients, workers=workers, resident_bytes=peak_resident_bytes())
 
-        with asked_to_end() as ending:
-            serving = asyncio.create_task(master.run(ready))
-            asked = asyncio.create_task(ending.wait())
-            await asyncio.wait({serving, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if serving.done():
-                asked.cancel()
-                serving.result()
-            serving.cancel()
-            await asyncio.wait({serving})
+        await until_asked_to_end(master.run(ready))
         state, totals = master.state(), dict(metrics.totals)
     report("final", totals=totals, state=asdict(state))
 

@@ -9,31 +9,26 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, closing
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import BoundedSemaphore, Thread
+from http import HTTPStatus
 from time import monotonic_ns, time_ns
-from typing import Any
 
 from permitflow.errors import TransportError
+from permitflow_tools.explain.page_server import PageHandler, PageServer, serving
 
+from ..child_process import Address, address_of, report, run_process, text_of, until_asked_to_end
 from .collecting import SAMPLE_NS, Collector, MonitorState
 from .lossy import LossyNetwork
 from .metrics_core import MOST_PACKET_BYTES, SECOND_NS, packet_period_ns
 from .page import page_of, parts_of
-from .settings import Address, ProcessSettings, address_of, asked_to_end, report, run_process
+from .settings import ProcessSettings
 
 PACKETS_AT_ONCE = 64
 """Then the event loop has a turn."""
 MOST_WAITING_PACKETS = 4_096
 """Which are taken before the state is said; who floods the socket cannot put it off for longer."""
-MOST_READERS = 16
-"""Requests for pages at a time; others are hung up on."""
-READER_SECONDS = 5.0
-"""For each read and write of a request."""
 
 # Linux' names of what else it tells about a packet; Python has none for them.
 _SO_RXQ_OVFL = 40
@@ -190,90 +185,36 @@ class Monitor:
         self._socket.close()
 
 
-class PageServer(ThreadingHTTPServer):
-    """Serves pages, in a bounded number of threads."""
-
-    daemon_threads = True
-    request_queue_size = 2 * MOST_READERS
-    block_on_close = False
-
+class _Server(PageServer):
     def __init__(self, address: Address, state: Callable[[], MonitorState]) -> None:
-        """Listen; ``state`` is called in any thread.
+        self._state = state
+        super().__init__(*address, _Handler)
 
-        Raises:
-            OSError: the address cannot be had.
-        """
-        self.state = state
-        self._free = BoundedSemaphore(MOST_READERS)
-        super().__init__(address, _Handler)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """Serve a reader in a thread, or hang up if there are too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """As in the base; then there is a place again."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that breaks off is no error of this process, nor one that comes when its loop has ended."""
-        if not isinstance(sys.exception(), ConnectionError | TimeoutError | RuntimeError):
-            super().handle_error(request, client_address)
+    async def state(self) -> MonitorState:
+        return self._state()
 
 
-class _Handler(BaseHTTPRequestHandler):
-    timeout = READER_SECONDS
-    server: PageServer
+class _Handler(PageHandler):
+    server: _Server
 
-    def do_GET(self) -> None:  # so http.server calls it
+    def do_GET(self) -> None:  # noqa: N802  # so http.server calls it
         page = PAGES.get(self.path.partition("?")[0])
         if page is None:
-            self.send_error(404, explain=f"there are {', '.join(PAGES)}")
+            self.send_error(HTTPStatus.NOT_FOUND, explain=f"there are {', '.join(PAGES)}")
             return
         kind, text_of = page
-        content = text_of(self.server.state()).encode()
-        self.send_response(200)
-        self.send_header("Content-Type", f"{kind}; charset=utf-8")
-        self.send_header("Content-Length", str(len(content)))
-        self.send_header("Cache-Control", "no-store")
-        self.send_header("X-Content-Type-Options", "nosniff")
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: object) -> None:
-        """A page that asks each second would fill the log."""
+        self.send(HTTPStatus.OK, kind, text_of(self.server.asked(self.server.state())).encode())
 
 
-@contextmanager
-def serving_pages(address: Address, state: Callable[[], MonitorState]) -> Iterator[str]:
+@asynccontextmanager
+async def serving_pages(address: Address, state: Callable[[], MonitorState]) -> AsyncIterator[str]:
     """Serve the page while the block runs; its address.  ``state`` is called in this event loop.
 
     Raises:
         OSError: the address cannot be had.
     """
-    loop = asyncio.get_running_loop()
-
-    def state_of_loop() -> MonitorState:
-        found: Future[MonitorState] = Future()
-        loop.call_soon_threadsafe(lambda: found.set_result(state()))
-        return found.result(READER_SECONDS)
-
-    server = PageServer(address, state_of_loop)
-    # It looks so often whether it shall end.
-    serving = Thread(target=server.serve_forever, args=(0.05,), name="pages", daemon=True)
-    serving.start()
-    try:
-        host, port = server.socket.getsockname()[:2]
-        yield f"http://{host}:{port}/"
-    finally:
-        server.shutdown()
-        server.server_close()
+    async with serving(_Server(address, state)) as port:
+        yield f"http://{address[0]}:{port}/"
 
 
 async def run_monitor(settings: MonitorSettings) -> None:
@@ -282,20 +223,11 @@ async def run_monitor(settings: MonitorSettings) -> None:
     Raises:
         OSError: an address cannot be had.
     """
-    monitor = Monitor(settings)
-    try:
-        with asked_to_end() as ending, serving_pages(address_of(settings.page), monitor.state) as page:
-            watching = asyncio.create_task(monitor.watch())
-            report("ready", udp=f"{monitor.address[0]}:{monitor.address[1]}", page=page)
-            ended = asyncio.create_task(ending.wait())
-            await asyncio.wait({watching, ended}, return_when=asyncio.FIRST_COMPLETED)
-            ended.cancel()
-            watching.cancel()
-            with suppress(asyncio.CancelledError):
-                await watching
+    with closing(Monitor(settings)) as monitor:
+        async with serving_pages(address_of(settings.page), monitor.state) as page:
+            report("ready", udp=text_of(monitor.address), page=page)
+            await until_asked_to_end(monitor.watch())
         report("final", **monitor.state())
-    finally:
-        monitor.close()
 
 
 async def main() -> None:

@@ -7,7 +7,7 @@ from math import inf
 from permitflow.errors import InvalidOptionError
 from permitflow_model.drop_queue import Parameters, fresh_capacity
 
-from .settings import address_of
+from ..child_process import address_of
 
 JOB_SECONDS = 0.02
 RESEND_SECONDS = 3

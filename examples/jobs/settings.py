@@ -1,73 +1,22 @@
-"""What the processes of the example are told on their command lines, and how they report."""
+"""What the processes of the example are told on their command lines."""
 
-import asyncio
-import json
-import signal
-import sys
-from collections.abc import Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
-from typing import Any, Self
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from permitflow.carriers.addresses import parsed
-from permitflow.errors import InvalidOptionError, InvalidParametersError, PermitflowError
-
+from ..child_process import ChildSettings
 from .metrics import MetricsSettings
-
-Address = tuple[str, int]
-
-
-def report(event: str, **details: object) -> None:
-    """Print an event for the process that has started this one."""
-    print(json.dumps({"event": event, **details}), flush=True)
-
-
-def address_of(text: str) -> Address:
-    """The address in ``host:port``.
-
-    Raises:
-        InvalidOptionError: it is none.
-    """
-    try:
-        is_tcp, host, port = parsed(text, least_port=0)
-    except InvalidParametersError as error:
-        raise InvalidOptionError(option="address", value=text, reason=error.rule) from None
-    if is_tcp:
-        raise InvalidOptionError(option="address", value=text, reason="must be host:port, without tcp://")
-    return host, port
 
 
 @dataclass(frozen=True, kw_only=True)
-class ProcessSettings:
-    """Settings that travel as JSON."""
+class ProcessSettings(ChildSettings):
+    """The settings of each."""
 
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
 
-    def to_json(self) -> str:
-        """For the command line."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def from_json(cls, text: str) -> Self:
-        """From the command line.
-
-        Raises:
-            InvalidOptionError: it is not what ``to_json`` makes.
-        """
-        try:
-            found: dict[str, Any] = json.loads(text)
-            return cls(**found | {"metrics": MetricsSettings(**found.get("metrics", {}))})
-        except (TypeError, ValueError, AttributeError) as error:
-            if isinstance(error, InvalidOptionError):
-                raise
-            raise InvalidOptionError(option="SETTINGS", value=text, reason=f"are no settings ({error})") from error
-
-    @classmethod
-    def from_command_line(cls) -> Self:
-        """The settings of this process, its only argument; ends the process if there is no such argument."""
-        if len(sys.argv) != 2:
-            sys.exit(f"{sys.argv[0]}: needs its settings as JSON, and nothing else")
-        return cls.from_json(sys.argv[1])
+    def _values(cls, found: dict[str, Any]) -> dict[str, Any]:
+        return found | {"metrics": MetricsSettings(**found.get("metrics", {}))}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,29 +80,3 @@ class SparkWorkerSettings(WorkerSettings):
 
     work_dir: str
     """For its checkpoint and Spark's files."""
-
-
-@contextmanager
-def asked_to_end() -> Iterator[asyncio.Event]:
-    """An event that SIGTERM and SIGINT set while the block runs; a second signal cancels the block."""
-    ending, loop, task = asyncio.Event(), asyncio.get_running_loop(), asyncio.current_task()
-    assert task is not None  # this is one
-
-    def end() -> None:
-        if ending.is_set():
-            task.cancel()
-        ending.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, end)
-    yield ending
-
-
-def run_process(main: Coroutine[object, object, None]) -> None:
-    """Run a process to its end; an error of the library becomes one line on its standard error."""
-    try:
-        asyncio.run(main)
-    except PermitflowError as error:
-        sys.exit(f"permitflow.errors.{type(error).__name__}: {error}")
-    except asyncio.CancelledError:
-        sys.exit("it was told twice to end, and has ended at once")

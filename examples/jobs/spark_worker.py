@@ -17,8 +17,9 @@ from permitflow.client import put
 from permitflow.spark import register
 from permitflow.spark.local_session import local_session
 
+from ..child_process import asked_to_end, report, run_process
 from .metrics import Metrics, sending_metrics
-from .settings import SparkWorkerSettings, asked_to_end, report, run_process
+from .settings import SparkWorkerSettings
 from .work import RESULT_IN_SQL, RESULTS, Result, chunk_of, jobs_stream, results_stream
 
 LOOK_SECONDS = 0.1

@@ -12,8 +12,9 @@ from permitflow.client import EndOutcome, RemoteReceiver, get, put
 from permitflow.errors import PermitflowError
 from permitflow.flows.messages import Message
 
+from ..child_process import asked_to_end, report, run_process
 from .metrics import Metrics, sending_metrics
-from .settings import WorkerSettings, asked_to_end, report, run_process
+from .settings import WorkerSettings
 from .work import JOBS, RESULTS, Result, chunk_of, jobs_stream, result_of, results_stream
 
 AWAY_PAUSE_SECONDS = 0.1

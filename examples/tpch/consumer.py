@@ -7,7 +7,6 @@ Run as ``python -m examples.tpch.consumer '<JSON of PartSettings>'``.
 """
 
 import sqlite3
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
@@ -19,7 +18,8 @@ import pyarrow as pa
 from permitflow.client.blocking import control, open_source
 from permitflow.errors import DemoError
 
-from .settings import PartSettings, report
+from ..child_process import report
+from .settings import PartSettings
 from .tables import ShippingMode
 
 # Another thread of the consumer, or one that was killed a moment ago, may hold the lock for the time of a commit.
@@ -138,4 +138,4 @@ def late_items(batch: pa.RecordBatch) -> Iterator[LateItem]:
 
 
 if __name__ == "__main__":
-    main(PartSettings.from_json(sys.argv[1]))
+    main(PartSettings.from_command_line())

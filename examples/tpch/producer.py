@@ -2,7 +2,6 @@
 
 Run as ``python -m examples.tpch.producer '<JSON of PartSettings>'``."""
 
-import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,7 +11,8 @@ import pyarrow.parquet as pq
 from permitflow.client.blocking import control, open_sink
 from permitflow.stream.control import ChannelState
 
-from .settings import PartSettings, report
+from ..child_process import report
+from .settings import PartSettings
 from .tables import LINE_ITEM_SCHEMA
 
 NAME = "tpch"
@@ -61,4 +61,4 @@ def rows_of_share(settings: PartSettings, share: int, first_row: int) -> Iterato
 
 
 if __name__ == "__main__":
-    main(PartSettings.from_json(sys.argv[1]))
+    main(PartSettings.from_command_line())

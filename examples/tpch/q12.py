@@ -61,7 +61,7 @@ async def run_process(settings: PlanSettings, number: int, folder: Path) -> Mapp
         DemoError: it failed; the message ends with its log.
     """
     name = f"process {number} of the plan"
-    command = [sys.executable, "-m", f"{__package__}.q12_plan", str(number), settings.as_json()]
+    command = [sys.executable, "-m", f"{__package__}.q12_plan", str(number), settings.to_json()]
     code, output = await child_output(command, name=name, log=(log := folder / f"{number}.log"))
     if code:
         raise DemoError(f"{name} failed; its log ends:\n{log.read_text(errors='replace')[-4_000:]}")

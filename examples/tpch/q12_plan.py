@@ -22,7 +22,7 @@ import time
 from collections import Counter, defaultdict, deque
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain, repeat
 from pathlib import Path
@@ -37,6 +37,7 @@ from permitflow.channels.interface import BulkReceive, SendEnd
 from permitflow.client import get, put
 from permitflow.dispatch import HashDispatcher, Splitter
 
+from ..child_process import ChildSettings
 from .tables import ANSWER_MODES, ANSWER_YEAR
 
 PROCESSES = 2
@@ -73,7 +74,7 @@ class ChannelBounds(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlanSettings:
+class PlanSettings(ChildSettings):
     """The settings of the whole plan; both processes get the same."""
 
     address: str
@@ -100,15 +101,9 @@ class PlanSettings:
     join_seconds: float = 0.0
     """The cost of a row for a joiner, as time asleep."""
 
-    def as_json(self) -> str:
-        """For the processes."""
-        return json.dumps(asdict(self))
-
     @classmethod
-    def of_json(cls, text: str) -> "PlanSettings":
-        """What ``as_json`` wrote."""
-        given: dict[str, Any] = json.loads(text)
-        return cls(**{**given, "bounds": Bounds(given["bounds"])})
+    def _values(cls, found: dict[str, Any]) -> dict[str, Any]:
+        return found | {"bounds": Bounds(found["bounds"])}
 
     def channel_bounds(self, *, is_local: bool) -> ChannelBounds:
         """The bounds of each channel."""
@@ -414,5 +409,5 @@ async def run_part(settings: PlanSettings, process: int) -> Mapping[str, object]
 
 
 if __name__ == "__main__":
-    result = asyncio.run(run_part(PlanSettings.of_json(sys.argv[2]), int(sys.argv[1])))
+    result = asyncio.run(run_part(PlanSettings.from_command_line(), int(sys.argv[1])))
     print(json.dumps(result), flush=True)

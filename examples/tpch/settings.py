@@ -1,16 +1,15 @@
-"""Settings of the demos and of their processes' command lines, and the reports of these processes."""
+"""Settings of the demos and of their processes' command lines."""
 
-import json
 import socket
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
 
 from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError
 
+from ..child_process import ChildSettings
 from .tables import default_cache_dir
 
 STREAM = "q12"
@@ -23,7 +22,7 @@ WINDOW_ROWS_AT_SCALE_1 = 16_384
 
 
 @dataclass(frozen=True, kw_only=True)
-class PartSettings:
+class PartSettings(ChildSettings):
     """The settings of a demo's process; they stay the same when the process starts again."""
 
     address: str
@@ -86,23 +85,13 @@ class PartSettings:
 
     def command(self, *program: str) -> Sequence[str]:
         """The command line of a process with these settings: Python runs ``program``."""
-        return [sys.executable, *program, json.dumps(asdict(self))]
+        return [sys.executable, *program, self.to_json()]
 
     def exchange_command(self, streams: Sequence[str], trace: Path, *options: str) -> Sequence[str]:
         """The command line of the exchange."""
         served = (word for stream in streams for word in ("--stream", f"{stream}:{self.channels}"))
         command = (sys.executable, "-m", "permitflow_tools.cli", "serve", *served, "--address", self.address)
         return [*command, "--trace", str(trace), "--json", *options]
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """The settings in a command line."""
-        return cls(**json.loads(text))
-
-
-def report(event: str, text: str, **facts: object) -> None:
-    """Report an event of this process to the demo, as a line on standard output: a text for readers, and facts."""
-    print(json.dumps({"event": event, "text": text, **facts}), flush=True)
 
 
 @dataclass(frozen=True, kw_only=True)

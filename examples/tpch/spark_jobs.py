@@ -19,7 +19,8 @@ from permitflow.spark import register
 from permitflow.spark.local_session import CLUSTER, SHUFFLE_PARTITIONS, local_session
 from permitflow.stream.control import ChannelState
 
-from .settings import LATE_ITEMS, LINE_ITEMS, STREAM, PartSettings, report
+from ..child_process import report
+from .settings import LATE_ITEMS, LINE_ITEMS, STREAM, PartSettings
 from .tables import (
     ALL_LATE_ITEMS,
     LATE_LINE_ITEMS,
@@ -42,9 +43,8 @@ STREAMING_SETTINGS = {
 }
 
 
-def send(text: str) -> None:
+def send(settings: PartSettings) -> None:
     """Spark job 1: put the late line items of query 12 into the exchange, one task for each channel."""
-    settings = PartSettings.from_json(text)
     # All channels of the stream at the same time: a task that waits for the others would starve.
     slots = f"local[{settings.channels}]"
     with local_session("permitflow demo: sending", master=slots, work_dir=Path(settings.work_dir)) as spark:
@@ -56,12 +56,11 @@ def send(text: str) -> None:
         report("sent", text="everything was sent, and the exchange has accepted it")
 
 
-def receive(text: str) -> None:
+def receive(settings: PartSettings) -> None:
     """Spark job 2: read the late line items from the exchange, join the orders, and aggregate.
 
     Afterwards, in the same session, it runs the whole query on the files, for comparison.
     """
-    settings = PartSettings.from_json(text)
     # All channels of the stream at the same time: a task that waits for the others would starve.
     slots = f"local[{settings.channels}]"
     with local_session("permitflow demo: receiving", master=slots, work_dir=Path(settings.work_dir)) as spark:
@@ -78,7 +77,7 @@ def receive(text: str) -> None:
             began = monotonic()
             rows = answer(spark.sql(query))
             seconds = monotonic() - began
-            report(event, f"{what} took {seconds:.1f} s", rows=rows, seconds=seconds)
+            report(event, text=f"{what} took {seconds:.1f} s", rows=rows, seconds=seconds)
 
 
 def answer(query: DataFrame) -> list[ShippingMode]:
@@ -86,9 +85,8 @@ def answer(query: DataFrame) -> list[ShippingMode]:
     return [ShippingMode(row[0], row[1], row[2]) for row in query.collect()]
 
 
-def directly(text: str) -> None:
+def directly(settings: PartSettings) -> None:
     """What the streaming job is compared with: the late items, and query 12, by Spark alone, from the files."""
-    settings = PartSettings.from_json(text)
     slots = f"local[{settings.channels}]"
     with local_session("permitflow demo: directly", master=slots, work_dir=Path(settings.work_dir)) as spark:
         for table in TABLES:
@@ -97,12 +95,11 @@ def directly(text: str) -> None:
         report("answer", text="query 12 was answered directly", rows=answer(spark.sql(WHOLE_QUERY)))
 
 
-def stream(text: str) -> None:
+def stream(settings: PartSettings) -> None:
     """The streaming query: join line items from the exchange with the orders, and put the late ones back.
 
     It runs until its source has ended and all of it is published; then it closes the channels that it has written.
     """
-    settings = PartSettings.from_json(text)
     work_dir = Path(mkdtemp(prefix="spark-", dir=settings.work_dir))
     name = "permitflow demo: streaming"
     with local_session(name, master=CLUSTER, work_dir=work_dir, settings=STREAMING_SETTINGS) as spark:
@@ -146,8 +143,8 @@ def end_of(settings: PartSettings) -> bool:
     return True
 
 
-JOBS: dict[str, Callable[[str], None]] = {"send": send, "receive": receive, "directly": directly, "stream": stream}
+JOBS: dict[str, Callable[[PartSettings], None]] = {job.__name__: job for job in (send, receive, directly, stream)}
 
 
 if __name__ == "__main__":
-    JOBS[sys.argv[1]](sys.argv[2])
+    JOBS[sys.argv[1]](PartSettings.from_command_line())

@@ -19,11 +19,12 @@ from permitflow.errors import DemoError, InvalidOptionError
 from permitflow.mute.pipeline import Event, pipeline_bound
 from permitflow.mute.sockets import Buffers
 
+from ..child_process import address_of, text_of
 from .log import LogServer
 from .outside import CountReader, WordSender
 from .timeline import Curve, Lane, MuteTimeline, Span
 from .trouble import Trouble, TroubleReport, visiting
-from .worker import WorkerSettings, address_of, text_of
+from .worker import WorkerSettings
 from .workers import WorkerProcess
 
 TEXT = (

@@ -14,8 +14,8 @@ from permitflow.carriers.framing import header
 from permitflow.mute.messages import Kind
 from permitflow.mute.sockets import MOST_CONNECTIONS, RECONNECT_SECONDS, Address
 
+from ..child_process import address_of
 from .outside import CountReader
-from .worker import address_of
 from .workers import WorkerProcess
 
 MOST_GROWTH_BYTES = 8 << 20

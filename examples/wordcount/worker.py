@@ -6,16 +6,12 @@ connection of its own: it answers, and stops, also while others are muted.
 
 import asyncio
 import json
-import signal
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Self
 
-from permitflow.carriers.addresses import parsed
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError, SinkStalledError, printable
 from permitflow.mute.channel import UNACKNOWLEDGED, Boundary, Inlet
 from permitflow.mute.graph import Marks
@@ -33,8 +29,9 @@ from permitflow.mute.pipeline import (
     TcpSource,
 )
 from permitflow.mute.saving import Saving
-from permitflow.mute.sockets import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Address, Buffers, Listener
+from permitflow.mute.sockets import HANDSHAKE_SECONDS, MOST_CONNECTIONS, Buffers, Listener
 
+from ..child_process import ChildSettings, address_of, run_process, text_of, until_asked_to_end
 from .counting import WordCount
 from .log import LOG, LogSink, LogSource
 
@@ -45,7 +42,7 @@ _MOST_NAME_BYTES = 200
 
 
 @dataclass(frozen=True, kw_only=True)
-class WorkerSettings:
+class WorkerSettings(ChildSettings):
     """What a worker has: at least one input, and either a next worker or sinks.
 
     Addresses are ``host:port``; port 0 takes any that is free.
@@ -98,42 +95,9 @@ class WorkerSettings:
             reason = "or sinks are needed, and not both: words go to the next worker, or are counted here"
             raise InvalidOptionError(option="next_worker", value=self.next_worker, reason=reason)
 
-    def to_json(self) -> str:
-        """For the command line."""
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        """From the command line.
-
-        Raises:
-            InvalidOptionError: it is not what ``to_json`` makes.
-        """
-        try:
-            return cls(**json.loads(text))
-        except (TypeError, ValueError) as error:
-            if isinstance(error, InvalidOptionError):
-                raise
-            raise InvalidOptionError(option="SETTINGS", value=text, reason=f"are no settings ({error})") from error
-
 
 def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} is no number of JSON")
-
-
-def address_of(text: str) -> Address:
-    """The address in ``host:port``.
-
-    Raises:
-        InvalidParametersError: it is none.
-    """
-    _, host, port = parsed(text, least_port=0)
-    return host, port
-
-
-def text_of(address: Address) -> str:
-    """``host:port``."""
-    return f"{address[0]}:{address[1]}"
 
 
 @dataclass
@@ -362,24 +326,14 @@ async def ask(address: str, order: str, **arguments: object) -> Event:
     raise PeerGoneError(who=f"the worker at {address}", reason="it has closed the connection")
 
 
-def main() -> None:
-    """Run a worker process; SIGTERM and Ctrl-C end it."""
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
+async def main() -> None:
+    """Run a worker process until SIGTERM or Ctrl-C, or an order, ends it."""
 
     def tell(event: Event) -> None:
         print(json.dumps(event), flush=True)
 
-    async def run() -> None:
-        task = asyncio.current_task()
-        assert task is not None  # this is one
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-        await work(WorkerSettings.from_json(sys.argv[1]), tell)
-
-    with suppress(asyncio.CancelledError):
-        asyncio.run(run())
+    await until_asked_to_end(work(WorkerSettings.from_command_line(), tell))
 
 
 if __name__ == "__main__":
-    main()
+    run_process(main())

@@ -13,8 +13,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from examples.child_process import run_process
 from examples.wordcount.outside import CountReader, WordSender
-from examples.wordcount.worker import main as work
+from examples.wordcount.worker import main
 from permitflow.mute import Buffers
 from tests.faults.parties import DISK, Journal
 from tests.faults.schedules import Party, Schedule
@@ -121,4 +122,4 @@ def serve_worker(
     common = {"receive_bytes": BUFFERS.receive_bytes, "send_bytes": BUFFERS.send_bytes, "read_bytes": 4_096}
     name = f"{party}#{os.getpid()}"
     sys.argv = ["worker", json.dumps({"name": name, **common, **parts[party]})]
-    work()
+    run_process(main())

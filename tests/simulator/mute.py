@@ -26,10 +26,11 @@ from itertools import chain
 from random import Random
 from typing import Any, Final, Literal
 
+from examples.child_process import text_of
 from examples.wordcount.counting import WordCount
 from examples.wordcount.log import LOG, LogServer
 from examples.wordcount.outside import CountReader, WordSender
-from examples.wordcount.worker import Worker, WorkerSettings, text_of
+from examples.wordcount.worker import Worker, WorkerSettings
 from permitflow.errors import SinkStalledError
 from permitflow.mute import Buffers
 from permitflow.mute.graph import Edge, Signal

@@ -138,4 +138,4 @@ def test_the_table_runs_every_program() -> None:
     folder = REPOSITORY / "examples"
     packages = {path.parent for path in folder.glob("*/__init__.py")}
     programs = {path.relative_to(REPOSITORY).as_posix() for path in folder.rglob("*.py") if path.parent not in packages}
-    assert programs - named == {"examples/__init__.py", "examples/processes.py"}
+    assert programs - named == {"examples/__init__.py", "examples/child_process.py", "examples/processes.py"}

@@ -13,16 +13,12 @@ import json
 import secrets
 import socket
 import ssl
-import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler
 from importlib.resources import files
 from ipaddress import ip_address
-from socketserver import TCPServer, ThreadingMixIn
-from threading import BoundedSemaphore, Thread
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 from permitflow.carriers.addresses import is_loopback
@@ -51,6 +47,7 @@ from permitflow_tools.dashboard.history import (
 )
 from permitflow_tools.dashboard.waits import waits_of
 from permitflow_tools.explain.assets import page
+from permitflow_tools.explain.page_server import ANSWER_SECONDS, READER_SECONDS, PageHandler, PageServer, serving
 
 __all__ = ["GUARD", "MOST_SHOWN", "Dashboard", "serving_dashboard"]
 
@@ -59,11 +56,6 @@ GUARD = "Permitflow-Page"
 MOST_SHOWN = 100
 """Channels in an answer."""
 _MOST_ORDER_BYTES = 64 << 10
-_MOST_READERS = 16
-_READER_SECONDS = 10.0
-_ANSWER_SECONDS = 5.0
-
-T = TypeVar("T")
 
 _STATUSES: Sequence[tuple[type[PermitflowError], HTTPStatus]] = (
     (UnauthenticatedError, HTTPStatus.UNAUTHORIZED),
@@ -233,14 +225,7 @@ def _brief(name: str, state: str, who: str) -> dict[str, str]:
     return {"channel": name, "state": state, "waiting": who}
 
 
-class _Server(ThreadingMixIn, TCPServer):
-    """Hangs up on readers beyond a number of them."""
-
-    allow_reuse_address = True
-    daemon_threads = True
-    block_on_close = False
-    request_queue_size = 2 * _MOST_READERS
-
+class _Server(PageServer):
     def __init__(self, host: str, port: int, dashboard: Dashboard, tls: FromFiles[ssl.SSLContext] | None) -> None:
         """Listen.  Call it in the event loop of the exchange.
 
@@ -249,11 +234,7 @@ class _Server(ThreadingMixIn, TCPServer):
         """
         self.host, self.tls, self.dashboard = host, tls, dashboard
         self.page = dashboard.page().encode()
-        self._loop = asyncio.get_running_loop()
-        self._free = BoundedSemaphore(_MOST_READERS)
-        (family, _, _, _, address), *_ = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-        self.address_family = family
-        super().__init__(address, _Handler)  # type: ignore[arg-type]  # any family's
+        super().__init__(host, port, _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
         """With TLS; the handshake is the reader's own thread's."""
@@ -263,62 +244,28 @@ class _Server(ThreadingMixIn, TCPServer):
         context = self.tls.current()
         return context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False), address
 
-    def process_request(self, request: Any, client_address: Any) -> None:
-        """In a thread, if there are not too many."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
-            self.shutdown_request(request)
 
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """As in the base; then there is a place again."""
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._free.release()
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that breaks off is no error of this process, nor one that comes when its loop has ended."""
-        if not isinstance(sys.exception(), OSError | RuntimeError):
-            super().handle_error(request, client_address)
-
-    def asked(self, question: Coroutine[Any, Any, T]) -> T:
-        """The answer of the event loop, for a reader's thread.
-
-        Raises:
-            TimeoutError: none came in time.
-        """
-        asking = asyncio.run_coroutine_threadsafe(question, self._loop)
-        try:
-            return asking.result(_ANSWER_SECONDS)
-        finally:
-            asking.cancel()
-
-
-class _Handler(BaseHTTPRequestHandler):
-    timeout = _READER_SECONDS
+class _Handler(PageHandler):
     server: _Server
-    server_version = "permitflow"
-    sys_version = ""
 
     def setup(self) -> None:
         if isinstance(self.request, ssl.SSLSocket):
-            self.request.settimeout(_READER_SECONDS)
+            self.request.settimeout(READER_SECONDS)
             self.request.do_handshake()
         super().setup()
 
-    def do_GET(self) -> None:  # so http.server calls it
+    def do_GET(self) -> None:  # noqa: N802  # so http.server calls it
         with self._answering():
             address = urlsplit(self.path)
             if address.path == "/":
-                self._send(HTTPStatus.OK, "text/html", self.server.page)
+                self.send(HTTPStatus.OK, "text/html", self.server.page)
             elif address.path == "/channels.json":
                 wanted = _wanted(address.query)
                 self._send_json(HTTPStatus.OK, self._ask(lambda board, access: board.channels(access, **wanted)))
             else:
                 raise _Refusal(HTTPStatus.NOT_FOUND, "there are / and /channels.json, and POST /reset")
 
-    def do_POST(self) -> None:
+    def do_POST(self) -> None:  # noqa: N802
         with self._answering():
             if urlsplit(self.path).path != "/reset":
                 raise _Refusal(HTTPStatus.NOT_FOUND, "the only order is POST /reset")
@@ -341,7 +288,7 @@ class _Handler(BaseHTTPRequestHandler):
             found = (status for kind, status in _STATUSES if isinstance(error, kind))
             self._refuse(next(found, HTTPStatus.INTERNAL_SERVER_ERROR), type(error).__name__, str(error))
         except TimeoutError:
-            message = f"the exchange has not answered for {_ANSWER_SECONDS:.0f} s: it is busy, or being stopped"
+            message = f"the exchange has not answered for {ANSWER_SECONDS:.0f} s: it is busy, or being stopped"
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "TimeoutError", message)
 
     def _require_own_name(self) -> None:
@@ -388,27 +335,7 @@ class _Handler(BaseHTTPRequestHandler):
         self._send_json(status, {"error": error, "message": message})
 
     def _send_json(self, status: HTTPStatus, value: dict[str, object]) -> None:
-        self._send(status, "application/json", json.dumps(value, separators=(",", ":")).encode())
-
-    def _send(self, status: HTTPStatus, kind: str, content: bytes) -> None:
-        self.send_response(status)
-        for name, value in (
-            ("Content-Type", f"{kind}; charset=utf-8"),
-            ("Content-Length", str(len(content))),
-            ("Cache-Control", "no-store"),
-            ("X-Content-Type-Options", "nosniff"),
-            ("Referrer-Policy", "no-referrer"),
-            ("Cross-Origin-Resource-Policy", "same-origin"),
-            ("Content-Security-Policy", "frame-ancestors 'none'"),
-        ):
-            self.send_header(name, value)
-        if status is HTTPStatus.UNAUTHORIZED:
-            self.send_header("WWW-Authenticate", "Bearer")
-        self.end_headers()
-        self.wfile.write(content)
-
-    def log_message(self, *_arguments: object) -> None:
-        """A page that asks every other second would fill the log."""
+        self.send(status, "application/json", json.dumps(value, separators=(",", ":")).encode())
 
 
 def _wanted(query: str) -> dict[str, Any]:
@@ -465,14 +392,11 @@ async def serving_dashboard(
     except OSError as error:
         reason = f"cannot be had: {error.strerror or error}"
         raise InvalidOptionError(option="--ui", value=address, reason=reason) from error
-    thread = Thread(target=server.serve_forever, args=(0.05,), name="page of the exchange", daemon=True)
     following = asyncio.create_task(dashboard.history.follow())
-    thread.start()
     try:
-        yield f"http{'s' if tls else ''}://{host}:{server.server_address[1]}/"
+        async with serving(server) as chosen:
+            yield f"http{'s' if tls else ''}://{host}:{chosen}/"
     finally:
         following.cancel()
-        await asyncio.to_thread(server.shutdown)
-        server.server_close()
         with suppress(asyncio.CancelledError):
             await following

@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from examples.child_process import address_of, text_of
 from examples.wordcount.counting import SavedCountsError, WordCount
 from examples.wordcount.log import LogServer, LogSink
 from examples.wordcount.outside import CountReader, WordSender
-from examples.wordcount.worker import WorkerSettings, address_of, ask, text_of, work
+from examples.wordcount.worker import WorkerSettings, ask, work
 from permitflow.carriers.byte_stream import Kind as ExchangeKind
 from permitflow.carriers.framing import HEADER_BYTES, header, parse_header
 from permitflow.errors import InvalidOptionError, InvalidParametersError, PeerGoneError
@@ -523,5 +524,5 @@ def test_settings_and_addresses_that_are_none_are_refused() -> None:
     with pytest.raises(InvalidOptionError, match="are no settings"):
         WorkerSettings.from_json('{"colour": "red"}')
     for text in ("localhost", ":5", "localhost:65536", "localhost:" + "9" * 5_000, "a..b:5"):
-        with pytest.raises(InvalidParametersError, match="must be host:port"):
+        with pytest.raises(InvalidOptionError, match="must be host:port"):
             address_of(text)

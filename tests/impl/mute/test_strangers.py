@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from examples.child_process import address_of
 from examples.wordcount.counting import WordCount
 from examples.wordcount.outside import CountReader
-from examples.wordcount.worker import MOST_ORDER_BYTES, WorkerSettings, address_of, work
+from examples.wordcount.worker import MOST_ORDER_BYTES, WorkerSettings, work
 from examples.wordcount.workers import WorkerProcess
 from permitflow.carriers.framing import header
 from permitflow.errors import InvalidParametersError

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from examples.child_process import text_of
 from examples.wordcount.outside import CountReader
-from examples.wordcount.worker import WorkerSettings, ask, text_of
+from examples.wordcount.worker import WorkerSettings, ask
 from examples.wordcount.workers import WorkerDiedError, WorkerProcess
 from permitflow.errors import PeerGoneError
 from permitflow.mute import Buffers

@@ -14,7 +14,8 @@ import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as f
 
-from examples.wordcount.worker import WorkerSettings, address_of, ask
+from examples.child_process import address_of
+from examples.wordcount.worker import WorkerSettings, ask
 from tests.impl.spark.conftest import Driver
 
 WORDS, REPEATS = 50, 400

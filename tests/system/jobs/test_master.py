@@ -9,11 +9,12 @@ from typing import Any
 
 import pytest
 
+from examples.child_process import address_of
 from examples.jobs.client import Client
 from examples.jobs.lines import MOST_LINE_BYTES, line_of
 from examples.jobs.master import MOST_NAME_LETTERS, Master
 from examples.jobs.metrics import Metrics, MetricsSettings, sending_metrics
-from examples.jobs.settings import ClientSettings, MasterSettings, WorkerSettings, address_of
+from examples.jobs.settings import ClientSettings, MasterSettings, WorkerSettings
 from examples.jobs.work import result_of
 from examples.jobs.worker import work
 from permitflow.errors import PermitflowError, TransportError

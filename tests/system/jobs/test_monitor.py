@@ -10,10 +10,12 @@ from urllib.request import urlopen
 
 import pytest
 
+from examples.child_process import address_of
 from examples.jobs.metrics import MetricsSettings, sending_metrics
 from examples.jobs.metrics_core import MOST_PACKET_BYTES
-from examples.jobs.monitor import MOST_READERS, MOST_WAITING_PACKETS, Monitor, MonitorSettings, serving_pages
+from examples.jobs.monitor import MOST_WAITING_PACKETS, Monitor, MonitorSettings, serving_pages
 from permitflow.errors import PermitflowError
+from permitflow_tools.explain.page_server import MOST_READERS
 from tests.support.turns import until
 
 LIMIT, SENDERS = 4_000, 2
@@ -112,7 +114,7 @@ def test_a_full_socket_says_how_many_packets_it_had_no_room_for(monitor: Monitor
 
 
 async def test_the_page_and_the_state_are_served(monitor: Monitor) -> None:
-    with serving_pages(("127.0.0.1", 0), monitor.state) as address:
+    async with serving_pages(("127.0.0.1", 0), monitor.state) as address:
         page, live, state = [
             (await asyncio.to_thread(urlopen, f"{address}{path}")).read().decode()
             for path in ("", "live.json?1", "state.json")
@@ -125,13 +127,14 @@ async def test_the_page_and_the_state_are_served(monitor: Monitor) -> None:
 
 
 async def test_more_readers_than_there_are_places_are_hung_up_on(monitor: Monitor) -> None:
-    with serving_pages(("127.0.0.1", 0), monitor.state) as address, ExitStack() as silent:
-        host, _, port = address.strip("/").rpartition("//")[2].rpartition(":")
-        for _ in range(MOST_READERS):
-            silent.enter_context(socket.create_connection((host, int(port))))
-        reader, writer = await asyncio.open_connection(host, int(port))
-        assert await reader.read() == b""
-        writer.close()
+    async with serving_pages(("127.0.0.1", 0), monitor.state) as address:
+        place = address_of(address.strip("/").rpartition("//")[2])
+        with ExitStack() as silent:
+            for _ in range(MOST_READERS):
+                silent.enter_context(socket.create_connection(place))
+            reader, writer = await asyncio.open_connection(*place)
+            assert await reader.read() == b""
+            writer.close()
 
 
 @pytest.mark.parametrize(
