@@ -331,7 +331,7 @@ class PeerGoneError(ChannelError):
 
     @classmethod
     def of_own_silence(cls, *, who: str, seconds: float) -> Self:
-        """For the end ``who`` that is gone, if it comes back: the other end has ended the stream."""
+        """What the end ``who`` is told if it comes back after its silence: the other end has ended the stream."""
         reason = f"it has given no sign of life for {seconds:.0f} s"
         words = (
             f"you were silent for {seconds:.0f} s, so the other end has ended the stream with {who}: was this process "
@@ -801,7 +801,7 @@ class UndecodableDataError(RemoteProtocolError):
 
 
 class LedgerError(RemoteProtocolError):
-    """At the end of the stream, the ledgers of the two ends differ."""
+    """The ledgers of the two ends differ at the end of the stream."""
 
     status = "FAILED_PRECONDITION"
     what: str  # the things counted

@@ -258,7 +258,7 @@ class _Latest:
         self._until = 0.0
 
     def families(self) -> dict[str, "Metric"]:
-        """By their names; a new snapshot if the last one is old."""
+        """The families by name, from a new snapshot if the last one is old."""
         if monotonic() >= self._until:
             self._families = {each.name: each for each in self._collector.collect()}
             self._until = monotonic() + _ONE_EXPORT_SECONDS

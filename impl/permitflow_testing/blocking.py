@@ -19,7 +19,7 @@ from typing import NoReturn, TypeAlias
 import permitflow_model
 
 BLOCKED_SECONDS = 5.0
-"""After so long without a turn of the loop, the adapter's code that runs is interrupted."""
+"""The adapter's code is interrupted after this long without a turn of the loop."""
 
 _STRIKES = 3
 _BETWEEN_STRIKES_SECONDS = 0.1

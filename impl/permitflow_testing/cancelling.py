@@ -1,7 +1,7 @@
 """Cancels an operation at each of its awaits, in turn.
 
-At each await the operation is cancelled while it sleeps, after each message or permit that comes before it has all that
-it needs; and in the moment in which it was woken and has not run yet.  It is alone, or another one waits behind it.  A
+The operation is cancelled at each await while it sleeps, after each message or permit that comes before it has all that
+it needs; and at the moment at which it was woken and has not run yet.  It is alone, or another one waits behind it.  A
 cancelled send has sent nothing, a cancelled receive has taken nothing; nothing else is lost, and who waits behind still
 wakes: afterwards the channel is led by the model, for which nothing happened.
 """

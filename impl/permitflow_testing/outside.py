@@ -65,7 +65,7 @@ class World(NamedTuple):
     hops: tuple[Any, ...]
     """The state of each control loop."""
     forwarding: tuple[int, ...]
-    """For each bridge: the number of messages of the earlier hop that it has offered to the later one."""
+    """How many messages of the earlier hop each bridge has offered to the later one."""
     notes: Any = ()
     """Facts that the protocol's own ``Outside`` remembers beside the states."""
     taken: int = 0

@@ -329,7 +329,7 @@ class RuleVerdict:
     rule: Rule
     outcome: Outcome
     finding: str
-    """In words: the checks made, the recognised mistake, or the missing feature."""
+    """The checks made, the recognised mistake, or the missing feature, in words."""
     counterexample: tuple[str, ...] = ()
     """The numbered steps of the shortest run that breaks the rule; then the expected result."""
     error: BaseException | None = None
@@ -443,7 +443,7 @@ class Report:
         raise KeyError(rule)
 
     def lacking(self) -> Iterator[str]:
-        """For each missing feature: the unchecked rules, and the mistakes that were not looked for."""
+        """The unchecked rules of each missing feature, and the mistakes that were not looked for."""
         for feature in sorted(self.lacks):
             without = [v.rule.id for v in self.verdicts if feature in v.rule.needs]
             unsought = [

@@ -19,7 +19,7 @@ class Passed(NamedTuple):
     """What an end has brought through."""
 
     messages: int
-    """At the sender, without barriers and watermarks where it tells them apart; at the receiver, all."""
+    """The sender's messages, without barriers and watermarks where it tells them apart; all of the receiver's."""
     rows: int
 
 
@@ -150,7 +150,7 @@ class RunJudge:
         keep_path: bool = False,
         progress: Progress | None = None,
     ) -> None:
-        """With ``progress`` it goes on from there; ``check_every``: see ``Replayer``.
+        """Goes on from ``progress``, if there is one; ``check_every``: see ``Replayer``.
 
         Raises:
             TraceMismatchError: its parameters are impossible, its protocol is unknown, or too few ends were recorded.
@@ -182,7 +182,7 @@ class RunJudge:
 
     @property
     def waits(self) -> list[int]:
-        """For each log, how many events have come that wait for others."""
+        """How many events of each log have come and wait for others."""
         return [len(pending) for pending in self.progress.replay.pending]
 
     def take(self, log: int, events: Sequence[Event]) -> None:

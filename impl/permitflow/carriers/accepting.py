@@ -9,7 +9,7 @@ from math import inf
 
 _RETRY_SECONDS = 1.0
 _ACCEPTED_AT_ONCE = 8
-"""Then whatever else is due has its turn: as long as somebody dials, accepting waits for nothing."""
+"""Everything else that is due has its turn after this many: accepting waits for nothing while somebody dials."""
 BETWEEN_COMPLAINTS_SECONDS = 60.0
 
 

@@ -136,7 +136,7 @@ def _is_own(family: int, name: tuple[object, ...]) -> bool:
 
 _FIRST_PAUSE_SECONDS, _LONGEST_PAUSE_SECONDS = 0.05, 2.0
 _ATTEMPT_SECONDS = 10.0
-"""For one attempt: the peer may accept the connection, and say nothing."""
+"""The longest attempt: the peer may accept the connection, and say nothing."""
 
 
 async def reached_again(

@@ -54,7 +54,7 @@ class Interruptions(NamedTuple):
     resumes: int = 0
     """It has gone on so often, over another connection."""
     seconds: float = 0.0
-    """Without a connection, in all."""
+    """Seconds without a connection, in all."""
     since: float | None = None
     """The loop's time at which the connection was lost; None: there is one."""
 
@@ -91,7 +91,7 @@ class Carrier(Protocol):
 
     @property
     def takes_last_words(self) -> bool:
-        """After ``on_error``: can a message still tell the peer the reason?"""
+        """Can a message still tell the peer the reason, after ``on_error``?"""
         return False
 
     @property
@@ -109,12 +109,13 @@ class Carrier(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """After ``on_error``: was the connection lost without a word of the peer's, so that it may still be there?"""
+        """Was the connection lost without a word of the peer's, so that it may still be there?  Asked after
+        ``on_error``."""
         return False
 
     @property
     def is_unreached(self) -> bool:
-        """After ``on_error``: was there never a connection?"""
+        """Was there never a connection?  Asked after ``on_error``."""
         return False
 
     # A stream that survives its connection.
@@ -125,7 +126,7 @@ class Carrier(Protocol):
         return None
 
     def survive(self, seconds: float) -> None:
-        """From now on, wait so long for another connection after a cut; 0: end with the connection."""
+        """Wait this long for another connection after each later cut; 0: end with the connection."""
         return
 
     def distrust(self, error: PermitflowError) -> bool:
@@ -153,11 +154,11 @@ class Carrier(Protocol):
 
 
 DELIVERY_SECONDS = 0.002
-"""For so long, messages that came together are delivered at once; then other streams have their turn."""
+"""Messages that came together are delivered at once for this long; then other streams have their turn."""
 
 
 _READS_AT_ONCE = 8
-"""For one turn of the event loop."""
+"""Reads in one turn of the event loop."""
 
 
 class PipeCarrier(Carrier, Generic[K]):

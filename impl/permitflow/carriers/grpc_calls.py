@@ -53,7 +53,7 @@ _TOO_MANY_WAIT = "Too many pending requests"
 """Its words for a call that a server did not take, because others wait: a later one may be taken."""
 _UNREACHED = "failed to connect"
 _HUNG_UP = re.compile("Socket closed|Connection reset|Broken pipe")
-"""Behind those words: somebody has accepted the connection, and it was lost before HTTP/2 had begun."""
+"""These words mean that somebody has accepted the connection, and that it was lost before HTTP/2 had begun."""
 _NOBODY = re.compile("Connection refused|timed out|unreachable|DNS")
 """Likewise: nobody has accepted it."""
 _ALTERED = "Unwrap failed"

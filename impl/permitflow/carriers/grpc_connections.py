@@ -32,7 +32,7 @@ class Name(NamedTuple):
 
 
 def _plain(host: str) -> str:
-    """Without a zone, and of IPv4 if it is."""
+    """The address without its zone, and as IPv4 if it is one."""
     found = ip_address(host.partition("%")[0])
     mapped = found.ipv4_mapped if isinstance(found, IPv6Address) else None
     return str(mapped or found)

@@ -40,7 +40,7 @@ class Resumption(Generic[T]):
         self.latest = connection
         """The number of the newest connection that was dialled, or accepted."""
         self.written = 0
-        """Before this position, all messages were written into the current connection, or acknowledged."""
+        """All messages before this position were written into the current connection, or acknowledged."""
         self.told = 0
         """The position that the peer was told last."""
         self._untold_bytes = 0

@@ -125,7 +125,7 @@ class HostCarrier(Carrier):
                 meeting.link.close()
 
     def change_over(self) -> None:
-        """From now on everything but this end's first message takes the link, if there is one."""
+        """Let everything but this end's first message take the link from now on, if there is one."""
         link = self.meeting.link
         if link is not None and not self._is_stopped:
             listener = self._listener

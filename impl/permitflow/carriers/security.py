@@ -11,7 +11,7 @@ from permitflow.errors import InvalidParametersError
 File: TypeAlias = str | Path
 
 SYSTEM = "system"
-"""Instead of a file of certificates: those that the operating system trusts."""
+"""The certificates that the operating system trusts, instead of a file of them."""
 LEAST_TOKEN, MOST_TOKEN = 16, 4_096
 """Characters of a token."""
 NEEDS_TLS = "it speaks TLS only: give the CA of its certificate (Security(ca=...), --tls-ca, Spark's option tlsCa)"
@@ -33,19 +33,19 @@ class Security:
     ca: File | None = None
     """Certificates to trust, or ``"system"``.
 
-    Of a client: who may have signed the exchange's certificate; without it, the client uses no TLS.  Of an exchange:
-    who may have signed clients' certificates; with it, each client must have one (mutual TLS).
+    For a client, these may have signed the exchange's certificate; without them, it uses no TLS.  For an exchange,
+    these may have signed clients' certificates; with them, each client must have one (mutual TLS).
     """
     certificate: File | None = None
     """This end's certificate, with those between it and the CA.  An exchange that has one speaks TLS only."""
     key: File | None = None
     """The certificate's private key, not encrypted; None: it is in the same file."""
     server_name: str = ""
-    """For a client: the name in the exchange's certificate, if it is not the host of the address."""
+    """The name in the exchange's certificate, for a client, if it is not the host of the address."""
     token_file: File | None = None
-    """For a client: a file whose only line is the token that it shows."""
+    """A file whose only line is the token that a client shows."""
     token_variable: str = ""
-    """For a client: the name of an environment variable that holds the token, instead of the file."""
+    """The name of an environment variable that holds a client's token, instead of the file."""
     insecure: bool = False
     """An exchange without TLS may listen beyond the loopback, and a client without TLS may show its token there."""
 

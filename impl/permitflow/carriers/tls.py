@@ -151,7 +151,7 @@ class TlsPipe(SocketPipe):
         socket.socket.shutdown(self._tls, socket.SHUT_WR)  # its own would forget the keys
 
     async def farewell(self, last_word: bytes = b"") -> None:
-        """After a handshake that failed: let the peer read the alert, which closing at once may lose; then close.
+        """Let the peer read the alert of a failed handshake, which closing at once may lose; then close.
 
         ``last_word``: for a peer that speaks no TLS, and gets no alert.
         """
@@ -362,7 +362,7 @@ async def _why_hung_up(pipe: TlsPipe, security: Security) -> str:
 
 
 def _unchecked() -> ssl.SSLContext:
-    """To find out whether the peer speaks TLS at all; nothing is sent to it."""
+    """A context to find out whether the peer speaks TLS at all; nothing is sent to it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.sslsocket_class = TlsSocket
     context.check_hostname = False

@@ -73,7 +73,7 @@ class AlignedBarrier(NamedTuple):
     number: int
     """The barriers' payload if that is a whole number, else the count of barriers of each input."""
     payloads: Mapping[str, object]
-    """By the names of the inputs; those that had ended before are left out."""
+    """By input name; inputs that had ended before are left out."""
 
 
 class MergedWatermark(NamedTuple):

@@ -130,7 +130,7 @@ class SendEnd(Protocol[T]):
     async def until_refused(self) -> PermitflowError:
         """Wait until no message may be sent any more, and return the error that ``send`` would raise.
 
-        For a task that waits for something to send: it would not hear that the receiver is gone.
+        A task that waits for something to send needs it: it would not hear that the receiver is gone.
         """
         ...
 
@@ -149,12 +149,12 @@ class SendEnd(Protocol[T]):
     def abort(self, reason: str) -> None:
         """Give the stream up: unconsumed messages are dropped, and the receiver raises ``ChannelAbortedError``.
 
-        Waiting sends fail with ``ChannelClosedError``.  Without effect if the receiver has seen the end, or is gone.
+        Waiting sends fail with ``ChannelClosedError``.  Has no effect if the receiver has seen the end, or is gone.
         """
         ...
 
     def close(self) -> None:
-        """Release this end.  Without ``end`` before, the receiver gets the sent messages, then ``PeerGoneError``.
+        """Release this end.  Unless ``end`` came before, the receiver gets the sent messages, then ``PeerGoneError``.
 
         Waiting sends fail with ``ChannelClosedError``.  Closing twice is harmless.
         """
@@ -277,11 +277,11 @@ class ReceiveEnd(Protocol[T]):
     async def cancel(self, reason: str = "it needs no more") -> None:
         """End the stream from this end: no more messages are needed.
 
-        Unconsumed messages are dropped.  Waiting and later sends raise ``ChannelCancelledError`` with the reason, and
-        a remote sender's ``end`` returns ``EndOutcome.CANCELLED``.  A remote end waits until the sender has ended the
-        stream.  Later calls at this end raise ``ChannelClosedError``.  Without effect if the stream is over.
+        Unconsumed messages are dropped.  Waiting and later sends raise ``ChannelCancelledError`` with the reason, and a
+        remote sender's ``end`` returns ``EndOutcome.CANCELLED``.  A remote end waits until the sender has ended the
+        stream.  Later calls at this end raise ``ChannelClosedError``.  Has no effect if the stream is over.
 
-        Of an exchange's channel that is read once, all producers hear of it, and the channel is spent.  A channel that
+        If an exchange's channel is read once, all its producers hear of it, and the channel is spent.  A channel that
         keeps its rows only stops sending.
 
         Raises:
@@ -312,8 +312,8 @@ class BulkSend(SendEnd[T], Protocol[T]):
     def send_at_once(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None = None) -> int:
         """Send the first chunks that may leave now; return how many.
 
-        None leave if the end is closed, while others wait, or while much is still to be written.  For a chunk that
-        does not leave, ``send`` waits, cuts it, or raises the reason.
+        None leave if the end is closed, while others wait, or while much is still to be written.  ``send`` waits with a
+        chunk that does not leave, cuts it, or raises the reason.
 
         Args:
             chunks: from the oldest on.

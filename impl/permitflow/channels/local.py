@@ -247,7 +247,7 @@ class _Channel(Generic[T]):
                 self.advance()
 
     def advance(self) -> None:
-        """After new room or a withdrawn send: send all messages that may leave now."""
+        """Send all messages that may leave now, after new room or a withdrawn send."""
         if self.line.parked:
             self.line.advance()
         if self.sender.can_send_watermark():

@@ -31,7 +31,7 @@ class ReceivingEnd(ABC, Generic[T]):
 
     @abstractmethod
     def _require_takeable(self) -> None:
-        """As ``until_takeable``, without waiting; raises ``WouldBlock`` then."""
+        """As ``until_takeable``, but raises ``WouldBlock`` instead of waiting."""
 
     @abstractmethod
     def _require_consumable(self) -> None:

@@ -14,7 +14,7 @@ class ChannelStatistics:
     name: str
     """The channel's name."""
     path: str = ""
-    """For a remote end: how its messages travel, through shared memory, or over the network and why."""
+    """How messages of a remote end travel: through shared memory, or over the network and why."""
     compression: str = ""
     """For a remote end: ``lz4`` or ``zstd`` if chunks may be compressed; else ``none``, with the reason if an end has
     asked for compression."""
@@ -55,9 +55,9 @@ class ChannelStatistics:
     open_seconds: float = 0.0
     """Time since the channel was opened, until the stream was over."""
     resumes: int = 0
-    """For a remote end: how often its stream has gone on over another connection."""
+    """How often the stream of a remote end has gone on over another connection."""
     suspended_seconds: float = 0.0
-    """For a remote end: time without a connection."""
+    """Seconds for which a remote end had no connection."""
     gauges: Mapping[str, int] = field(default_factory=dict)
     """Counters that only the channel's flow has, by its names."""
 

@@ -159,7 +159,7 @@ class SendLine(Generic[T]):
             self._waiting.stop()
 
     def advance(self) -> None:
-        """After new room or a withdrawn send: finish sends that have left in part, and wake those whose turn it is."""
+        """Finish sends that have left in part, and wake those whose turn it is, after new room or a withdrawn send."""
         line = self.parked
         while line and line[0].sent:
             if not self._send_head():

@@ -314,8 +314,9 @@ class AioControl:
     async def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
         """Drop the rows and barriers that wait in channels; their permits return, and streams go on.
 
-        Of a channel that is read once: what is in it; not what its consumer's stream has taken on.  Of one that keeps
-        its rows: all that are there are acknowledged, and a stream that was to read them gets ``RowsForgottenError``.
+        A channel that is read once loses what is in it, but not what its consumer's stream has taken on.  If a channel
+        keeps its rows, all that are there are acknowledged, and a stream that was to read them gets
+        ``RowsForgottenError``.
 
         Args:
             channels: names.

@@ -140,7 +140,7 @@ def background() -> Background:
 
 
 def _forget() -> None:
-    """In a forked child: drop the parent's loop, because its lock may stay taken for ever."""
+    """Drop the parent's loop, in a forked child: its lock may stay taken for ever."""
     global _lock, _running
     if _running is not None:
         _running.is_alive, _running.is_inherited = False, True

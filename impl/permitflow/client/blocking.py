@@ -168,8 +168,8 @@ class _BlockingStream(_Blocking[R]):
     first_row: int | None
     """The row at which the stream begins, if its channel keeps its rows.
 
-    Of a source: the number of the first row that follows.  Of a sink with a producer's name: how many rows of this
-    producer were kept before, so that the next one to send is the row of this number.
+    A source has the number of the first row that follows.  A sink with a producer's name has the number of this
+    producer's rows that were kept before, which is the number of the next row to send.
     """
     schema: pa.Schema
     """The schema of all batches."""

@@ -122,7 +122,7 @@ class Timing:
         self.answer_seconds = answer_seconds
         self._is_search = len(several(address)) > 1
         self.pause_seconds = _FIRST_PAUSE_SECONDS
-        """Before all of several exchanges are tried again."""
+        """The pause before all of several exchanges are tried again."""
         if self._is_search:
             self._search_seconds = _SEARCH_SECONDS if self.connect_seconds is None else self.connect_seconds
             self.connect_seconds = _FIRST_DIAL_SECONDS

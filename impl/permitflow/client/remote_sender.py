@@ -313,10 +313,10 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
     async def end(self, *, closes_channel: bool = True, until: EndOutcome = EndOutcome.CONSUMED) -> EndOutcome:
         """End the stream, and wait for the outcome of everything that was sent.
 
-        Of ``put``, the answer is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel
-        when the end came.  It is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows.
-        There is no time-out: it waits for as long as the consumer takes.  It is ``CANCELLED`` if the consumer has
-        cancelled meanwhile, or before.
+        The answer of ``put`` is ``CONSUMED`` once the channel's consumer has consumed all that was in the channel when
+        the end came.  It is ``ACCEPTED``, at once, if no consumer is connected, or if the channel keeps its rows. There
+        is no time-out: it waits for as long as the consumer takes.  It is ``CANCELLED`` if the consumer has cancelled
+        meanwhile, or before.
 
         Args:
             closes_channel: the consumers reach the end as well; False leaves the channel to other producers.

@@ -54,7 +54,7 @@ class TrafficWatch:
         self._before: Statistics | None = None
 
     def look(self) -> TrafficReading:
-        """Ask now.  After an error, the next look dials again.  Of several exchanges one that answers suffices.
+        """Ask now.  After an error, the next look dials again.  If there are several exchanges, one answer is enough.
 
         Raises:
             InvalidParametersError: the address is malformed.

@@ -115,7 +115,7 @@ class HashDispatcher(Generic[T]):
     async def until_refused(self) -> PermitflowError:
         """Wait until a channel takes no more; abort the others, and return the error that ``send`` would raise.
 
-        For a task that waits for something to send: it would not hear of it.
+        A task that waits for something to send needs it, because it would not hear of it.
         """
         waiting = [asyncio.create_task(end.until_refused()) for end in self._ends]
         try:

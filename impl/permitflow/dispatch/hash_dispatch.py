@@ -60,7 +60,7 @@ class HashDispatch(Generic[T]):
         self.owners = spread(channels, vnodes)
         """The channel of each virtual node."""
         self.pending: list[Part[T] | None] = [None] * channels
-        """By channel: its part of the taken element; None: it has its part, or there is none for it."""
+        """Each channel's part of the taken element; None: it has its part, or there is none for it."""
         self.is_over = False
         """Was the end taken?"""
         self.lost: int | None = None

@@ -36,7 +36,7 @@ from permitflow.stream.control import Request, Right
 __all__ = ["ANYBODY", "Access", "AccessControl"]
 
 _LOOK_SECONDS = 1.0
-"""Between two looks at the file while nobody asks for anything."""
+"""Seconds between two looks at the file while nobody asks for anything."""
 _DIGEST = re.compile("sha256:([0-9a-fA-F]{64})")
 _ANY_CHANNEL = "*"
 _BEARERS = "a client that has the token"
@@ -49,7 +49,7 @@ class Shown(NamedTuple):
     digest: bytes | None
     """The digest of the client's token; None: it has shown none."""
     names: tuple[str, ...]
-    """In its certificate, which was checked; the first one that is known counts."""
+    """The names in its certificate, which was checked; the first known one counts."""
 
 
 class Identity(NamedTuple):
@@ -244,7 +244,7 @@ class Access:
         return policy.identify(self._shown)
 
     def hold(self) -> "Hold":
-        """For a right of a stream; needs a running event loop."""
+        """Hold a right of a stream; needs a running event loop."""
         return Hold(self, self._control)
 
 

@@ -28,11 +28,11 @@ _WAITING_CALLS_BYTES: Final = MOST_PENDING * HARD_METADATA_BYTES
 _BURST_SECONDS: Final = 5.0
 """A peer may have failed as often as it may in so long, all at once."""
 _OF_STREAM: Final = 5
-"""So many failures is one of a stream: to begin one and to end it takes the exchange some milliseconds."""
+"""A stream's failure counts as this many: to begin and end a stream takes the exchange some milliseconds."""
 _LIVED_SECONDS: Final = 1.0
 """The least that a stream must have lived: a failing network or host may lose all its streams at once."""
 _MOST_PEERS = 1_024
-"""Then those are forgotten that have not failed lately."""
+"""Peers that have not failed lately are forgotten once there are this many."""
 
 
 def peer_key(peer: str) -> str:
@@ -120,7 +120,7 @@ class Attempt:
         """Counted already."""
         self._failures, self._key = failures, key
         self.seconds = seconds
-        """So long it is to wait before it is heard."""
+        """How long it has to wait before it is heard."""
         self._counts, self._weight = True, 1
         self._began_at: float | None = None
 
@@ -281,9 +281,9 @@ class Memory:
         self.before_streams_bytes = (
             limits.max_handshakes * FRAMES_BYTES + _WAITING_CALLS_BYTES + limits.max_suspended_bytes
         )
-        """That handshakes, calls that wait in gRPC and suspended streams hold at most."""
+        """The most that handshakes, calls that wait in gRPC and suspended streams hold."""
         self.reserved_bytes = self.before_streams_bytes
-        """By those, channels, and streams that are open."""
+        """What those, channels, and open streams have reserved."""
         if self._most is not None and self._most < self.reserved_bytes:
             rule = (
                 f"must be at least {self.reserved_bytes} bytes ({self.reserved_bytes / (1 << 20):,.1f} MiB), for "

@@ -20,9 +20,9 @@ class Remainder(NamedTuple):
     """Rows that no consumer had taken, or acknowledged, when the exchange stopped."""
 
     stored: dict[str, int]
-    """By channel: rows on disk, which the next exchange has."""
+    """Rows on disk, by channel: the next exchange has them."""
     lost: dict[str, int]
-    """By channel: rows that were in memory only."""
+    """Rows that were in memory only, by channel."""
 
 
 async def drain(exchange: Exchange, timeout_seconds: float) -> None:

@@ -6,10 +6,10 @@ and nothing is lost:
     outstanding  =  on the way  +  in the inbox  +  unreturned  +  on the way back
     at the sender                                  at the receiver
 
-A chunk may leave if it fits into the window, **or while less than a batch is outstanding**.  So a chunk larger than
-the window passes too, alone but for less than a batch; and a sender never waits for bytes that the receiver only
-collects, because the receiver returns them as soon as a batch is complete.  With C the bytes of the largest chunk, at
-most ``max(window_bytes, batch_bytes - 1 + C)`` bytes are outstanding.
+A chunk may leave if it fits into the window, **or while less than a batch is outstanding**.  So a chunk larger than the
+window passes too, alone but for less than a batch; and a sender never waits for bytes that the receiver only collects,
+because the receiver returns them as soon as a batch is complete.  At most ``max(window_bytes, batch_bytes - 1 + C)``
+bytes are outstanding, if the largest chunk has C.
 
 Barriers and watermarks are not counted: permits of their own bound them.
 
@@ -69,7 +69,7 @@ class ChainedSums:
     __slots__ = ("_runs", "_sizes", "_starts")
 
     def __init__(self) -> None:
-        """Without runs."""
+        """There are no runs yet."""
         self._runs: list[Sums] = []
         self._starts, self._sizes = [0], [0]  # chunks and bytes before each run, and in all
 

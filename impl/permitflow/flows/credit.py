@@ -47,7 +47,7 @@ class Credit:
         self.collected = 0
         """Credit of consumed messages that is not returned yet: less than a batch."""
         self.due = 0
-        """To be granted now."""
+        """What is to be granted now."""
 
     def accept(self, cost: int) -> None:
         """The guard and the update for messages that arrive, and hold so much.

@@ -33,7 +33,7 @@ class ActionTable:
     flow: str
     """The protocol's name."""
     actions: Mapping[End, Mapping[str, tuple[str, ...]]]
-    """For each end: its actions, spelt as in the specification, and the names of each action's arguments.
+    """The actions of each end, spelt as in the specification, and the names of each action's arguments.
 
     Adjacent names with the same prefix before a dot are fields of one argument: ``permits.rows``.
     """

@@ -241,7 +241,7 @@ class Flow(ABC):
         return parameters
 
     def agree(self, own: Any, wanted: Wishes) -> Any:
-        """At the server: reconcile the client's wishes with its own parameters; by default, the smaller number wins.
+        """Reconcile the client's wishes with the server's own parameters; by default, the smaller number wins.
 
         Raises:
             InvalidParametersError: the wishes cannot work at all.
@@ -260,7 +260,7 @@ class Flow(ABC):
         return self.complete(ours._replace(**stated))
 
     def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
-        """At the client: check the server's decision, which may be wrong.  ``wanted``: None is no wish.
+        """Check the server's decision at the client, because it may be wrong.  ``wanted``: None is no wish.
 
         Raises:
             ParameterMismatchError: a parameter is missing, cannot work, or differs from the wish in more than being
@@ -691,7 +691,7 @@ class MessageSender(Outbound[T]):
         return self.room_messages
 
     def admits(self, rows: Sequence[int]) -> int:
-        """As many chunks as messages may leave: the guard of Send."""
+        """How many of these chunks may leave: the guard of Send."""
         return min(len(rows), self.room_messages)
 
     def sendable(self) -> int:

@@ -67,9 +67,9 @@ class KafkaRecords(AsyncIterable[Record]):
                 records.consumed(record)
 
     A record holds one of ``window`` permits until ``consumed`` was told of it and of all before it in its partition.
-    While no permit is left the partitions are muted (``pause``), and they go on (``resume``) once an eighth of the
-    window is back; the consumer stays in its group, however long that takes.  An offset is committed only when all
-    before it is consumed: what was not comes again after a crash or a rebalance, and nothing is left out.
+    The partitions are muted (``pause``) while no permit is left, and go on (``resume``) once an eighth of the window is
+    back; the consumer stays in its group, however long that takes.  An offset is committed only when all before it is
+    consumed: what was not comes again after a crash or a rebalance, and nothing is left out.
     """
 
     def __init__(

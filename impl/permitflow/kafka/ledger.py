@@ -51,7 +51,7 @@ class _Delivered:
     """What was delivered of one partition, for as long as it is assigned."""
 
     held: deque[Record] = field(default_factory=deque)
-    """From the oldest one that is not consumed on."""
+    """The records from the oldest unconsumed one on."""
     consumed: set[Record] = field(default_factory=set)
     """Those of ``held`` that are consumed."""
     due: int | None = None
@@ -64,7 +64,7 @@ class Ledger:
     """The permits of one consumer of a group."""
 
     def __init__(self, window: int, batch: int) -> None:
-        """At most ``window`` records are out; muted partitions go on when ``batch`` permits are back."""
+        """``window``: the most records that are out; muted partitions go on when ``batch`` permits are back."""
         self._window = window
         self._batch = batch
         self._partitions: dict[Partition, _Delivered] = {}

@@ -56,7 +56,7 @@ class KafkaProducer:
         self._change = Change()
         self._out = 0
         self._told: deque[tuple[asyncio.Future[Place], Place | KafkaRefusedError]] = deque()
-        """By librdkafka, in the thread."""
+        """What librdkafka has told, in the thread."""
         self._failure: KafkaRefusedError | None = None
 
     async def __aenter__(self) -> "KafkaProducer":

@@ -108,7 +108,7 @@ class Actors(Generic[M]):
         self._note("Post", to)
 
     def send(self, sender: str, to: str, message: M) -> None:
-        """In a behaviour an actor sends a message, which is delivered; the sender may be muted for it at the end.
+        """Deliver a message that an actor sends in a behaviour; the sender may be muted for it when the behaviour ends.
 
         Spec: Send of MuteScheduler.
 

@@ -109,7 +109,7 @@ class Dialling:
 class Sender(Dialling):
     """Numbers its messages, keeps those that are not acknowledged, and mutes while they are too many.
 
-    Without a connection it mutes, too; a new one gets again what was not acknowledged.
+    It mutes without a connection, too; a new one gets again what was not acknowledged.
     """
 
     marks: Marks = UNACKNOWLEDGED

@@ -9,7 +9,7 @@ while any muter mutes it.
 
 Three rules differ from Wallaroo's:
 
-- Each muter numbers its signals.  Of two that come over different paths the newer counts, whatever came last; a lost
+- Each muter numbers its signals.  The newer of two that come over different paths counts, whichever came last; a lost
   or repeated one cannot unmute early.
 - A new upstream is told at once who mutes, and one that leaves is not muted any more.
 - A muter has a high and a low mark, and stays as it is between them: no storm of signals.

@@ -89,11 +89,11 @@ class Bound:
     """
 
     before: int
-    """In the kernel, between senders and sources."""
+    """Bytes in the kernel between senders and sources."""
     inside: int
-    """In the processes of the pipeline."""
+    """Bytes in the processes of the pipeline."""
     behind: int
-    """In the kernel, between sinks and readers."""
+    """Bytes in the kernel between sinks and readers."""
 
     @property
     def total(self) -> int:
@@ -336,7 +336,7 @@ class TcpSource:
     most_connections: int = MOST_CONNECTIONS
     """Further ones are closed, unless one has gone meanwhile, or has said nothing since it came."""
     handshake_seconds: float = HANDSHAKE_SECONDS
-    """After this time without a word, a connection makes room for others that want its place."""
+    """A connection makes room for others that want its place after this time without a word."""
 
     def __post_init__(self) -> None:
         """Listen.

@@ -27,7 +27,7 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
     """
 
     def __init__(self, prefetch: int = DEFAULT_PREFETCH) -> None:
-        """For one subscription and one reader.
+        """It serves one subscription and one reader.
 
         Raises:
             InvalidParametersError: ``prefetch`` is below 1.
@@ -43,7 +43,7 @@ class ReadingSubscriber(Subscriber[T], AsyncIterator[T]):
         self._subscription: Subscription | None = None
         self._is_subscribed = False
         self._due = 0
-        """To be requested."""
+        """How many elements are to be requested."""
         self._is_over = False
         """The stream has ended, or nothing is wanted any more."""
         self._is_cancelled = False

@@ -6,7 +6,7 @@ __all__ = ["BlockedShare"]
 
 
 class BlockedShare:
-    """From 0, never, to 1, always: of the channel whose producers waited longest for room.  Picklable.
+    """How long producers waited for room in the most blocked channel: 0 never, 1 always.  Picklable.
 
     It is ``blocked_share`` of ``permitflow top``, since the last report, or since the query asked first.
     """

@@ -11,8 +11,8 @@ _LINE = re.compile(r"^.*?\bpermitflow\.errors\.(\w+)(?::|$)", re.MULTILINE)
 def cause_of(error: BaseException) -> type[PermitflowError] | None:
     """The kind of error that a job, or a streaming query, has ended with; None: it is none of this package.
 
-    Spark runs sources and sinks in processes of their own, and passes on what they raise as text.  Of several errors in
-    it, the last one is meant: those before are its causes.
+    Spark runs sources and sinks in processes of their own, and passes on what they raise as text.  The last of several
+    errors in it is meant: those before are its causes.
 
     Args:
         error: as Spark raises it from an action, ``awaitTermination()`` or ``query.exception()``.

@@ -1,8 +1,8 @@
 """Which attempts at a batch count, written down before the first of several exchanges publishes its part of it.
 
-A publication is all or nothing in one exchange.  Over several, the first may have published its part when the driver
-dies, and a batch that Spark runs again has other attempts, whose rows may lie elsewhere.  So the driver writes the
-attempts that count into the query's checkpoint first: that is the moment at which the batch is published.  A driver
+A publication is all or nothing in one exchange.  With several exchanges, the first may have published its part when the
+driver dies, and a batch that Spark runs again has other attempts, whose rows may lie elsewhere.  So the driver writes
+the attempts that count into the query's checkpoint first: that is the moment at which the batch is published.  A driver
 that finds such a decision carries it out, and forgets it once every exchange has published.
 """
 
@@ -73,8 +73,8 @@ class Decisions:
     def decide(self, decision: Decision) -> Decision:
         """Keep it, and return it; or the one that stands already for its batch.
 
-        Of two drivers that decide at the same moment, the first one counts on a local file system.  Elsewhere it may be
-        the last one, so two must not run at once, which Spark forbids as well.
+        If two drivers decide at the same moment, the first one counts on a local file system.  Elsewhere it may be the
+        last one, so two must not run at once, which Spark forbids as well.
 
         Raises:
             CheckpointError: it cannot be written; nothing is decided.

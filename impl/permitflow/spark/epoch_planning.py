@@ -62,7 +62,7 @@ class EpochPlanner(StreamPlanner):
         self._stall_seconds = stall_seconds
         self._done = self._given_up = 0
         self._last: tuple[int, bool] | None = None
-        """For ``Trigger.AvailableNow``: the last barrier, and whether the rows behind it belong to the query."""
+        """The last barrier for ``Trigger.AvailableNow``, and whether the rows behind it belong to the query."""
         self._stalled: tuple[object, float] | None = None
 
     def initial(self, positions: Positions) -> StreamOffset:
@@ -86,7 +86,7 @@ class EpochPlanner(StreamPlanner):
         self._last = self._last_aligned(positions), self._are_over(positions)
 
     def acknowledgement(self, start: StreamOffset) -> tuple[ChannelRow, ...]:
-        """As without epochs; also what was given up need not be kept.
+        """As without epochs, and what was given up need not be kept either.
 
         Raises:
             CheckpointError: the options do not fit the offset.

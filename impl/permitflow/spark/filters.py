@@ -98,7 +98,7 @@ class RowFilter:
         return found
 
     def _rows(self, each: Filter, channel: str, start: int, end: int) -> tuple[int, int]:
-        """From which row to which one a filter lets rows of a channel pass."""
+        """The first row of a channel that a filter lets pass, and the one behind the last."""
         name = _column(each)
         origin = self.origins.get(name)
         if origin is Origin.CHANNEL:

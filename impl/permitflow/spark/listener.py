@@ -61,7 +61,7 @@ class CommittedTails:
         self._address, self._security = address, security
         self._consumers = consumers
         self._ends: dict[UUID, tuple[str, StreamOffset]] = {}
-        """For each run of a query: its consumer, and the end of its last committed batch."""
+        """The consumer of each run of a query, and the end of its last committed batch."""
 
     def committed(self, progress: StreamingQueryProgress) -> None:
         """Note that a batch is in the commit log."""
@@ -133,7 +133,7 @@ class QueryRecord:
     progress: BatchProgress | None
     """None: the query was idle."""
     at_seconds: float
-    """By the exchange's clock; 0: it did not answer."""
+    """Read from the exchange's clock; 0: it did not answer."""
     flows: Sequence[Rates]
     """Rates of the watched channels since the record before."""
     error: str

@@ -58,7 +58,7 @@ CLUSTER = "local-cluster[2,1,1024]"
 """Two workers with one core and 1,024 MiB each; two tasks at a time."""
 
 EXECUTOR_CLASS = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-"""In the command line of an executor's JVM."""
+"""Stands in the command line of an executor's JVM."""
 
 
 @contextmanager

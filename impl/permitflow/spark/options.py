@@ -78,7 +78,7 @@ Options = Mapping[str, Option]
 """By name, as the guides spell it; Spark does not mind the case, and passes lower case on."""
 
 Values = dict[str, Any]
-"""By field: ``rowPermits`` is the field ``row_permits``."""
+"""Keyed by field: the option ``rowPermits`` is the field ``row_permits``."""
 
 
 def folded(name: str) -> str:

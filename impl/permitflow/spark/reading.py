@@ -115,7 +115,7 @@ def opened(
     to_row: int | None = None,
     log_id: str = "",
 ) -> "BlockingSource":
-    """Connect as a reader; see ``open_source``.  Of a range, only the wanted columns come, if the exchange chooses."""
+    """Connect as a reader; see ``open_source``.  Only the wanted columns of a range come, if the exchange chooses."""
     # gRPC must not be loaded before Spark's daemon has forked.
     from permitflow.client.blocking import open_source
 

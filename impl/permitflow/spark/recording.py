@@ -35,7 +35,7 @@ class StreamRecording:
     """Records the streams of one task."""
 
     def __init__(self, record: RecorderFactory | None) -> None:
-        """Without a ``record`` it keeps nothing."""
+        """It keeps nothing if there is no ``record``."""
         self.record = record
         self._streams: list[_Stream] = []
 
@@ -89,7 +89,7 @@ class QueryRecorder:
     """Writes events to a file of its own; each event is in the file when the call returns."""
 
     def __init__(self, folder: str | None, name: str) -> None:
-        """Without a folder it keeps nothing; the file appears with the first event."""
+        """It keeps nothing if there is no folder; the file appears with the first event."""
         self._folder = folder
         self._name = name
         self._file: TextIO | None = None

@@ -21,7 +21,8 @@ A batch must fit into the staging areas of its channels (``staging_rows`` of the
 their channels at once.  If consumers are slow, published rows beyond the window fill the staging areas, and tasks wait
 for room: that is the back-pressure.
 
-Over several exchanges, the driver writes down which attempts count before the first one publishes: ``decisions.py``.
+If there are several exchanges, the driver writes down which attempts count before the first one publishes:
+``decisions.py``.
 
 ``abort`` of a staged batch drops the rows that this driver's tasks have staged, and never published rows: an abort may
 arrive after the batch was published, or while the next driver runs the batch again.
@@ -165,7 +166,7 @@ class _Sending:
         return spread_over(self._options.exchange.channels) if self._options.key else 0
 
     def channel_of(self, context: TaskContext) -> str:
-        """The channel of a task without a key: number p modulo n.  With one: any of them."""
+        """The channel of a task: number p modulo n without a key; any of them with one."""
         channels = self._options.exchange.channels
         return channels[context.partitionId() % len(channels)]
 

@@ -59,7 +59,7 @@ class StreamOffset:
     def as_json(self) -> OffsetJson:
         """The form that Spark keeps: ``{"version": 1, "rows": {"orders/0": 1234}, "logs": {"orders/0": "5f0c"}}``.
 
-        With a barrier, it has version 2 and ``"barrier": 7``: a package that knows no epochs refuses it.
+        An offset with a barrier has version 2 and ``"barrier": 7``: a package that knows no epochs refuses it.
 
         Spark compares offsets as text: equal offsets have their channels in the same order.
         """

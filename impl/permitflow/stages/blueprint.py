@@ -137,7 +137,7 @@ class UnboundedNode(Node):
 
     kind = "unbounded"
     alarm: int | None = None
-    """So many elements at once are too many."""
+    """This many elements at once are too many."""
 
     def check(self) -> None:
         """An alarm is at least 1."""
@@ -205,7 +205,7 @@ class MergeNode(Node):
 
 @dataclass(frozen=True)
 class MergePreferredNode(Node):
-    """As a merge; an element of inlet 0 overtakes those of the others."""
+    """A merge in which an element of inlet 0 overtakes those of the others."""
 
     kind = "merge_preferred"
     inlets = (1, None)

@@ -34,11 +34,11 @@ from permitflow.stages.standing import Look
 T = TypeVar("T")
 
 EVENTS_IN_A_TURN = 1_000
-"""After so many events, other tasks have a turn."""
+"""Other tasks have a turn after this many events."""
 MOST_SKIPPED_LOOKS = 1_023
 """How many looks for exits without hope a moving run leaves out: each takes some microseconds for each stage."""
 ELEMENTS_IN_A_TURN = 64
-"""After so many elements of one source, or so many that a consumer was given without having to wait."""
+"""And after this many elements of one source, or this many that a consumer got without having to wait."""
 
 _read_generators: Final[WeakSet[Any]] = WeakSet()
 """The generators that a run reads or has read: each is for one run."""
@@ -515,7 +515,7 @@ class Run:
         self.advance()
 
     async def settle(self) -> None:
-        """After the end of the last exit: wait until every source is closed.
+        """Wait until every source is closed, after the end of the last exit.
 
         Raises:
             Exception: that of a source that could not be closed.

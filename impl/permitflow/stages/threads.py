@@ -51,7 +51,7 @@ class _Shared(Generic[T]):
         """The error of the iterable, or of its closing."""
 
     def work(self) -> None:
-        """In the thread: read until the end, or until nothing more is wanted; then close."""
+        """Read until the end, or until nothing more is wanted, then close; runs in the thread."""
         try:
             iterator = iter(self._iterable)
             try:

@@ -210,7 +210,7 @@ class AskStatistics(Request):
     channels: tuple[str, ...] = ()
     """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
-    """Without names: so many channels are passed over."""
+    """How many channels are passed over, if there are no names."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -230,7 +230,7 @@ class AskChannels(Request):
     channels: tuple[str, ...] = ()
     """Empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
-    """Without names: so many channels are passed over."""
+    """How many channels are passed over, if there are no names."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -252,11 +252,11 @@ class AddStream(Request, Generic[S]):
     """The parameters, of any flow; None: the exchange's own."""
     retention: Retention = Retention.ONCE
     consumers: tuple[str, ...] = ()
-    """With ``REPLAY``: for whom rows are kept; empty: for one, ``default``."""
+    """The consumers for whom rows are kept, with ``REPLAY``; empty: one, ``default``."""
     kept_rows: int | None = None
-    """With ``REPLAY``: the most rows to keep before producers wait; None: the exchange's own rule."""
+    """The most rows to keep before producers wait, with ``REPLAY``; None: the exchange's own rule."""
     staging_rows: int | None = None
-    """With ``REPLAY``: the most rows to stage; None: likewise."""
+    """The most rows to stage, with ``REPLAY``; None: likewise."""
     byte_window: int | None = None
     """The most bytes in a channel at once; None: the exchange's own."""
     target_latency_seconds: float | None = None
@@ -264,9 +264,9 @@ class AddStream(Request, Generic[S]):
     schema: S | None = None
     """The schema of the chunks; None: the first producer's."""
     expire_seconds: float | None = None
-    """With ``REPLAY``: rows expire after so long; None: never."""
+    """Rows expire after this time, with ``REPLAY``; None: never."""
     expire_bytes: int | None = None
-    """With ``REPLAY``: the oldest rows expire above so many bytes; None: never."""
+    """The oldest rows expire above this many bytes, with ``REPLAY``; None: never."""
 
     @property
     def named(self) -> tuple[str, ...]:
@@ -280,7 +280,7 @@ class _OfSomeChannels(_OfChannels):
     is_repeatable = False
 
     force: bool = False
-    """Also if they are used: their streams end with a typed error, and rows that wait are dropped."""
+    """Act also if they are used: their streams end with a typed error, and rows that wait are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +301,7 @@ class Purge(_OfChannels):
     is_repeatable = False
 
     consumer: str = ""
-    """In channels that keep their rows: the consumer that needs these no more; empty: all consumers."""
+    """The consumer that no longer needs these rows, where channels keep them; empty: all consumers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,7 +312,7 @@ class Peek(Request):
     rows: int
     """At most ``MOST_PEEKED``."""
     consumer: str = ""
-    """In a channel that keeps its rows: the consumer whose rows are shown; empty: ``default``."""
+    """The consumer whose rows are shown, of a channel that keeps them; empty: ``default``."""
 
     @property
     def named(self) -> tuple[str, ...]:

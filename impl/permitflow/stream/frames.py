@@ -127,9 +127,9 @@ class Get(Opening):
     log_id: str = ""
     """The log that these row numbers belong to; empty: the current log."""
     columns: tuple[str, ...] = ()
-    """For a channel that keeps its rows: the columns that are enough; none, or an unknown one: all."""
+    """The columns that are enough, of a channel that keeps its rows; none, or an unknown one: all."""
     with_time: bool = False
-    """For a channel that keeps its rows: a last column ``_time`` says when the exchange took each row over."""
+    """A last column ``_time`` says when the exchange took each row over; of a channel that keeps its rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,9 +137,9 @@ class Put(Opening):
     """The first frame of an upstream client."""
 
     producer: str = ""
-    """For a channel that keeps its rows: the producer's name, by which it resumes; empty: a producer without a name."""
+    """The producer's name, by which it resumes, in a channel that keeps its rows; empty: it has no name."""
     staging: Staging | None = None
-    """For a channel that keeps its rows: the attempt that stages these rows; they are visible once published."""
+    """The attempt that stages these rows, in a channel that keeps them; they are visible once published."""
     attempt: TaskAttempt | None = None
     """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
     total: JobTotal | None = None

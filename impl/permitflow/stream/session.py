@@ -246,7 +246,7 @@ class UpstreamSession(Session[T]):
     TABLE = UPSTREAM
 
     def __init__(self, put: Put | None = None, *, peer: str = "the receiver", record: RecorderFactory | None = None):
-        """With ``put``, this end is the client, and Put is the first frame to write; without, it waits for Get."""
+        """This end is the client if there is a ``put``, its first frame; without one, it waits for Get."""
         state = State.AWAITING_GET if put is None else State.AWAITING_AGREEMENT
         super().__init__(state, put, peer, record)
         self._outbound: Outbound[T] | None = None
@@ -434,7 +434,7 @@ class DownstreamSession(Session[T]):
         record: RecorderFactory | None = None,
         group: Group | None = None,
     ) -> None:
-        """With ``get``, this end is the client, and Get is the first frame to write; without, it waits for Put.
+        """This end is the client if there is a ``get``, its first frame; without one, it waits for Put.
 
         ``group``: of receivers that share something; the flow has to be that of the group.
         """

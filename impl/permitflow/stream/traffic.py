@@ -68,7 +68,7 @@ class KeptRows:
 
     @property
     def lag_rows(self) -> dict[str, int]:
-        """By consumer, as ``FIGURES`` says."""
+        """Each consumer's, as ``FIGURES`` says."""
         return {consumer: self.next_row - row for consumer, row in self.acknowledged.items()}
 
 
@@ -123,7 +123,7 @@ class Statistics:
     """All channels that were asked for: at one moment, or one after the other from then on."""
 
     at_seconds: float
-    """By a clock of the exchange that does not go backwards."""
+    """Read from a clock of the exchange that does not go backwards."""
     channels: tuple[ChannelTraffic, ...]
 
 
@@ -132,9 +132,9 @@ class Rates:
     """What one channel did between two moments; ``FIGURES`` says what each number means."""
 
     traffic: ChannelTraffic
-    """At the later one."""
+    """The traffic at the later one."""
     seconds: float
-    """Between them; 0: there was no earlier one, and rates are 0."""
+    """Seconds between them; 0: there was no earlier one, and rates are 0."""
     rows_in_per_second: float
     rows_out_per_second: float
     blocked_share: float

@@ -32,7 +32,7 @@ class Event(NamedTuple):
     arguments: tuple[int, ...]
     """The channel's ``ActionTable`` names them."""
     time_seconds: float | None = None
-    """By the monotonic clock of the end's machine: for readers, never for the order of events."""
+    """Read from the monotonic clock of the end's machine: for readers, never for the order of events."""
     counters: tuple[int, ...] = ()
     """The end's own counters after the action, if recorded; the channel's ``ActionTable`` names them."""
 

@@ -119,7 +119,7 @@ def _list_of(count: int) -> str:
 
 
 class LinePosition(NamedTuple):
-    """Between two lines of a file."""
+    """A place between two lines of a file."""
 
     offset: int = 0
     line: int = 0
@@ -255,7 +255,7 @@ class _Reading:
     """The lines of a file so far."""
 
     def __init__(self, headers: Iterable[Header] = (), events: int = 0) -> None:
-        """With these headers, and so many events, before."""
+        """Go on after these headers, and this many events."""
         self.headers = list(headers)
         self.events = events
         self.is_closed = False

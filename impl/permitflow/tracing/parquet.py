@@ -211,7 +211,7 @@ def open_parquet(path: Path) -> Iterator[pq.ParquetFile]:
 
 
 class ParquetPosition(NamedTuple):
-    """Between two events of a file."""
+    """A place between two events of a file."""
 
     row_group: int = 0
     row: int = 0

@@ -72,11 +72,11 @@ class ScannedTrace:
     """What the headers of some files say, as one recording whose events are still to be read."""
 
     files: tuple[Recording, ...]
-    """Without their events."""
+    """The recordings, without their events."""
     channels: dict[str, RecordedChannel]
     """By name, in the order in which the recordings mention them."""
     files_of: dict[str, tuple[int, ...]]
-    """For each channel, the numbers of the files that hold a log of it."""
+    """The numbers of the files that hold a log of each channel."""
 
 
 def scan_trace(*paths: str | os.PathLike[str], allow_truncated: bool = False) -> ScannedTrace:

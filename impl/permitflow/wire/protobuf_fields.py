@@ -11,7 +11,7 @@ _NUMBER, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5
 
 
 def fields(data: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
-    """For each field of a message: where the field begins, where its content begins, and where it ends.
+    """Where each field of a message begins, where its content begins, and where it ends.
 
     Raises:
         UndecodableDataError: a field is cut off, or has a type that no message of permitflow has.

@@ -21,7 +21,7 @@ Metadata = tuple[tuple[str, str | bytes], ...]
 ERROR_KEY = "permitflow-error-bin"
 """Trailing metadata: the error's type, message and facts as JSON."""
 TLS_ALERT, TLS_HELLO = b"\x15\x03", b"\x16\x03"
-"""With these begins what an end says that expects TLS: a server to whom something else was said, and a client."""
+"""The first bytes of an end that expects TLS: of a server that was told something else, and of a client."""
 _BEGINNINGS = (
     (b"HTTP/", f"but an HTTP server's: {_IS_IT_RIGHT}"),
     (b"SSH-", f"but an SSH server's: {_IS_IT_RIGHT}"),

@@ -50,7 +50,7 @@ class DemandWay(Way):
 
     @staticmethod
     def added(feedback: tuple[int, ...]) -> tuple[str, tuple[int, ...]]:
-        """So many messages."""
+        """The action and its argument: this many messages."""
         return "Request", feedback
 
     @staticmethod

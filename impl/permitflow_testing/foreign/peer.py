@@ -123,7 +123,7 @@ class Peer(ABC):
         self._finishing: asyncio.Task[None] | None = None
         self._outstanding_bytes = self._collected_bytes = 0
         self._unconsumed: deque[_Frame | None] = deque()
-        """For each message the frame in which its chunk came; None: it is no chunk."""
+        """The frame in which the chunk of each message came; None: it is not a chunk."""
         self.recording: Recording
         """Set before the stream begins."""
 

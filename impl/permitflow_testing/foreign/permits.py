@@ -41,7 +41,7 @@ class PermitWay(Way):
 
     @staticmethod
     def sent_watermark(state: model.State) -> model.State:
-        """With the permit that it needs."""
+        """The state in which the watermark has left, with the permit that it needs."""
         return state._replace(permits=state.permits._replace(watermarks=state.permits.watermarks + 1))
 
     @staticmethod
@@ -56,7 +56,7 @@ class PermitWay(Way):
 
     @staticmethod
     def action(verb: str, kind: Kind) -> str:
-        """With the kind in its name."""
+        """The action of this verb, with the kind in its name."""
         return f"{verb}{kind.value.title()}"
 
     @staticmethod
@@ -76,7 +76,7 @@ class PermitWay(Way):
 
     @staticmethod
     def receiver_counters(messages: int, rows: int, unreturned: int) -> tuple[int, ...]:
-        """In this order."""
+        """The receiver's counters, in this order."""
         return messages, rows, unreturned
 
 

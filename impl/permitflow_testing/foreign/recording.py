@@ -1,9 +1,9 @@
 """Records a stream with a driver's end, both ends of it, as far as the kit sees them.
 
-Of the driver's end only the wire and its answers are seen.  So what it must have done before is recorded as late as it
-is sure, and what may have come to it as early as it can have: a message has left when it is here, and permits have come
-when they are written.  A message has arrived there when the driver hands it over; a residue was returned when permits
-come that no batch explains.  What cannot be explained is recorded as it was seen, for the model to refuse.
+Only the wire and the answers of the driver's end are seen.  So what it must have done is recorded as late as it is
+sure, and what may have come to it is recorded as early as possible: a message has left when it is here, and permits
+have come when they are written.  A message has arrived there when the driver hands it over; a residue was returned when
+permits come that no batch explains.  What cannot be explained is recorded as it was seen, for the model to refuse.
 """
 
 from collections import deque
@@ -111,7 +111,7 @@ class Recording:
         self._note("receiver", "Consume", message)
 
     def returned(self, feedback: tuple[int, ...]) -> None:
-        """So much was returned; what no batch explains was a residue."""
+        """Note what was returned; what no batch explains was a residue."""
         residue = feedback[0] - self._due
         self._due = max(0, -residue)
         if residue == self._unreturned > 0 and (flush := self._way.flushed(residue)) is not None:

@@ -42,7 +42,7 @@ class Way(ABC):
     @staticmethod
     @abstractmethod
     def batch(agreed: Any) -> int:
-        """So much is returned together."""
+        """How much is returned together."""
 
     @staticmethod
     @abstractmethod

@@ -74,7 +74,7 @@ def state_in_words(state: Any) -> str:
 
 
 def first_of(items: list[str]) -> str:
-    """As many as one can look at."""
+    """The first items, as many as one can look at."""
     more = f", and {len(items) - SHOWN:,} more" if len(items) > SHOWN else ""
     return f"[{', '.join(items[:SHOWN])}{more}]" if items else ""
 
@@ -119,7 +119,8 @@ class Subject:
     event_in_words: Callable[[Event, ActionTable], str] = event_in_words
     state_in_words: Callable[[Any], str] = state_in_words
     places: Callable[[Any], Mapping[str, int]]
-    """Where everything is that is counted: together as much in every state, or the protocol has lost or made some."""
+    """Where everything that is counted is: the sum is the same in every state, or the protocol has lost or made
+    some."""
     unit: str = "messages"
     """The counted thing, in plural."""
     place_in_words: Mapping[str, str] = field(default_factory=dict)

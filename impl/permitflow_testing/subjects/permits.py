@@ -74,7 +74,7 @@ def agreed_of(channel: RecordedChannel) -> ChannelParameters:
 
 
 def row_permits(state: State) -> dict[str, int]:
-    """Where the row permits are: together ``row_permits`` in every state, or the protocol has lost or made some."""
+    """Where the row permits are: their sum is ``row_permits`` in every state, or the protocol has lost or made some."""
     return {
         "permits": state.permits.rows,
         "in_flight": held_by(state.wire).rows,
@@ -207,7 +207,7 @@ class CorePair(FlowPair):
         )
 
     def _not_granted(self) -> list[Permits]:
-        """In the specification they are on their way from the start."""
+        """The withheld permits; the specification has them on their way from the start."""
         rows = self.receiver.withheld
         return [Permits(rows)] if rows else []
 

@@ -34,7 +34,7 @@ class Finding:
     """The result for one combination of numbers."""
 
     values: Mapping[str, int]
-    """By the name of the axis, in rows."""
+    """Rows, by the name of the axis."""
     verdict: ChannelVerdict
     reason: str
     """The reason of the verdict, in words."""

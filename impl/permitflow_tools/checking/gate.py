@@ -55,7 +55,7 @@ class GateFinding:
     steps: tuple[Step[State], ...] = ()
     """The moves of the run into the failure."""
     is_shortest: bool = True
-    """Is it known that no run is shorter?  Of a larger pool, it is not."""
+    """Is it known that no run is shorter?  That of a larger pool is not known."""
 
 
 def check_gate(

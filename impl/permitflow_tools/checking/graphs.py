@@ -76,7 +76,7 @@ _EVENTS: Final = 90_000
 """The most events that a check may run, about half a second."""
 _WALKS: Final = 40
 _LARGE_STORAGE: Final = 200
-"""Where buffers, and what is written into them, are that large, runs that leap are tried first."""
+"""Runs that leap are tried first where buffers, and what is written into them, are this large."""
 _SMALLER: Final = 32
 """Places of a buffer that is made smaller."""
 _MOST_MOVES: Final = 400
@@ -133,7 +133,7 @@ class GraphVerdict:
     explored: int = 0
     """States that were visited; 0 if the form of the graph decides."""
     written: int = 0
-    """In a deadlock of blocking clients: the elements that those of the ring had written."""
+    """How many elements the blocking clients of a ring had written."""
     notes: tuple[str, ...] = ()
     """What to know beside the verdict: arcs without a bound, streams that may fail."""
 
@@ -169,7 +169,7 @@ def _argument(blueprint: Blueprint) -> str:
 
 
 def _explored(blueprint: Blueprint, budget: Budget) -> GraphVerdict:
-    """By its form; else explore the whole graph, or else each of its blocks."""
+    """Decide by its form; else explore the whole graph, or else each of its blocks."""
     if not possible_waits(blueprint):
         return GraphVerdict(verdict="live", reason=_argument(blueprint))
     roomy = roomy_of(blueprint)
@@ -479,7 +479,7 @@ def _starving_merge(blueprint: Blueprint, name: str, budget: Budget) -> GraphVer
 
 
 def _with_run(blueprint: Blueprint, verdict: GraphVerdict, moves: Script | None) -> GraphVerdict:
-    """With a run of the whole graph, if there is one, and if its sources have as many elements."""
+    """The verdict with a run of the whole graph, if there is one whose elements its sources have."""
     if moves is None:
         return verdict
     parameters = parameters_of(blueprint)

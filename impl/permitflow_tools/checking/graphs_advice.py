@@ -30,7 +30,7 @@ _EVENTS: Final = 12_000
 _EVENTS_FOR_ALL: Final = 30_000
 """... and for all together."""
 _EVENTS_FOR_A_STAGE: Final = 20
-"""To look at the form of a graph costs as much, for each of its stages."""
+"""What it costs to look at the form of a graph, for each of its stages."""
 _MOST_PLACES: Final = 1_000
 
 
@@ -137,7 +137,7 @@ def _arc(blueprint: Blueprint, producer: str, consumer: str) -> Arc:
 
 
 def _inserted(blueprint: Blueprint, arc: Arc, *chain: Node) -> Blueprint:
-    """With stages of one inlet and one outlet in an arc."""
+    """The blueprint with these stages, of one inlet and one outlet each, in an arc."""
     names = [f"inserted-{number}" for number in range(len(chain))]
     arcs = [each for each in blueprint.arcs if each != arc]
     producer, outlet = arc.producer, arc.outlet
@@ -269,7 +269,7 @@ def _places(places: int) -> str:
 
 
 def _buffered(blueprint: Blueprint, wait: GraphWait, places: int, overflow: Overflow = Overflow.BLOCK) -> Blueprint:
-    """With so many places in the arc from the stage that waits; a buffer that is there gets them."""
+    """The blueprint with this many more places in the arc from the waiting stage; a buffer that is there gets them."""
     node = BufferNode(places, overflow)
     if isinstance(blueprint.stages[wait.on], BufferNode):
         return _with(blueprint, wait.on, node)

@@ -23,10 +23,10 @@ from permitflow_tools.checking.graphs_search import (
 )
 
 _FAR: Final = 6
-"""So far from both ends of its range a number decides nothing."""
+"""A number this far from both ends of its range decides nothing."""
 _MOST_MOVES: Final = 2_000
 _GO_ON: Final = Move(GO_ON, -1, events=40)
-"""Within a long way of the island to its end, states are compared, too."""
+"""States are compared, too, within a long way of the island to its end."""
 _ENDLESS: Final = 1 << 40
 
 
@@ -34,7 +34,7 @@ class Leap(NamedTuple):
     """What the last steps did, again and again."""
 
     steps: int
-    """So many of them."""
+    """How many steps these were."""
     times: int
     changes: tuple[tuple[int, int, int], ...]
     """What all these times change: the stage, which of its numbers, and by how much it grows."""
@@ -104,7 +104,7 @@ def run_with_leaps(parameters: Parameters, budget: Budget, *, more: bool, first:
     board = Board(initial(parameters), parameters)
     script: list[Move | Leap] = []
     seen: dict[tuple[object, ...], int] = {}
-    """For each form of a state: its place in the history."""
+    """The place of each form of a state in the history."""
     history: list[_Span] = []
     move, turn = _GO_ON, 0
     while len(history) < _MOST_MOVES:

@@ -25,9 +25,9 @@ from permitflow_model.stage_graph import (
 from permitflow_model.stage_graph_waits import dead_arcs, is_full_ring
 
 _EVENTS_AT_ONCE: Final = 400
-"""After so many events the outside has its turn, though the island goes on: so it does in a real run."""
+"""The outside has its turn after this many events, though the island goes on, as in a real run."""
 _EVENTS_BEFORE_A_CIRCLE: Final = 40
-"""After so many, states are compared: an island that goes round without the outside comes back to one of them."""
+"""States are compared after this many: an island that goes round without the outside comes back to one of them."""
 _FOR_PRODUCER = frozenset({ASKING, CANCELLED, ASKED_CANCELLED})
 
 GIVE: Final = "give"
@@ -193,7 +193,7 @@ class Search:
     """The states at rest, and the moves between them, breadth first."""
 
     def __init__(self, parameters: Parameters, *, one_schedule: bool = False) -> None:
-        """With ``one_schedule`` the outside moves in turn; that is enough if no stage sees in which order it moves."""
+        """``one_schedule``: the outside moves in turn, which is enough if no stage sees in which order it moves."""
         self.parameters = parameters
         self._one_schedule = one_schedule
         self.states: list[State] = []
@@ -377,7 +377,7 @@ def _stands(board: Board) -> bool:
 
 
 def _shortened(parameters: Parameters, moves: list[Move]) -> list[Move]:
-    """Without the moves after the first standstill, which was not looked for after each of them."""
+    """The moves up to the first standstill, which was not looked for after each of them."""
     low, high = max(1, len(moves) - _BETWEEN_LOOKS), len(moves)
     while low < high:
         middle = (low + high) // 2

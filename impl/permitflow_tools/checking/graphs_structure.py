@@ -255,7 +255,7 @@ def possible_waits(blueprint: Blueprint) -> frozenset[Place]:
 
 
 def _may_wait_for(blueprint: Blueprint, arc: Arc, *, is_asked: bool) -> tuple[list[Place], bool]:
-    """For which places a stage may wait, and whether any one of them is enough for it to go on."""
+    """The places for which a stage may wait, and whether any one of them is enough for it to go on."""
     name = arc.producer if is_asked else arc.consumer
     node = blueprint.stages[name]
     elements = [(each, True) for each in blueprint.into(name) if is_asked or each != arc]
@@ -290,7 +290,7 @@ def roomy_of(blueprint: Blueprint) -> dict[str, int]:
 
 
 def endings(blueprint: Blueprint) -> Mapping[str, bool]:
-    """For each stage: does it end after all sources with a number have ended, if nothing is stuck?
+    """Does each stage end after all sources with a number have ended, if nothing is stuck?
 
     A stage ends when its inlets have: a zip with the first of them, a merge and a concat with the last.  A stage whose
     outlets are all cancelled ends, too, and what leads only to itself is cancelled.

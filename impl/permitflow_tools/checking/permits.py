@@ -77,7 +77,7 @@ def _verdict(
 
 
 def most_states(parameters: Parameters) -> int:
-    """In how many ways the permits of a channel can be spread over the places where permits can be.
+    """The number of ways to spread the permits of a channel over the places where permits can be.
 
     No more states than these can be reached; where chunks of every size may come, exactly these.  Counted, not
     listed: as the coefficient of a product of power series, one for each place, in time linear in the row permits.
@@ -97,7 +97,7 @@ def most_states(parameters: Parameters) -> int:
 
 
 def _queued(ways: Sequence[int], parts: Iterable[int]) -> list[int]:
-    """As many ways, with a queue of such parts in addition: it is empty, or a part follows a queue."""
+    """The ways with a queue of such parts in addition: it is empty, or a part follows a queue."""
     spans = list(_spans(parts))
     result: list[int] = []
     sums = [0]  # sums[n]: of the first n results

@@ -67,7 +67,8 @@ def list_(
     has still to acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable
     again.
 
-    Of several exchanges those are listed that answer; the others are named, and so is a channel that two of them have.
+    If there are several exchanges, those that answer are listed; the others are named, and so is a channel that two of
+    them have.
 
     Exit code 0: here they are. 1: an exchange does not answer, or two have the same channel. 2: unknown channel.
     """
@@ -207,7 +208,7 @@ def purge(
 ) -> None:
     """Drop the rows and barriers that wait in channels; producers and consumers stay connected.
 
-    Their permits return, so producers that waited go on. Of a channel that keeps its rows, all rows that are there are
+    Their permits return, so producers that waited go on. If a channel keeps its rows, all rows that are there are
     acknowledged, for --consumer or for all consumers. What was dropped cannot be had again: permitflow channel peek
     shows it before.
 

@@ -227,7 +227,7 @@ class ChannelOptions:
     parameters: Parameters
     retention: Retention
     consumers: list[str]
-    """For whom rows are kept."""
+    """The consumers for whom rows are kept."""
     kept_rows: int | None
     staging_rows: int | None
     expire_seconds: float | None

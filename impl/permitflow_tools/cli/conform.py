@@ -33,7 +33,7 @@ _OUTCOME_WIDTH = len("not applicable")
 _LEAST_WIDTH = 30
 _LOOK_SECONDS = 0.2
 _PATIENCE_SECONDS = 1.0
-"""After a signal, until a command that goes on is ended."""
+"""The time from a signal until a command that goes on is ended."""
 
 _PLACE = re.compile(r"(?!.*\.py:)[^:/]+:[^:]+")
 

@@ -190,7 +190,7 @@ class _Subject(NamedTuple):
 
     @classmethod
     def of(cls, named: Sequence[Path]) -> "_Subject":
-        """By the first file; ends the command if more than one is named of what is shown alone."""
+        """Decide by the first file; end the command if more than one is named of a kind that is shown alone."""
         if len(named) == 2 and str(named[0]) == "graph" and is_toml(named[1]):
             named = named[1:]  # as for `permitflow check`
         if not named:

@@ -50,7 +50,7 @@ class Interrupts:
 
     @property
     def exit_code(self) -> int:
-        """As a shell has it: 130 for Ctrl-C."""
+        """The exit code as a shell has it: 130 for Ctrl-C."""
         return 128 + self.number
 
     def end_with(self, error: BaseException) -> NoReturn:

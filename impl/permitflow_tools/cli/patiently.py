@@ -12,7 +12,7 @@ from permitflow.errors import PeerTimeoutError, ResumeTimeoutError, printable
 T = TypeVar("T")
 
 SLICE_SECONDS = 5.0
-"""After so long without progress the user hears why."""
+"""The user hears why after this long without progress."""
 
 
 class Patience:

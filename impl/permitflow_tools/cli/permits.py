@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from permitflow_tools.explain.state_graph import StateGraph
 
 _FEW_SIZES = 8
-"""As many buttons as a page has room for."""
+"""A page has room for this many buttons."""
 
 MODULE = "PermitChannel"
 """Its specification."""

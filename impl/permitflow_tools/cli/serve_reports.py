@@ -19,7 +19,7 @@ from permitflow_tools.parameters.quantities import size_text
 
 
 class Style(Enum):
-    """In which form, and every how many seconds; never to look spares looking at thousands of channels."""
+    """The form of the reports, and the seconds between two; QUIET spares looking at thousands of channels."""
 
     QUIET = None
     """The addresses, and nothing else."""

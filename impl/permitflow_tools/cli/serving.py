@@ -45,7 +45,7 @@ def all_descriptors() -> int:
 def new_recording(path: Path) -> Iterator[tuple[FileTrace, Callable[[], None]]]:
     """A trace in a file that was not there, and what to call when there may be something to record.
 
-    Of a run that has never begun it leaves nothing: the next one can take the same name.  Ends the command if there is
+    It leaves nothing of a run that has never begun: the next one can take the same name.  Ends the command if there is
     such a file, or none can be made.
     """
     has_begun = False

@@ -68,8 +68,8 @@ def top(
     share of the time in which the channel was behind its barrier, and waited for those that are not. --json has more.
 
     An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
-    was last seen and the error. With --once, that is an error. Of several exchanges those are shown that answer; the
-    others are named below, and so is a channel that two of them have (in JSON: unanswered, twice).
+    was last seen and the error. That is an error with --once. If there are several exchanges, those that answer are
+    shown; the others are named below, and so is a channel that two of them have (in JSON: unanswered, twice).
 
     Exit code 0: seen. 1: no answer, also of one of several with --once; or two have the same channel. 2: this is no
     address, or the exchange has no such channel. 130: stopped by Ctrl-C.

@@ -237,7 +237,7 @@ class _Server(PageServer):
         super().__init__(host, port, _Handler)
 
     def get_request(self) -> tuple[socket.socket, Any]:
-        """With TLS; the handshake is the reader's own thread's."""
+        """Accept, with TLS if it is used; the reader's own thread makes the handshake."""
         connection, address = super().get_request()
         if self.tls is None:
             return connection, address

@@ -273,7 +273,7 @@ class Panel:
     title: str
     cells: Sequence[MapCell]
     line: Mapping[int, int]
-    """For each value on the horizontal axis, the largest on the vertical one that is proved to be live."""
+    """The largest value on the vertical axis that is proved to be live, for each on the horizontal one."""
 
 
 @dataclass(frozen=True, kw_only=True)

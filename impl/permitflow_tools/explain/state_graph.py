@@ -18,7 +18,7 @@ MOST_STATES = 500
 """A larger picture is unreadable."""
 
 MOST_LABELS = 70
-"""With more edges, labels would cover each other; a page tells the steps of the chosen state."""
+"""Labels would cover each other if there were more edges; a page tells the steps of the chosen state."""
 
 # Measures of a drawing of its own, in pixels.
 _MARGIN = 28
@@ -225,7 +225,7 @@ def actions_of(graph: StateGraph) -> list[str]:
 
 
 def _edge_class(graph: StateGraph, action: str) -> str:
-    """By its name, for looks that have a colour for it, and by its number for the others."""
+    """A class by the action's name, for looks that have a colour for it, and by its number for the others."""
     return f"{action} series-{actions_of(graph).index(action) % _SERIES + 1}"
 
 

@@ -15,7 +15,7 @@ class RowFormat(StrEnum):
     """Arrow IPC: its file format where a file is written that is not named ``.arrows``, else its stream format."""
     PARQUET = "parquet"
     CSV = "csv"
-    """With a line of names."""
+    """The first line has the names."""
     JSON_LINES = "jsonl"
     """An object on each line."""
 

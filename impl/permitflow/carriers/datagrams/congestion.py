@@ -38,7 +38,7 @@ class Congestion:
         return int(self._bound)
 
     def note(self, sent: int, retransmitted: int, now: float, round_trip_seconds: float) -> None:
-        """So many data and repeated copies have left in all; once in a round trip this changes the bound."""
+        """Note how many data and repeated copies have left in all; the bound changes once in a round trip."""
         copies = retransmitted - self._retransmitted
         leaving = sent - self._sent + copies
         if leaving < _LEAST_SAMPLE or now < self._since_seconds + round_trip_seconds:

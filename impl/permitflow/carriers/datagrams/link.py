@@ -28,10 +28,10 @@ from permitflow.errors import FalsePositionError, OverspendError, PermitOverrunE
 P = TypeVar("P")
 
 HOLD_SECONDS = 0.005
-"""For so long feedback waits for more to tell."""
+"""Feedback waits this long for more to tell."""
 
 ARRIVALS = 2
-"""After so many arrivals feedback leaves at once (RFC 9000, 13.2.2)."""
+"""Feedback leaves at once after this many arrivals (RFC 9000, 13.2.2)."""
 
 OVERTAKEN = 3
 """Something is lost when so many transmissions later another one has arrived (RFC 9002, 6.1.1).
@@ -43,7 +43,7 @@ MOST_RANGES = 32
 """Ranges in one feedback; the lowest ones, because delivery waits for the oldest gap."""
 
 FIRST_REMINDER_SECONDS = 0.025
-"""After so long without news the last feedback is told again; then after twice as long, and so on."""
+"""The last feedback is sent again after this long without news; then after twice as long, and so on."""
 
 
 class Feedback(NamedTuple):

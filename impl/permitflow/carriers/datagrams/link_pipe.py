@@ -21,7 +21,7 @@ LINGER_SECONDS = 2.0
 """How long a closed end goes on sending what the peer does not have yet."""
 
 _REFUSALS = 3
-"""After so many of them in a row, the peer has gone."""
+"""The peer has gone after this many in a row."""
 
 _END = b""
 """The payload behind which none follows."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 
 FIRST_TIMEOUT_SECONDS = 1.0
-"""Before anything was measured (RFC 6298, 2.1)."""
+"""The time-out before anything was measured (RFC 6298, 2.1)."""
 
 LEAST_TIMEOUT_SECONDS = 0.025
 """RFC 6298 (2.4) says one second, because receivers of TCP may hold an acknowledgement for half a second, and because
@@ -57,12 +57,12 @@ class RoundTrip:
 
     @property
     def timeout_seconds(self) -> float:
-        """After so long without an answer the oldest is sent again."""
+        """The oldest is sent again after this long without an answer."""
         seconds = max(self.likely_seconds, LEAST_TIMEOUT_SECONDS)
         return min(seconds * (1 << self._backed_off), MOST_TIMEOUT_SECONDS)
 
     def late_seconds(self, tolerance: int) -> float:
-        """So long after it was sent, something is lost that a later one has overtaken.
+        """How long after it was sent something counts as lost, if a later one has overtaken it.
 
         At first that is a round trip and an eighth (RFC 9002, 6.1.2); a tolerance above 1 means as many eighths.
         """

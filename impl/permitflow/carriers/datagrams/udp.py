@@ -54,14 +54,14 @@ _SOCKET_BUFFER_BYTES = 4 << 20
 """What is asked for; the kernel may give less (``net.core.rmem_max``)."""
 _MOST_DATAGRAM_BYTES = 65_535
 _READS_AT_ONCE = 64
-"""For one turn of the event loop."""
+"""Reads in one turn of the event loop."""
 _MOST_REFUSALS_AT_ONCE = 4
 """Likewise, of packets for a connection that there is not."""
 _FIRST_RETRY_SECONDS, _LAST_RETRY_SECONDS = 0.05, 1.0
 _ANSWER_SECONDS = 5.0
 """How long a dialler waits at the last address of a name."""
 _COOKIE_SECONDS = 30.0
-"""For how long a cookie is good, and at most twice as long."""
+"""A cookie is good for this long, and at most for twice as long."""
 _TOKEN_BITS = 64
 _LEAST_WINDOW = 8
 

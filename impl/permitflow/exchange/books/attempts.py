@@ -26,7 +26,7 @@ class Sending:
 
     channel: str
     rows_now: Callable[[], int] | None
-    """While its stream is open: the rows that it has sent."""
+    """The rows that it has sent, while its stream is open."""
     job: "_Job"
     _rows: int = 0
 

@@ -180,7 +180,7 @@ class BridgeBooks(Generic[C]):
     # What became of the messages.
 
     def purge(self, messages: int) -> None:
-        """So many were dropped, which nobody consumes."""
+        """This many messages were dropped; nobody consumes them."""
         self._purged_messages += messages
 
     def last_message(self, unconsumed: int, passed_on: int) -> int:

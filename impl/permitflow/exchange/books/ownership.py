@@ -49,7 +49,7 @@ class StoreOwnership:
         self.is_refused = self.is_uncertain
 
     def was_made(self, epoch: int, commits: int, owner: str) -> bool:
-        """In a new connection: was the commit made that was under way?  Nothing is changed.
+        """Was the commit that was under way made?  Asked in a new connection; changes nothing.
 
         Args:
             epoch: of the store.

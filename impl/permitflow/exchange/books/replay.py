@@ -80,7 +80,7 @@ class ReplayBooks:
 
     @property
     def acknowledged(self) -> dict[str, int]:
-        """For each consumer: the first row that it still needs."""
+        """The first row that each consumer still needs."""
         return dict(self._acknowledged)
 
     @property

@@ -184,7 +184,7 @@ class StagedQuery:
     """What a query has staged and not published."""
 
     batches: dict[int, dict[Part, None]] = field(default_factory=dict)
-    """By their numbers; in the order in which they began, and so are the parts of each."""
+    """By number, in the order in which they began; so are the parts of each."""
     heard: float = 0.0
     """When something was last heard of it."""
 
@@ -329,7 +329,7 @@ class StagingBooks:
     def restore_part(self, channel: str, staging: Staging, chunk_rows: Sequence[int], now: float) -> Part:
         """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
 
-        Of one that had not ended, publishing says that rows are missing.
+        If the attempt had not ended, publishing says that rows are missing.
         """
         part = self._open(channel, staging, now)
         if part.is_kept:
@@ -368,9 +368,9 @@ class StagingBooks:
         return part
 
     def stage(self, part: Part, rows: int, now: float) -> bool:
-        """Take a chunk of so many rows in; False: there is no room; the chunk waits in line, to be offered again.
+        """Take a chunk of ``rows`` in; False: there is no room, and the chunk waits in line, to be offered again.
 
-        Of a late part, nothing is kept.
+        Nothing of a late part is kept.
 
         Raises:
             StagingFullError: the batch can never be here as a whole, or others have held the room for too long.

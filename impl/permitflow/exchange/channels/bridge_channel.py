@@ -69,7 +69,7 @@ class BridgeChannel:
         self.attempts = attempts
         self.parameters = parameters
         self.window = window
-        """In bytes: of the channel inside the exchange, and the most of each of its streams."""
+        """The byte window of the channel inside the exchange, and the largest of each of its streams."""
         self._sender: LocalSender[pa.RecordBatch]
         self._receiver: LocalReceiver[pa.RecordBatch]
         self._sender, self._receiver = open_channel(

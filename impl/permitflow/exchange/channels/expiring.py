@@ -10,7 +10,7 @@ from permitflow.exchange.stores.store import Expiry
 _log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""Between two looks."""
+"""Seconds between two looks."""
 
 
 class _Channel(Protocol):

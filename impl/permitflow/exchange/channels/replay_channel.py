@@ -123,7 +123,7 @@ class ReplayChannel:
         self.attempts = attempts
         self.parameters = parameters
         self.window = window
-        """In bytes: the most of each of its streams."""
+        """The largest byte window of each of its streams."""
         self.most_rows = min(limit_rows, parameters.most_rows or KEPT_CHUNK_ROWS)
         """The most rows of a kept piece: larger chunks are split."""
         self.log_id = kept.log_id

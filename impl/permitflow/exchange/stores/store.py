@@ -52,7 +52,7 @@ class Expiry(NamedTuple):
     """When kept rows expire, needed or not; whole batches at a time."""
 
     seconds: float | None = None
-    """After so long in the channel; None: never."""
+    """Rows expire after this long in the channel; None: never."""
     most_bytes: int | None = None
     """The oldest, above so many bytes in memory, but for the newest batch; None: never."""
 
@@ -89,11 +89,11 @@ class KeptChannel:
     next_row: int = 0
     """The number that the next appended row gets."""
     acknowledged: Mapping[str, int] | None = None
-    """By consumer: the first row that it still needs; None: the channel is new."""
+    """The first row that each consumer still needs; None: the channel is new."""
     expired_row: int = 0
     """All rows before it are gone, though some consumer may need them."""
     producers: Mapping[str, int] = field(default_factory=dict)
-    """By named producer: the number of its rows ever appended."""
+    """How many rows of each named producer were ever appended."""
     schema: pa.Schema | None = None
     """The newest one."""
     schemas: int = 0
@@ -102,9 +102,9 @@ class KeptChannel:
     reason: str = ""
     """The reason why it is broken; else empty."""
     staged: Mapping[Staging, Sequence[int]] = field(default_factory=dict)
-    """By unpublished attempt, in the order of their beginnings: the rows of each chunk."""
+    """The rows of each chunk of each unpublished attempt, in the order in which the attempts began."""
     barriers: Sequence[KeptBarrier] = ()
-    """In order: those that are needed, and the newest one."""
+    """Those that are needed, and the newest one, in order."""
 
 
 def _nothing() -> None:
@@ -146,7 +146,7 @@ class ChannelStore:
         self._batches = [*batches]
         self._first_rows = [batch.first_row for batch in self._batches]
         self._sizes: list[int] = []
-        """In bytes, of the first batches: of as many as were asked for."""
+        """Bytes of the first batches, as many of them as were asked for."""
         self._sized_bytes = 0
         """The bytes of all of these batches together."""
         self._staged = {staging: [*chunks] for staging, chunks in staged.items()}

@@ -67,7 +67,7 @@ class Demand(seam.Parameters):
 
 
 class Request(NamedTuple):
-    """So many messages may come, besides those requested before."""
+    """This many messages may come, besides those requested before."""
 
     messages: int = 0
 
@@ -95,7 +95,7 @@ class DemandSender(MessageSender[T]):
     credit = room_messages
 
     def gauges(self) -> dict[str, int]:
-        """By the names in ``Flow.gauge_help``."""
+        """Its figures, by the names in ``Flow.gauge_help``."""
         return {"messages_requested": self._credit}
 
     def lack(self, kind: Kind, rows: Sequence[int] = ()) -> str:
@@ -153,7 +153,7 @@ class DemandReceiver(MessageReceiver[T]):
         return self._credit.withheld
 
     def gauges(self) -> dict[str, int]:
-        """By the names in ``Flow.gauge_help``."""
+        """Its figures, by the names in ``Flow.gauge_help``."""
         return {"messages_unrequested": self.unrequested, "messages_withheld": self.withheld}
 
     def ask(self) -> bool:

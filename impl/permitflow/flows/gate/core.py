@@ -1,7 +1,7 @@
 """The gate: a consumer of several inputs that aligns barriers, proved in spec/input_gate/InputGate.tla.
 
 A credit is the right to send one row; an empty chunk takes 1.  Each input has exclusive credit of its own, and borrows
-from the pool of the gate as its backlog needs it.  Behind its barrier a sender stops until consumption is resumed,
+from the pool of the gate as its backlog needs it.  A sender stops behind its barrier until consumption is resumed,
 which is when the barriers of all inputs have been consumed.  Barriers cost no credit.
 
     sender      offer ─ leave ─────── data, barrier, backlog ────────> deliver ─ take ─ consume    one of the inputs
@@ -112,7 +112,7 @@ class Grant(NamedTuple):
     resume: bool = False
     """Consumption is resumed: the sender may go on behind its barrier."""
     revoke: bool = False
-    """With ``resume``: all credit granted before is void."""
+    """All credit granted before is void; only with ``resume``."""
     watermarks: int = 0
     """Watermarks that were consumed: the next one may leave."""
     consumed: int = 0
@@ -231,7 +231,7 @@ class GateSender(Outbound[T]):
         return ("unconsumed rows and barriers", count) if count else None
 
     def gauges(self) -> dict[str, int]:
-        """By the names in ``Flow.gauge_help``."""
+        """Its figures, by the names in ``Flow.gauge_help``."""
         return {"credit_here": self.credit, "stopped_behind_barrier": int(self._is_stopped), "backlog": self.backlog}
 
     # What may leave.
@@ -512,7 +512,7 @@ class GateReceiver(Inbound[T]):
         return max(0, min(lacking, self.parameters.floating - self.borrowed))
 
     def gauges(self) -> dict[str, int]:
-        """By the names in ``Flow.gauge_help``."""
+        """Its figures, by the names in ``Flow.gauge_help``."""
         return {
             "backlog": self._required,
             "floating_borrowed": self.borrowed,

@@ -61,9 +61,9 @@ class SquelchParameters(seam.Parameters):
     """
 
     high: int = DEFAULT_HIGH
-    """With more messages than this in the inbox the sender is told to stop."""
+    """The sender is told to stop once more messages than this are in the inbox."""
     low: int = -1
-    """With no more messages than this in the inbox the sender is told to go on.  -1: half of ``high``."""
+    """The sender is told to go on once no more messages than this are in the inbox.  -1: half of ``high``."""
     capacity: int = 0
     """Messages for which the receiver has places.  0: as many as are needed."""
     rate: int = DEFAULT_RATE
@@ -73,7 +73,7 @@ class SquelchParameters(seam.Parameters):
     data_delay: int = 1
     """The most ticks in which a message is in flight; assumed."""
     repeat: int = 0
-    """After this many more messages the sender is told again to stop.  0: once the first signal must have had its
+    """The sender is told to stop again after this many more messages.  0: once the first signal must have had its
     effect."""
     losses: int = 0
     """Signals to stop that may be lost."""

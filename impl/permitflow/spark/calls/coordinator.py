@@ -48,7 +48,7 @@ class Claims:
         """Nobody has asked."""
         self._most_tasks = most_tasks
         self._jobs: OrderedDict[str, dict[int, int]] = OrderedDict()
-        """In the order in which they began; the attempt at each partition."""
+        """The attempt at each partition of each job; jobs in the order in which they began."""
         self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._tasks = 0
         self._lock = threading.Lock()

@@ -32,7 +32,7 @@ class CallDelivery(StrEnum):
     """What a streaming query gets of a call, whatever is restarted."""
 
     BEST_EFFORT = "best-effort"
-    """After a restart, what was read and not processed is lost, and what the service sends again comes again."""
+    """What was read and not processed is lost in a restart, and what the service sends again comes again."""
     EXACTLY_ONCE = "exactly-once"
     """The call is made again, and what was processed is skipped: the service must answer the same again."""
 

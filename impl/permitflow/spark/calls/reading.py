@@ -54,7 +54,7 @@ class OpenCall:
         self.close()
 
     def take(self, most: int, seconds: float, *, first_seconds: float | None) -> tuple[list[Any], bool]:
-        """At most so many messages; whether the call is over.
+        """At most ``most`` messages, and whether the call is over.
 
         Args:
             most: messages.

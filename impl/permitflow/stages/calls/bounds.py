@@ -15,7 +15,7 @@ MOST_WINDOW_BYTES = (1 << 31) - 1
 _PREFIX_BYTES = 5
 """gRPC writes a flag and a length before each message."""
 _WINDOWS = 2
-"""While messages are read, gRPC opens the window again before what filled it was read: measured are 1.7 windows."""
+"""gRPC opens the window again before what filled it was read: 1.7 windows were measured."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Window:
     """
 
     size_bytes: int
-    """From 5, where each message waits until it is read, to 2^31 - 1."""
+    """Between 5, where each message waits until it is read, and 2^31 - 1."""
 
     def __post_init__(self) -> None:
         require_count(self.size_bytes, name="size_bytes")
@@ -54,7 +54,7 @@ class Window:
 
     @property
     def options(self) -> Options:
-        """For ``grpc.aio.insecure_channel`` and ``secure_channel``, and for ``grpc.aio.server``."""
+        """The options for ``grpc.aio.insecure_channel`` and ``secure_channel``, and for ``grpc.aio.server``."""
         # gRPC would measure round trips, and grow the window.
         return (("grpc.http2.lookahead_bytes", self.size_bytes), ("grpc.http2.bdp_probe", 0))
 

@@ -91,7 +91,7 @@ async def respond(
 
 @asynccontextmanager
 async def answering(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncIterator[None]:
-    """Within the block, an exception ends the call with a status that tells the client.
+    """An exception within the block ends the call with a status that tells the client.
 
     ``CallError`` is sent as it is, ``TimeoutError`` as DEADLINE_EXCEEDED; permitflow's errors reach a client that uses
     this package with their type and facts; anything else is INTERNAL, and logged.

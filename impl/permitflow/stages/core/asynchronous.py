@@ -51,7 +51,7 @@ class MapAsync(HoldingStage[A, B]):
         self._is_ordered = is_ordered
         self._supervision = supervision
         self._calls: deque[_Call[B]] = deque()
-        """In the order in which their results leave; those that run behind those that are done, if unordered."""
+        """The calls in the order in which their results leave; if unordered, those that still run stand last."""
 
     def holds(self) -> bool:
         """Does a call run, or a result wait?"""

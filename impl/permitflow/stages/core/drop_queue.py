@@ -30,7 +30,7 @@ class Overflow(Enum):
 
 
 class DropQueue(Generic[T]):
-    """At most ``capacity`` elements, oldest first."""
+    """A queue of at most ``capacity`` elements, oldest first."""
 
     def __init__(self, capacity: int, overflow: Overflow, *, when_dropped: Callable[[T], object] | None = None) -> None:
         """``when_dropped`` is called with each element that gives way.

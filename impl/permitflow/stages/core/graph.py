@@ -18,7 +18,7 @@ class Merge(HoldingStage[A, A]):
     """
 
     def __init__(self, *, prefers_first: bool = False) -> None:
-        """With ``prefers_first``, an element of the first inlet overtakes those of the others."""
+        """``prefers_first``: an element of the first inlet overtakes those of the others."""
         super().__init__()
         self._prefers_first = prefers_first
         self._held: deque[tuple[Connection[A], A]] = deque()

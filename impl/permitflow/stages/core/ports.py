@@ -72,7 +72,7 @@ class Connection(Generic[T]):
         self.consumer = consumer
         self.state: int = IN_READY
         self.element: T = EMPTY
-        """On its way, or arrived and not grabbed."""
+        """The element on its way, or arrived and not grabbed."""
         self.failure: BaseException | None = None
 
     # The inlet's side.

@@ -82,7 +82,7 @@ class Depth:
         """The most that waited at once, since it was made."""
 
     def note(self, waiting: int) -> None:
-        """So many wait now."""
+        """Note how many wait now."""
         self.waiting = waiting
         self.peak = max(self.peak, waiting)
 

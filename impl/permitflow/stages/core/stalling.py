@@ -32,7 +32,7 @@ def without_hope(waiting: Iterable[Stage[Any, Any]], movers: Iterable[Stage[Any,
 
 
 def waiting_chain(exit_: Stage[Any, Any]) -> tuple[str, ...]:
-    """From an exit that waits, to the stages that wait for each other in a ring: a sentence for each step.
+    """The way from an exit that waits to the stages that wait for each other in a ring: a sentence for each step.
 
     Or to a stage that neither has what it needs nor asks.
     """

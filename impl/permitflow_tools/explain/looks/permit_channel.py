@@ -256,7 +256,7 @@ class PermitLook(Look):
         return ACTORS[action]
 
     def event(self, action: str, arguments: Sequence[int]) -> str:
-        """With rows and permits."""
+        """The action, with rows and permits."""
         rows, *permits = arguments
         names = ("row permits", "barrier permits", "watermark permits")
         told = [f"{count:,} {name}" for count, name in zip(permits, names, strict=True) if count]

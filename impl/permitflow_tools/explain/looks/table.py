@@ -157,7 +157,8 @@ def _credit(channel: input_gate_credit.Channel) -> str:
 
 
 def _channel(channel: input_gate_credit.Channel, awaited: str) -> str:
-    """In the order of the way that data takes, and back; ``awaited`` are the inputs for which the blocked ones wait."""
+    """What lies on the way of the data, in its order, and on the way back; ``awaited``: the inputs for which blocked
+    ones wait."""
     parts = {
         "waiting": _items(channel.waiting),
         "ends": channel.closed and not channel.over,
