@@ -1152,7 +1152,7 @@ class TaskRetryError(PermitflowError):
 
 
 class JobTotalError(PermitflowError):
-    """A job ends, and the exchange has taken other rows of it than those that count."""
+    """The rows of a job that the exchange has taken are not those that count at the job's end."""
 
     status = "FAILED_PRECONDITION"
     job: str

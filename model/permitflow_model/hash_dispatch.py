@@ -35,7 +35,7 @@ class Parameters(Bounded):
     """Rows that are taken at most."""
 
     marks: Natural
-    """Barriers and watermarks that are taken at most."""
+    """The most barriers and watermarks that are taken."""
 
     room: Positive
     """Messages that a channel has places for."""

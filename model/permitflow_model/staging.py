@@ -190,7 +190,7 @@ def _publishing(state: State, name: int, batch: int, named: Named) -> State:
 
 
 def has_published(published: int, batch: int) -> bool:
-    """Of one exchange: has it published this batch?"""
+    """Has this exchange published this batch?"""
     return published >= batch
 
 

@@ -130,7 +130,7 @@ def _live_with_floating(least: int) -> bool:
 
 
 def _conserves(more: int, state: State, parameters: Parameters) -> bool:
-    """The clauses without stop, with so many buffers more."""
+    """The clauses without stop, with this many more buffers."""
     state = state._replace(pool=state.pool + more)
     # The gate first: a fact about all channels must not depend on one of them.
     if not all(GATE_CLAUSES[name](state, parameters) for name in STORING_CLAUSES if name in GATE_CLAUSES):

@@ -44,7 +44,7 @@ _PURGE_SECONDS = 5.0
 
 
 async def list_channels(exchange: Exchange, request: AskChannels, known: Collection[str] = ()) -> Channels[pa.Schema]:
-    """The channels that are named, or some of the known ones; some after others: other peers are served meanwhile.
+    """The channels that are named, or some of the known ones, read in groups: other peers are served in between.
 
     Raises:
         UnknownChannelError: no channel has one of these names.

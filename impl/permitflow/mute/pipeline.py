@@ -152,7 +152,7 @@ class SourceState:
 
     muted_by: Sequence[str]
     muted_share: float
-    """The share of the time since it was added."""
+    """The share of the time since it was added in which it was muted."""
 
 
 class Pipeline:

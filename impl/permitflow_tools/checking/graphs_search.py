@@ -77,7 +77,7 @@ class Reached(NamedTuple):
 
 
 class Budget:
-    """How many events may be run, all searches together."""
+    """How many events all searches together may run."""
 
     def __init__(self, events: int) -> None:
         """``events`` are left."""

@@ -67,7 +67,7 @@ def dials(command: Callable[..., None]) -> Callable[..., None]:
 def told_errors(interrupted: str = "") -> Iterator[None]:
     """End the command if the exchange refuses, with the exit code for what was at fault.
 
-    ``interrupted``: what is told of an interrupt.
+    ``interrupted``: what the user is told after an interrupt.
     """
     try:
         yield

@@ -101,8 +101,8 @@ def put(
 
     The last line says how many rows were put, and what became of them. If a row is wrong, the error says where it
     stands; what comes before it was put, and the channel stays open: put the rest. Ctrl-C breaks the channel, so that
-    no consumer takes the part for the whole, and says how many rows are confirmed; with --producer a channel that keeps
-    its rows stays open.
+    no consumer mistakes a part for the whole, and says how many rows were confirmed; with --producer a channel that
+    keeps its rows stays open.
 
     Exit code 0: all rows were put. 1: the exchange has refused, or is gone. 2: the input cannot be used. 130:
     interrupted.

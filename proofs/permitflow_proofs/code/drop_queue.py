@@ -26,7 +26,7 @@ STRATEGIES = {
 
 
 class Jobs:
-    """A deque of any number of jobs, of which one may be watched: so many are ahead of it."""
+    """A deque of any number of jobs, one of which may be watched: ``ahead`` of them are before it."""
 
     def __init__(self, size: int, ahead: int, *, watched: bool) -> None:
         """``ahead`` is read only if one is watched."""

@@ -63,7 +63,7 @@ class Feedback(NamedTuple):
 
 class _Transmission(NamedTuple):
     order: int
-    """Transmissions before it, of any number."""
+    """How many transmissions were made before it, first ones and repeated ones."""
     at_seconds: float
     is_first: bool
 

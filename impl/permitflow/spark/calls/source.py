@@ -79,8 +79,8 @@ class GrpcDataSource(DataSource):
 
     Options for writing only:
         message: a function from a row, as a dict, to its message; without it columns are the message's fields.
-        nulls: of a null in a field whose absence protobuf does not keep: ``refuse``, or ``default`` for the field's
-            default; refuse.
+        nulls: what becomes of a null in a field whose absence protobuf does not keep: ``refuse``, or ``default`` for
+            the field's default; refuse.
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
