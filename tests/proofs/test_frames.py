@@ -40,6 +40,7 @@ from permitflow_proofs import spark_micro_batch as spark_proofs
 from permitflow_proofs import squelch as squelch_proofs
 from permitflow_proofs import staging as staging_proofs
 from permitflow_proofs import stop_and_wait as stop_and_wait_proofs
+from permitflow_proofs import store_journal as store_journal_proofs
 from permitflow_proofs import store_owner as store_owner_proofs
 from permitflow_proofs import stream_life as stream_life_proofs
 from permitflow_proofs import token_bucket as token_bucket_proofs
@@ -338,6 +339,7 @@ TABLES = [
     squelch_proofs,
     staging_proofs,
     stop_and_wait_proofs,
+    store_journal_proofs,
     store_owner_proofs,
     stream_life_proofs,
     token_bucket_proofs,
