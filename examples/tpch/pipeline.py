@@ -24,7 +24,7 @@ from permitflow.spark.local_session import EXECUTOR_CLASS
 from permitflow.stream.control import ChannelPosition
 from permitflow.tracing import read_trace
 from permitflow_testing.query_runs import judge_query
-from permitflow_testing.traces import Verdict, judge_all
+from permitflow_testing.traces import ChannelVerdict, judge_all
 
 from ..processes import Command, Event, Hear, Note, Part, run_beside, work_folder
 from .consumer import Ledger
@@ -414,7 +414,7 @@ def judged(recordings: Iterable[Path], settings: PartSettings) -> Recorded:
     )
 
 
-def lives_of(recordings: Iterable[Path]) -> list[list[Verdict]]:
+def lives_of(recordings: Iterable[Path]) -> list[list[ChannelVerdict]]:
     """The model's verdicts about the streams of each life; a life that was killed at once has no recording."""
     begun = [recording for recording in recordings if recording.is_file() and recording.stat().st_size]
     # Streams of two lives may have the same name.

@@ -15,7 +15,7 @@ from permitflow.errors import DemoError
 from permitflow.tracing import Trace, read_trace
 from permitflow_model.manifest import read_manifest
 from permitflow_model.registry import recorded_as, system_of
-from permitflow_testing.traces import Verdict, judge_all
+from permitflow_testing.traces import ChannelVerdict, judge_all
 
 from ..processes import Event, Note, Part, child_output, run_beside, work_folder
 from .report import Check, Progress, Report, StreamNumbers
@@ -158,7 +158,7 @@ def checks_of_hops(streams: Sequence[StreamNumbers], answer: Sequence[ShippingMo
         yield Check(rows == late, f"{hop}: {rows:,} rows moved, {late:,} are in the answer")
 
 
-def check_of_replay(trace: Trace, verdicts: Sequence[Verdict]) -> Check:
+def check_of_replay(trace: Trace, verdicts: Sequence[ChannelVerdict]) -> Check:
     """Each recorded step must be one of the model, which checks that permits are conserved after each, to the end."""
     events = sum(verdict.replay.performed for verdict in verdicts)
     wrong = [verdict.describe() for verdict in verdicts if not (verdict.is_valid and verdict.is_at_rest)]
@@ -169,7 +169,7 @@ def check_of_replay(trace: Trace, verdicts: Sequence[Verdict]) -> Check:
     return Check(is_right, "\n".join([found, *wrong]))
 
 
-def numbers_of(folder: Path, verdicts: Sequence[Verdict], traffic: Sequence[Event]) -> list[StreamNumbers]:
+def numbers_of(folder: Path, verdicts: Sequence[ChannelVerdict], traffic: Sequence[Event]) -> list[StreamNumbers]:
     """The numbers of each hop, over all streams that carried rows.
 
     Args:
@@ -193,7 +193,7 @@ def numbers_of(folder: Path, verdicts: Sequence[Verdict], traffic: Sequence[Even
     return [each for each in numbers if each.rows]  # a probe opens a stream too, and leaves it empty
 
 
-def _numbers(streams: Mapping[str, Verdict], hop: str, stream: str, blocked_share: float) -> StreamNumbers:
+def _numbers(streams: Mapping[str, ChannelVerdict], hop: str, stream: str, blocked_share: float) -> StreamNumbers:
     # The model counted the peaks from the recorded events; the program's own counters are what it checks.
     if stream not in streams or (peaks := streams[stream].peaks) is None:
         raise DemoError(f"the run of {stream!r} was not recorded")

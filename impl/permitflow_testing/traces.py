@@ -24,7 +24,7 @@ class Passed(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ChannelVerdict:
     """The model's verdict about the run of one channel."""
 
     channel: str
@@ -201,10 +201,10 @@ class RunJudge:
         """Judge what can be judged of the events that have come."""
         self._replayer.go_on()
 
-    def verdict(self) -> Verdict:
+    def verdict(self) -> ChannelVerdict:
         """The verdict about the events until now, if no more come."""
         channel, progress, outcome = self._channel, self.progress, self._replayer.outcome()
-        return Verdict(
+        return ChannelVerdict(
             channel=channel.channel,
             subject=self._subject,
             replay=outcome,
@@ -220,7 +220,7 @@ class RunJudge:
         )
 
 
-def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = False) -> Verdict:
+def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = False) -> ChannelVerdict:
     """Replay the recording of one channel, with the model of the protocol that its header names.
 
     If one process recorded both ends, the order of its recording counts: a permit that returns before its chunk was
@@ -238,6 +238,6 @@ def judge(channel: ChannelTrace, *, by_end: bool = False, keep_path: bool = Fals
     return run.verdict()
 
 
-def judge_all(trace: Trace, *, by_end: bool = False) -> list[Verdict]:
+def judge_all(trace: Trace, *, by_end: bool = False) -> list[ChannelVerdict]:
     """Replay every channel of a recording."""
     return [judge(channel, by_end=by_end) for channel in trace.channels.values()]

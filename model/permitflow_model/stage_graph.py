@@ -132,7 +132,7 @@ class Parameters:
             raise ValueError(f"the arc {wrong[0]} joins no two of the {len(self.stages)} stages")
 
     @cached_property
-    def parts(self) -> "tuple[Part, ...]":
+    def logics(self) -> "tuple[StageLogic, ...]":
         """What each stage does."""
         return tuple(KINDS[stage.kind](self, position) for position, stage in enumerate(self.stages))
 
@@ -258,10 +258,10 @@ class Board:
         Raises:
             Disabled: it is not asked, or has none.
         """
-        part, left = self._asked_source(source)
+        logic, left = self._asked_source(source)
         require(left != 0)
-        part.keep(self, left - 1 if left > 0 else ANY)
-        self.push(part.outlet)
+        logic.keep(self, left - 1 if left > 0 else ANY)
+        self.push(logic.outlet)
 
     def end(self, source: int) -> None:
         """A source that is asked has no element left, and ends.
@@ -269,15 +269,15 @@ class Board:
         Raises:
             Disabled: it is not asked, or has one.
         """
-        part, left = self._asked_source(source)
+        logic, left = self._asked_source(source)
         require(left == 0)
-        self.complete(part.outlet)
+        self.complete(logic.outlet)
 
-    def _asked_source(self, source: int) -> "tuple[Part, int]":
-        part = self.parameters.parts[source]
-        require(part.stage.kind == "source")
-        require(self.arcs[part.outlet] == ASKED)
-        return part, part.kept(self)[0]
+    def _asked_source(self, source: int) -> "tuple[StageLogic, int]":
+        logic = self.parameters.logics[source]
+        require(logic.stage.kind == "source")
+        require(self.arcs[logic.outlet] == ASKED)
+        return logic, logic.kept(self)[0]
 
     def want(self, sink: int) -> None:
         """A sink asks for its next element.
@@ -285,59 +285,59 @@ class Board:
         Raises:
             Disabled: it has asked, or has heard of the end.
         """
-        part = self.parameters.parts[sink]
-        require(part.stage.kind == "sink")
-        require(self.arcs[part.inlet] == IDLE)
-        self.ask(part.inlet)
+        logic = self.parameters.logics[sink]
+        require(logic.stage.kind == "sink")
+        require(self.arcs[logic.inlet] == IDLE)
+        self.ask(logic.inlet)
 
     # What the island does.
 
     def start(self) -> None:
         """Begin the run."""
-        for part in self.parameters.parts:
-            part.start(self)
+        for logic in self.parameters.logics:
+            logic.start(self)
 
     def run_event(self) -> None:
         """Run the first event of the queue."""
         arc = self.queue.pop(0)
-        token, parts = self.arcs[arc], self.parameters.parts
+        token, logics = self.arcs[arc], self.parameters.logics
         producer, consumer = self.parameters.arcs[arc]
         if token == ELEMENT:
             self.arcs[arc] = HERE
-            parts[consumer].on_push(self, arc)
+            logics[consumer].on_push(self, arc)
         elif token == ASKING:
             self.arcs[arc] = ASKED
-            parts[producer].on_pull(self, arc)
+            logics[producer].on_pull(self, arc)
         elif token == ELEMENT_ENDING:
             self.arcs[arc] = HERE_ENDING
             self.queue.append(arc)
-            parts[consumer].on_push(self, arc)
+            logics[consumer].on_push(self, arc)
         elif token in (ENDING, HERE_ENDING):
             self.arcs[arc] = CLOSED if token == ENDING else HERE_ENDED
-            parts[consumer].on_upstream_finish(self, arc)
+            logics[consumer].on_upstream_finish(self, arc)
         elif token in (CANCELLED, ASKED_CANCELLED):
             self.arcs[arc] = CLOSED
-            parts[producer].on_downstream_finish(self, arc)
+            logics[producer].on_downstream_finish(self, arc)
             if self.parameters.has_loop:
                 self._cancel_unwanted()
 
     def _cancel_unwanted(self) -> None:
         """What leads to no end any more but round in a loop runs for nobody."""
-        ends = [part.position for part in self.parameters.parts if part.is_end]
+        ends = [logic.position for logic in self.parameters.logics if logic.is_end]
         wanted, seen = [*ends], {*ends}
         while wanted:
-            for arc in self.parameters.parts[wanted.pop()].inlets:
+            for arc in self.parameters.logics[wanted.pop()].inlets:
                 producer = self.parameters.arcs[arc][0]
                 if not self.is_in_closed(arc) and producer not in seen:
                     seen.add(producer)
                     wanted.append(producer)
-        for part in self.parameters.parts:
-            if part.position not in seen:
-                for arc in part.inlets:
+        for logic in self.parameters.logics:
+            if logic.position not in seen:
+                for arc in logic.inlets:
                     self.cancel(arc)
 
 
-class Part:
+class StageLogic:
     """What one stage does; each handler as that of its class."""
 
     is_end = False
@@ -399,7 +399,7 @@ class Part:
         board.stages[self.position] = numbers
 
 
-class _Source(Part):
+class _Source(StageLogic):
     """As Entry; keeps how many elements are left.
 
     With a capacity it stands for another part of the graph, which may have an element at once.
@@ -420,7 +420,7 @@ class _Source(Part):
         """The outside is told."""
 
 
-class _Sink(Part):
+class _Sink(StageLogic):
     """As Exit, whose consumer takes each element at once; the outside asks.
 
     With a capacity of 1 it stands for another part of the graph, which may ask at once; with 2, for one that does.
@@ -445,7 +445,7 @@ class _Sink(Part):
         """The outside is told."""
 
 
-class _OneForOne(Part):
+class _OneForOne(StageLogic):
     """As Map and Filter."""
 
     def on_push(self, board: Board, arc: int) -> None:
@@ -456,7 +456,7 @@ class _OneForOne(Part):
             board.ask(arc)
 
 
-class _Ratio(Part):
+class _Ratio(StageLogic):
     """As MapConcat, after it has taken a group; keeps its part of the next group, and what it gave of the last one.
 
     What it gave is counted up to the number at which nothing changes any more; -1: it has no group.
@@ -502,12 +502,12 @@ class _Ratio(Part):
             self.complete_stage(board)
 
 
-def _stage_part(parameters: Parameters, position: int) -> Part:
+def _stage_logic(parameters: Parameters, position: int) -> StageLogic:
     stage = parameters.stages[position]
     return (_OneForOne if stage.takes == stage.most == 1 else _Ratio)(parameters, position)
 
 
-class _Buffer(Part):
+class _Buffer(StageLogic):
     """As Buffer; keeps its number of elements."""
 
     def begin(self) -> tuple[int, ...]:
@@ -579,7 +579,7 @@ class _Unbounded(_Buffer):
         board.ask(self.inlet)
 
 
-class _Boundary(Part):
+class _Boundary(StageLogic):
     """As AsyncBoundary; keeps its elements, how many are asked for, and how many leave before it asks for more."""
 
     def begin(self) -> tuple[int, ...]:
@@ -620,7 +620,7 @@ class _Boundary(Part):
             self.complete_stage(board)
 
 
-class _Channel(Part):
+class _Channel(StageLogic):
     """A channel between two tasks that do at once what they can.
 
     Keeps: whether its producer waits with an element for a permit; the elements that were sent and not taken; whether
@@ -668,7 +668,7 @@ class _Channel(Part):
         self._take(board)
 
 
-class _Broadcast(Part):
+class _Broadcast(StageLogic):
     """As Broadcast."""
 
     def on_pull(self, board: Board, arc: int) -> None:
@@ -688,7 +688,7 @@ class _Broadcast(Part):
             self.on_pull(board, arc)
 
 
-class _Balance(Part):
+class _Balance(StageLogic):
     """As Balance; keeps the outlets that have asked, in their order."""
 
     def on_pull(self, board: Board, arc: int) -> None:
@@ -723,7 +723,7 @@ class _Balance(Part):
             board.ask(self.inlet)
 
 
-class _Zip(Part):
+class _Zip(StageLogic):
     """As Zip: what has arrived waits at its inlet."""
 
     def on_pull(self, board: Board, arc: int) -> None:
@@ -743,7 +743,7 @@ class _Zip(Part):
             self.complete_stage(board)
 
 
-class _Merge(Part):
+class _Merge(StageLogic):
     """As Merge; keeps the inlets whose elements are here, in the order in which they leave."""
 
     prefers_first = False
@@ -791,7 +791,7 @@ class _MergePreferred(_Merge):
     prefers_first = True
 
 
-class _Concat(Part):
+class _Concat(StageLogic):
     """As Concat; keeps whose turn it is."""
 
     def begin(self) -> tuple[int, ...]:
@@ -816,7 +816,7 @@ class _Concat(Part):
             board.ask(self.inlets[turn])
 
 
-class _Conflate(Part):
+class _Conflate(StageLogic):
     """As Batch without a bound; keeps whether anything is gathered."""
 
     def begin(self) -> tuple[int, ...]:
@@ -850,7 +850,7 @@ class _Conflate(Part):
             self.complete_stage(board)
 
 
-class _Expand(Part):
+class _Expand(StageLogic):
     """As Expand, of a function that repeats its element; keeps whether one is new, and whether there is one."""
 
     def begin(self) -> tuple[int, ...]:
@@ -884,7 +884,7 @@ class _Expand(Part):
             self.complete_stage(board)
 
 
-class _BlockingClient(Part):
+class _BlockingClient(StageLogic):
     """Writes all, then reads; keeps how many elements it has to write, and how many of the answer are received."""
 
     is_end = True
@@ -923,10 +923,10 @@ class _BlockingClient(Part):
         self._go_on(board, 0, 0)
 
 
-KINDS: Final[dict[str, Callable[[Parameters, int], Part]]] = {
+KINDS: Final[dict[str, Callable[[Parameters, int], StageLogic]]] = {
     "source": _Source,
     "sink": _Sink,
-    "stage": _stage_part,
+    "stage": _stage_logic,
     "buffer": _Buffer,
     "unbounded": _Unbounded,
     "boundary": _Boundary,
@@ -945,7 +945,7 @@ KINDS: Final[dict[str, Callable[[Parameters, int], Part]]] = {
 
 def initial(parameters: Parameters) -> State:
     """Each stage has begun; no event has run."""
-    stages = tuple(part.begin() for part in parameters.parts)
+    stages = tuple(logic.begin() for logic in parameters.logics)
     board = Board(State((IDLE,) * len(parameters.arcs), stages, ()), parameters)
     board.start()
     return board.state()
@@ -995,18 +995,18 @@ def type_ok(state: State, parameters: Parameters) -> bool:
 
 def bounded(state: State, parameters: Parameters) -> bool:
     """No stage keeps more than it may."""
-    for part, kept in zip(parameters.parts, state.stages, strict=True):
-        most = part.stage.capacity + (1 if part.stage.kind == "channel" else 0)
-        if part.stage.kind in ("buffer", "boundary", "channel", "blocking_client") and part.held(kept) > most:
+    for logic, kept in zip(parameters.logics, state.stages, strict=True):
+        most = logic.stage.capacity + (1 if logic.stage.kind == "channel" else 0)
+        if logic.stage.kind in ("buffer", "boundary", "channel", "blocking_client") and logic.held(kept) > most:
             return False
-        if part.stage.kind in ("merge", "merge_preferred") and len(set(kept)) < len(kept):
+        if logic.stage.kind in ("merge", "merge_preferred") and len(set(kept)) < len(kept):
             return False
     return True
 
 
 def has_ended(state: State, parameters: Parameters) -> bool:
     """Have all sinks, and all clients, heard of the end?"""
-    ends = [arc for part in parameters.parts if part.is_end for arc in part.inlets]
+    ends = [arc for logic in parameters.logics if logic.is_end for arc in logic.inlets]
     return all(state.arcs[arc] == CLOSED for arc in ends)
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from permitflow_model.stage_graph import ANY, ASKED, ASKING, ELEMENT, HERE, IDLE, Parameters, Part, State
+from permitflow_model.stage_graph import ANY, ASKED, ASKING, ELEMENT, HERE, IDLE, Parameters, StageLogic, State
 
 _OPEN = frozenset({IDLE, ASKED, HERE})
 _MOVING = frozenset({ASKING, ELEMENT})
@@ -24,7 +24,7 @@ class Wait:
     """For an element of the other one; else until that asks."""
 
 
-Rule = Callable[[Part, State, int], tuple[Sequence[int], bool]]
+Rule = Callable[[StageLogic, State, int], tuple[Sequence[int], bool]]
 """For an open arc at one of the stage's ports: the arcs it waits for there, and whether any one of them is enough."""
 
 
@@ -32,38 +32,38 @@ def _open(arcs: Iterable[int], state: State, *tokens: str) -> list[int]:
     return [arc for arc in arcs if state.arcs[arc] in (tokens or _OPEN)]
 
 
-def _never(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+def _never(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
     return (), True
 
 
-def _through(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+def _through(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
     """One inlet, one outlet: an asked outlet waits for the inlet, an idle inlet for the outlet."""
-    return (part.inlets if state.arcs[arc] == ASKED else part.outlets), False
+    return (logic.inlets if state.arcs[arc] == ASKED else logic.outlets), False
 
 
-def _broadcast(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    return (_open(part.outlets, state, IDLE, HERE) or part.inlets), False
+def _broadcast(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (_open(logic.outlets, state, IDLE, HERE) or logic.inlets), False
 
 
-def _balance(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    return (part.inlets if state.arcs[arc] == ASKED else _open(part.outlets, state)), True
+def _balance(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (logic.inlets if state.arcs[arc] == ASKED else _open(logic.outlets, state)), True
 
 
-def _zip(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    if state.arcs[part.outlet] != ASKED:
-        return part.outlets, False
-    return _open(part.inlets, state, ASKED, IDLE), False
+def _zip(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    if state.arcs[logic.outlet] != ASKED:
+        return logic.outlets, False
+    return _open(logic.inlets, state, ASKED, IDLE), False
 
 
-def _merge(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
-    return (_open(part.inlets, state) if state.arcs[arc] == ASKED else part.outlets), True
+def _merge(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
+    return (_open(logic.inlets, state) if state.arcs[arc] == ASKED else logic.outlets), True
 
 
-def _concat(part: Part, state: State, arc: int) -> tuple[Sequence[int], bool]:
+def _concat(logic: StageLogic, state: State, arc: int) -> tuple[Sequence[int], bool]:
     if state.arcs[arc] == ASKED:
-        return [part.inlets[state.stages[part.position][0]]], False
-    turn = part.inlets[min(state.stages[part.position][0], len(part.inlets) - 1)]
-    return ([turn] if arc != turn and state.arcs[turn] == ASKED else part.outlets), False
+        return [logic.inlets[state.stages[logic.position][0]]], False
+    turn = logic.inlets[min(state.stages[logic.position][0], len(logic.inlets) - 1)]
+    return ([turn] if arc != turn and state.arcs[turn] == ASKED else logic.outlets), False
 
 
 _RULES: Final[dict[str, Rule]] = {
@@ -81,8 +81,8 @@ _RULES: Final[dict[str, Rule]] = {
 
 def _waits(parameters: Parameters, state: State, arc: int) -> tuple[Sequence[int], bool]:
     """The arcs that the stage waits for which has to move on this one."""
-    part = parameters.parts[parameters.arcs[arc][0 if state.arcs[arc] == ASKED else 1]]
-    return _RULES.get(part.stage.kind, _through)(part, state, arc)
+    logic = parameters.logics[parameters.arcs[arc][0 if state.arcs[arc] == ASKED else 1]]
+    return _RULES.get(logic.stage.kind, _through)(logic, state, arc)
 
 
 def dead_arcs(parameters: Parameters, state: State) -> frozenset[int]:
@@ -115,24 +115,24 @@ def _largest(waits: Mapping[int, tuple[Sequence[int], bool]], dead: set[int]) ->
 def _ending(parameters: Parameters, state: State, dead: Collection[int]) -> set[int]:
     """The stages that may yet end though some arcs stand still: because all before them end, and they hold nothing."""
     ending = {
-        part.position
-        for part in parameters.parts
-        if part.stage.kind == "source" and state.stages[part.position][0] != ANY and part.outlet not in dead
+        logic.position
+        for logic in parameters.logics
+        if logic.stage.kind == "source" and state.stages[logic.position][0] != ANY and logic.outlet not in dead
     }
-    while more := {part.position for part in parameters.parts if _ends_next(part, parameters, state, ending, dead)}:
+    while more := {logic.position for logic in parameters.logics if _ends_next(logic, parameters, state, ending, dead)}:
         ending |= more
     return ending
 
 
 def _ends_next(
-    part: Part, parameters: Parameters, state: State, ending: Collection[int], dead: Collection[int]
+    logic: StageLogic, parameters: Parameters, state: State, ending: Collection[int], dead: Collection[int]
 ) -> bool:
-    if part.position in ending or part.stage.kind == "source":
+    if logic.position in ending or logic.stage.kind == "source":
         return False
-    if any(arc in dead for arc in part.outlets) and part.held(state.stages[part.position]):
+    if any(arc in dead for arc in logic.outlets) and logic.held(state.stages[logic.position]):
         return False
-    ends = [state.arcs[arc] not in _OPEN | _MOVING or parameters.arcs[arc][0] in ending for arc in part.inlets]
-    return any(ends) if part.stage.kind == "zip" else all(ends)
+    ends = [state.arcs[arc] not in _OPEN | _MOVING or parameters.arcs[arc][0] in ending for arc in logic.inlets]
+    return any(ends) if logic.stage.kind == "zip" else all(ends)
 
 
 def _is_dead(others: Sequence[int], is_any_enough: bool, dead: Collection[int]) -> bool:

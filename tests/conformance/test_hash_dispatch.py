@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from permitflow.dispatch.hash_dispatch import Barrier, End, HashDispatch, Part, Watermark
+from permitflow.dispatch.hash_dispatch import Barrier, ElementPart, End, HashDispatch, Watermark
 from permitflow.dispatch.keys import KeyValue, rows_by_key, vnode_of
 from permitflow.errors import InvalidParametersError
 from permitflow_model.hash_dispatch import SYSTEM, Channel, Kind, Message, Owners, Parameters, State, is_end, is_row
@@ -53,7 +53,7 @@ class DrivenDispatch:
             if part is not None:
                 self.left[channel] = deque(self.messages_of(part))
 
-    def messages_of(self, part: Part[list[Message]]) -> list[Message]:
+    def messages_of(self, part: ElementPart[list[Message]]) -> list[Message]:
         match part:
             case Barrier():
                 return [Message("barrier", self.rows + self.marks, 0)]

@@ -15,7 +15,7 @@ from typing import Generic, NoReturn, TypeAlias, TypeVar
 
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.statistics import ChannelStatistics
-from permitflow.dispatch.hash_dispatch import Barrier, End, HashDispatch, Part, Watermark
+from permitflow.dispatch.hash_dispatch import Barrier, ElementPart, End, HashDispatch, Watermark
 from permitflow.errors import ChannelClosedError, DispatchError, PermitflowError, WouldBlock
 from permitflow.stream.frames import EndOutcome
 
@@ -228,7 +228,7 @@ class HashDispatcher(Generic[T]):
         except PermitflowError as error:
             raise _TakesNoMore(channel, error) from error
 
-    async def _wait_and_forward(self, channel: int, part: Part[T] | None) -> None:
+    async def _wait_and_forward(self, channel: int, part: ElementPart[T] | None) -> None:
         end = self._ends[channel]
         match part:
             case End():

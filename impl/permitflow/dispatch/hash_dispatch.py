@@ -41,7 +41,7 @@ class End:
     """The end of the stream on its way into a channel."""
 
 
-Part: TypeAlias = T | Barrier | Watermark | End
+ElementPart: TypeAlias = T | Barrier | Watermark | End
 """What a channel gets of an element."""
 
 
@@ -59,7 +59,7 @@ class HashDispatch(Generic[T]):
         """
         self.owners = spread(channels, vnodes)
         """The channel of each virtual node."""
-        self.pending: list[Part[T] | None] = [None] * channels
+        self.pending: list[ElementPart[T] | None] = [None] * channels
         """Each channel's part of the taken element; None: it has its part, or there is none for it."""
         self.is_over = False
         """Was the end taken?"""

@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     from permitflow.client.options import PutOptions
     from permitflow.dispatch.keys import Splitter
 
-    Part: TypeAlias = tuple[str, pa.RecordBatch]
+    Routed: TypeAlias = tuple[str, pa.RecordBatch]
     """The channel of a chunk, and the chunk."""
 
 _log = logging.getLogger(__name__)
@@ -188,19 +188,19 @@ class _Sending:
             ChannelCancelledError: the reader needs no more rows; those that it had not read are dropped.
             PermitflowError: the channel does not exist, has ended, or has another schema.
         """
-        parts = self._parts(batches, context)
-        first = next(parts, None)
+        chunks = self._routed(batches, context)
+        first = next(chunks, None)
         if first is None:
             return SentMessage({})
         with recording(self._options.exchange.trace_dir, f"write-{first[0]}-task-{context.partitionId()}") as streams:
-            return self._send(staging, attempt, chain([first], parts), streams)
+            return self._send(staging, attempt, chain([first], chunks), streams)
 
     def _send(
-        self, staging: Staging | None, attempt: TaskAttempt | None, parts: "Iterable[Part]", streams: StreamRecording
+        self, staging: Staging | None, attempt: TaskAttempt | None, chunks: "Iterable[Routed]", streams: StreamRecording
     ) -> SentMessage:
         wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
         with ExitStack() as stack:
-            for channel, chunk in parts:
+            for channel, chunk in chunks:
                 if channel not in sinks:
                     opened = self._opened(
                         channel, wanted=wanted, record=streams.record, staging=staging, attempt=attempt
@@ -262,7 +262,7 @@ class _Sending:
         with self.open_for_a_word(channel) as sink:
             sink.end(closes_channel=False)
 
-    def _parts(self, batches: "Iterable[pa.RecordBatch]", context: TaskContext) -> "Iterator[Part]":
+    def _routed(self, batches: "Iterable[pa.RecordBatch]", context: TaskContext) -> "Iterator[Routed]":
         """The chunks of a task, each with its channel."""
         from permitflow.spark.schema import arrow_schema, conform
 
@@ -274,11 +274,11 @@ class _Sending:
                     for chunk in slices(part, self._options.chunk_rows or part.num_rows):
                         yield channel, chunk
 
-    def _by_key(self) -> "Callable[[pa.RecordBatch], Iterable[Part]]":
+    def _by_key(self) -> "Callable[[pa.RecordBatch], Iterable[Routed]]":
         channels, splitter = self._options.exchange.channels, self._splitter()
         owners = spread(len(channels))
 
-        def split(batch: "pa.RecordBatch") -> "Iterable[Part]":
+        def split(batch: "pa.RecordBatch") -> "Iterable[Routed]":
             found = zip(channels, splitter.split(batch, owners), strict=True)
             return ((channel, part) for channel, part in found if part is not None)
 

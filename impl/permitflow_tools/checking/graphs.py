@@ -234,7 +234,7 @@ def _search(block: Block, budget: Budget) -> tuple[_Found | None, int, bool]:
     if _storage(exact) > _LARGE_STORAGE:
         with budget.part(3) as part, suppress(BudgetSpent):
             for course in courses(exact, part):
-                is_only = block.is_determinate and not any(part.may_choose for part in exact.parts)
+                is_only = block.is_determinate and not any(logic.may_choose for logic in exact.logics)
                 if course.is_stuck:
                     moves_alone = is_only and not {"source", "sink"} & {stage.kind for stage in exact.stages}
                     return _Found(blueprint, exact, course.script, course.state, moves_alone), 0, False
@@ -337,8 +337,8 @@ def _deadlock_of_block(
 
 
 def _written(found: _Found) -> int:
-    clients = [part for part in found.parameters.parts if part.stage.kind == "blocking_client"]
-    return sum(part.stage.writes - found.state.stages[part.position][0] for part in clients)
+    clients = [logic for logic in found.parameters.logics if logic.stage.kind == "blocking_client"]
+    return sum(logic.stage.writes - found.state.stages[logic.position][0] for logic in clients)
 
 
 def _told_ring(found: _Found) -> Iterator[GraphWait]:
@@ -404,8 +404,8 @@ def _has_leaps(found: _Found) -> bool:
 
 def _held(parameters: Parameters, state: State) -> tuple[int, ...]:
     return tuple(
-        part.held(kept) + sum(state.arcs[arc] in (HERE, "here, ending", "here, ended") for arc in part.inlets)
-        for part, kept in zip(parameters.parts, state.stages, strict=True)
+        logic.held(kept) + sum(state.arcs[arc] in (HERE, "here, ending", "here, ended") for arc in logic.inlets)
+        for logic, kept in zip(parameters.logics, state.stages, strict=True)
     )
 
 

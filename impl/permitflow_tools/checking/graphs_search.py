@@ -120,8 +120,8 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
 
     If it goes round for ever, the outside has its turn in each state of the circle.
     """
-    parts, arcs = board.parameters.parts, board.parameters.arcs
-    preferring = [part for part in parts if part.stage.kind == "merge_preferred"]
+    logics, arcs = board.parameters.logics, board.parameters.arcs
+    preferring = [logic for logic in logics if logic.stage.kind == "merge_preferred"]
     ahead = [_Ahead(board, (), frozenset(), 0, more=True)]
     chosen = set[tuple[State, frozenset[Taken]]]()
     """Where the data have chosen: other choices before may lead there, too."""
@@ -132,18 +132,18 @@ def settle(board: Board, budget: Budget) -> Iterator[Reached]:
         while board.queue and events < _EVENTS_AT_ONCE:
             budget.spend()
             arc = board.queue[0]
-            acting = parts[arcs[arc][0 if board.arcs[arc] in _FOR_PRODUCER else 1]]
+            acting = logics[arcs[arc][0 if board.arcs[arc] in _FOR_PRODUCER else 1]]
             before = _copy(board) if acting.may_choose and more else None
-            held = [board.stages[part.position] for part in preferring]
+            held = [board.stages[logic.position] for logic in preferring]
             board.more, board.has_chosen = more, False
             board.run_event()
             events += 1
-            for part, was in zip(preferring, held, strict=True):
-                left = {*was} - {*board.stages[part.position]}
-                if acting is part and board.arcs[arc] == IDLE and arc in part.inlets and arc not in was:
-                    left |= {arc} - {*board.stages[part.position]}
+            for logic, was in zip(preferring, held, strict=True):
+                left = {*was} - {*board.stages[logic.position]}
+                if acting is logic and board.arcs[arc] == IDLE and arc in logic.inlets and arc not in was:
+                    left |= {arc} - {*board.stages[logic.position]}
                 if left:
-                    taken |= {Taken(part.position, each) for each in left}
+                    taken |= {Taken(logic.position, each) for each in left}
             if board.has_chosen:
                 if before is not None:
                     place = (before.state(), taken)
@@ -172,10 +172,10 @@ def moves_of(parameters: Parameters, state: State | Board) -> Iterator[Move]:
     """What the outside can do."""
     if state.queue:
         yield Move(GO_ON, -1)
-    for position, part in enumerate(parameters.parts):
-        if part.stage.kind == "source" and state.arcs[part.outlet] == ASKED:
+    for position, logic in enumerate(parameters.logics):
+        if logic.stage.kind == "source" and state.arcs[logic.outlet] == ASKED:
             yield Move(GIVE if state.stages[position][0] else END, position)
-        elif part.stage.kind == "sink" and state.arcs[part.inlet] == IDLE:
+        elif logic.stage.kind == "sink" and state.arcs[logic.inlet] == IDLE:
             yield Move(WANT, position)
 
 
@@ -269,7 +269,7 @@ def is_stuck(parameters: Parameters, state: State) -> bool:
     dead = dead_arcs(parameters, state)
     if not dead:
         return False
-    sources = [part.outlet for part in parameters.parts if part.stage.kind == "source"]
+    sources = [logic.outlet for logic in parameters.logics if logic.stage.kind == "source"]
     return all(state.arcs[arc] != CLOSED for arc in sources) or is_full_ring(parameters, state, dead)
 
 
@@ -280,7 +280,7 @@ def run_until_sources_end(parameters: Parameters, budget: Budget, most_moves: in
         BudgetSpent: it is longer.
     """
     board = Board(initial(parameters), parameters)
-    sources = [part.outlet for part in parameters.parts if part.stage.kind == "source"]
+    sources = [logic.outlet for logic in parameters.logics if logic.stage.kind == "source"]
     move, turn = Move(GO_ON, -1), 0
     moves: list[Move] = []
     while len(moves) < most_moves:
@@ -315,12 +315,12 @@ def run_until_dry(
     random = Random(seed)
     loses_all, more, first = _LEANINGS_TO_LOSE[seed % len(_LEANINGS_TO_LOSE)]
     board = Board(initial(parameters), parameters)
-    sources = [part for part in parameters.parts if part.stage.kind == "source" and part.stage.elements != ANY]
+    sources = [logic for logic in parameters.logics if logic.stage.kind == "source" and logic.stage.elements != ANY]
     move, turn = Move(GO_ON, -1), 0
     moves: list[Move] = []
     while len(moves) < most_moves:
         perform(board, move)
-        are_over = all(board.is_out_closed(part.outlet) for part in sources)
+        are_over = all(board.is_out_closed(logic.outlet) for logic in sources)
         moves.append(move._replace(choices=_run(board, budget, random, more, losing if are_over or loses_all else ())))
         possible = [*moves_of(parameters, board)]
         if are_over and (not possible or len(moves) % 4 == 0):

@@ -20,8 +20,8 @@ def starved(search: Search, merge: int) -> Starved | None:
     A run ends in states that it visits again and again.  It is fair if what the outside can do in all of them happens
     in one of them.
     """
-    part = search.parameters.parts[merge]
-    for inlet, arc in enumerate(part.inlets[1:], 1):
+    logic = search.parameters.logics[merge]
+    for inlet, arc in enumerate(logic.inlets[1:], 1):
         holding = {n for n, state in enumerate(search.states) if arc in state.stages[merge]}
         kept = {
             n: [edge for edge in search.edges[n] if edge.target in holding and not _takes(edge, merge, arc)]

@@ -1,7 +1,7 @@
 """One of several processes of an exchange: it has some of the channels, and does what the first process asks.
 
-Over a pair of sockets, the first process sends it a ``Part``, then ``Order``s.  Both ends are of one program and one
-user: their messages are pickles.  When the first process is gone, so is this one.
+Over a pair of sockets, the first process sends it a ``ProcessShare``, then ``Order``s.  Both ends are of one program
+and one user: their messages are pickles.  When the first process is gone, so is this one.
 """
 
 import asyncio
@@ -65,7 +65,7 @@ class Line:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Part:
+class ProcessShare:
     """What one process serves."""
 
     channels: tuple[str, ...]
@@ -151,18 +151,18 @@ class _Process:
 
 
 async def _serve(line: Line) -> None:
-    part = await line.read()
-    if not isinstance(part, Part):
+    share = await line.read()
+    if not isinstance(share, ProcessShare):
         return
     door = _Door()
     try:
         control = None
-        if part.rights is not None or part.token_file is not None:
-            control = AccessControl(rights=part.rights, token_file=part.token_file)
-        exchange = Exchange(limits=part.limits.within(all_descriptors()), elsewhere=door, **part.settings)
-        exchange.add_channels(part.channels)
+        if share.rights is not None or share.token_file is not None:
+            control = AccessControl(rights=share.rights, token_file=share.token_file)
+        exchange = Exchange(limits=share.limits.within(all_descriptors()), elsewhere=door, **share.settings)
+        exchange.add_channels(share.channels)
         gc.freeze()
-        async with ExchangeServer(exchange, part.address, access=control, **part.serving) as server:
+        async with ExchangeServer(exchange, share.address, access=control, **share.serving) as server:
             port, memory = parsed(server.address).port, exchange.admission.memory
             await line.write(Begun(port, exchange.most_bytes, memory.before_streams_bytes))
             await _obey(line, _Process(exchange, server, door).orders)

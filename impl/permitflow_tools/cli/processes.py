@@ -54,7 +54,7 @@ from permitflow.stream.control import (
 )
 from permitflow.stream.divided_control import about, merged
 from permitflow.stream.traffic import Statistics
-from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, Part
+from permitflow_tools.cli.one_process import Answer, Begun, Line, Order, ProcessShare
 from permitflow_tools.parameters.quantities import size_text
 
 T = TypeVar("T")
@@ -87,11 +87,11 @@ class _Process:
         self._line: Line | None = None
         self._hearing: asyncio.Task[None] | None = None
 
-    async def begin(self, part: Part) -> None:
+    async def begin(self, share: ProcessShare) -> None:
         """Start it; it listens then.
 
         Raises:
-            PermitflowError: it cannot serve its part.
+            PermitflowError: it cannot serve its share.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -108,8 +108,8 @@ class _Process:
                 ours.close()
                 raise
         line = self._line = await Line.over(ours)
-        self.channels = dict.fromkeys(part.channels)
-        await line.write(part)
+        self.channels = dict.fromkeys(share.channels)
+        await line.write(share)
         try:
             async with patience(_LONGEST_START_SECONDS):
                 begun = await line.read()
@@ -253,8 +253,8 @@ class Processes:
             )
             raise InvalidParametersError(name="max_memory", value=size_text(self.most_memory or 0), rule=rule)
         where = parsed(address, least_port=0)
-        self._parts = [
-            Part(
+        self._shares = [
+            ProcessShare(
                 channels=tuple(channels[position::number]),
                 address=written(where._replace(port=where.port + position + 1 if where.port else 0)),
                 settings=settings,
@@ -285,13 +285,13 @@ class Processes:
         """Start the processes; ``on_over`` is called when all of them are lost.
 
         Raises:
-            PermitflowError: one of them cannot serve its part.
+            PermitflowError: one of them cannot serve its share.
         """
         self._on_over = on_over
         try:
             async with asyncio.TaskGroup() as group:
-                for process, part in zip(self._processes, self._parts, strict=True):
-                    group.create_task(process.begin(part))
+                for process, share in zip(self._processes, self._shares, strict=True):
+                    group.create_task(process.begin(share))
         except BaseExceptionGroup as several:
             raise several.exceptions[0] from None
         owners = {name: process for process in self._processes for name in process.channels}

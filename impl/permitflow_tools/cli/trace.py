@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from permitflow_testing.query_runs import QueryVerdict
     from permitflow_testing.referee import Referee
     from permitflow_testing.subjects import Subject
-    from permitflow_testing.traces import Verdict
+    from permitflow_testing.traces import ChannelVerdict
 
 trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
 
@@ -119,7 +119,7 @@ def validate(
     stop(holds=holds)
 
 
-def _on_spark(master: str, judging: "Callable[..., list[Verdict]]", *, is_kept: bool) -> "list[Verdict]":
+def _on_spark(master: str, judging: "Callable[..., list[ChannelVerdict]]", *, is_kept: bool) -> "list[ChannelVerdict]":
     with requires_extra("spark"):
         from permitflow_tools.validating.on_spark import there
     with spark_session(master, "permitflow trace validate") as session:
@@ -193,7 +193,7 @@ def _ask_tlc(files: Sequence[Path], names: Sequence[str], allow_truncated: bool)
         unusable(f"--with-tlc: {error}")
 
 
-def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> None:
+def _print(verdicts: "Sequence[ChannelVerdict]", referees: "Mapping[str, Referee]") -> None:
     console = open_console()
     print_table(console, _overview(verdicts))
     for verdict in verdicts:
@@ -212,7 +212,7 @@ def _print(verdicts: "Sequence[Verdict]", referees: "Mapping[str, Referee]") -> 
         console.print(f"{counted} valid: {events:,} events are steps of the specification, and its invariants hold")
 
 
-def _overview(verdicts: "Sequence[Verdict]") -> Table:
+def _overview(verdicts: "Sequence[ChannelVerdict]") -> Table:
     numbers = ("events", "rows", "most in use", "of permits", "most in inbox", "of rows", "actions")
     table = open_table("channel", "ends", *numbers, "", right=numbers)
     for verdict in verdicts:
@@ -233,7 +233,7 @@ def _overview(verdicts: "Sequence[Verdict]") -> Table:
     return table
 
 
-def _print_objection(console: Console, verdict: "Verdict") -> None:
+def _print_objection(console: Console, verdict: "ChannelVerdict") -> None:
     performed = verdict.replay.performed
     heading = f"{verdict.channel}: not a behaviour of the specification, after {performed:,} valid events"
     print_lines(console, "", heading)
@@ -244,7 +244,7 @@ def _print_objection(console: Console, verdict: "Verdict") -> None:
     print_lines(console, *verdict.problems(), before, f"allowed instead: {allowed}", *left_over)
 
 
-def _last_steps(verdict: "Verdict") -> Table:
+def _last_steps(verdict: "ChannelVerdict") -> Table:
     """How the run came there: where everything is after each of its last events, then the events that stopped it."""
     subject, tail = verdict.subject, verdict.replay.tail
     places = [name.replace("_", " ") for name in subject.places(verdict.world.state)]
@@ -264,7 +264,7 @@ def _told(subject: "Subject", event: "Event") -> tuple[str, str, str, str]:
     return event.end, f"{event.sequence:,}", event.action, f"{amount:,}" if amount else ""
 
 
-def _where(verdict: "Verdict") -> str:
+def _where(verdict: "ChannelVerdict") -> str:
     subject, state = verdict.subject, verdict.world.state
     counts, sizes = subject.places(state), subject.waiting(state)
     waiting = f", {len(sizes):,} waiting" if sizes else ""
@@ -275,7 +275,7 @@ def _where(verdict: "Verdict") -> str:
     return f"{subject.unit} {places} = {sum(counts.values()):,}{waiting}"
 
 
-def _as_json(verdict: "Verdict") -> dict[str, object]:
+def _as_json(verdict: "ChannelVerdict") -> dict[str, object]:
     return {
         "channel": verdict.channel,
         "valid": verdict.is_valid,
@@ -294,7 +294,7 @@ def _as_json(verdict: "Verdict") -> dict[str, object]:
     }
 
 
-def _problem_as_json(verdict: "Verdict") -> dict[str, object]:
+def _problem_as_json(verdict: "ChannelVerdict") -> dict[str, object]:
     from permitflow.tracing.json_lines import arguments_as_json
 
     subject, state = verdict.subject, verdict.world.state

@@ -10,7 +10,7 @@ from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore
 from permitflow_model.kernel.liveness import Lasso, counterexample
 from permitflow_model.kernel.system import Action, Step, System
 from permitflow_tools.explain.look import Fact, Look
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict, Section
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import FalseGuard, Passage
 
@@ -136,7 +136,7 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
     after = f"After {_steps(len(steps))}"
     conclusions: tuple[Section, ...] = ()
     if isinstance(found, Lasso):
-        verdict, what = RunVerdict.VIOLATED, f"{found.promise} does not hold"
+        verdict, what = RunOutcome.VIOLATED, f"{found.promise} does not hold"
         sentence = f"{after} the run stands still for ever: steps are possible, but no fairness condition requires one."
         if found.loop:
             begin, end = len(steps) + 1, len(steps) + len(found.loop)
@@ -145,11 +145,11 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
             conclusions = (Section("And so for ever", (f"After step {end} comes step {begin} again: {calls}",)),)
         steps = (*steps, *found.loop)
     elif found.invariant == DEADLOCK:
-        verdict, what = RunVerdict.STUCK, "it can get stuck"
+        verdict, what = RunOutcome.STUCK, "it can get stuck"
         own = "nothing but the application can move" if system.at_rest else "nothing can move"
         sentence = f"{after} {own}."
     else:
-        verdict, what = RunVerdict.VIOLATED, f"{found.invariant} does not hold"
+        verdict, what = RunOutcome.VIOLATED, f"{found.invariant} does not hold"
         sentence = f"{after} {found.invariant} does not hold."
     look = OwnLook(system)
     return ExplainedRun(
@@ -171,7 +171,7 @@ def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> E
     return ExplainedRun(
         look=look,
         title=f"{look.in_numbers(parameters)}: nothing is wrong",
-        verdict=RunVerdict.LIVE,
+        verdict=RunOutcome.LIVE,
         sentence=f"All {graph.state_count:,} states were visited: none is stuck{held}. "
         "This run leads to a state that is as far from the beginning as any.",
         parameters=parameters,

@@ -14,7 +14,7 @@ from permitflow_model.kernel.system import Step, System
 from permitflow_tools.explain.assets import page
 from permitflow_tools.explain.document import document_of
 from permitflow_tools.explain.look import Document, Look
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict, Section
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import SCRIPTS, STYLES, storyboard
 from permitflow_tools.explain.surroundings import Surroundings
 
@@ -161,7 +161,7 @@ def _run(playground: Playground, setting: Setting, steps: Steps) -> ExplainedRun
     return ExplainedRun(
         look=look,
         title=playground.title,
-        verdict=RunVerdict.LIVE if setting.is_live else RunVerdict.STUCK,
+        verdict=RunOutcome.LIVE if setting.is_live else RunOutcome.STUCK,
         sentence=setting.sentence,
         parameters=setting.parameters,
         start=look.system.initial(setting.parameters),

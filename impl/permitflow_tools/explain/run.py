@@ -15,7 +15,7 @@ MOST_STEPS = 200_000
 """Steps that a page holds at most: about 10 MB, which a browser opens in a second."""
 
 
-class RunVerdict(StrEnum):
+class RunOutcome(StrEnum):
     """The result that a run shows."""
 
     STUCK = "stuck"
@@ -45,7 +45,7 @@ class ExplainedRun:
     look: Look
     """The look of its system."""
     title: str
-    verdict: RunVerdict
+    verdict: RunOutcome
     sentence: str
     """The verdict in one sentence."""
     parameters: Any
@@ -119,7 +119,7 @@ def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> Ex
     return ExplainedRun(
         look=look,
         title=f"Recorded run of channel {judged.channel}",
-        verdict=RunVerdict.VALID if judged.is_valid else RunVerdict.INVALID,
+        verdict=RunOutcome.VALID if judged.is_valid else RunOutcome.INVALID,
         sentence=_sentence(judged, look),
         parameters=parameters,
         start=start,

@@ -10,7 +10,7 @@ from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import document_of, facts_list, facts_of
 from permitflow_tools.explain.look import DRAWING_WIDTH, MARGIN, Document, call
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict, last_steps
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome, last_steps
 from permitflow_tools.explain.surroundings import MOST_STATES, Surroundings
 
 STYLES = ("palette.css", "page.css", "storyboard.css", "playground.css")
@@ -117,7 +117,7 @@ def film(run: ExplainedRun, *, step_seconds: float = 1.6, end_seconds: float = 4
 
 
 def _head(run: ExplainedRun, y: float) -> tuple[list[str], float]:
-    is_bad = run.verdict in (RunVerdict.STUCK, RunVerdict.VIOLATED, RunVerdict.INVALID)
+    is_bad = run.verdict in (RunOutcome.STUCK, RunOutcome.VIOLATED, RunOutcome.INVALID)
     facts = ", ".join(f"{name} {value}" for name, value, _ in facts_of(run))
     return head(run.verdict.value, run.title, run.sentence, [*run.remarks, facts], y, is_bad=is_bad)
 
@@ -190,7 +190,7 @@ def _end(run: ExplainedRun, y: float) -> tuple[list[str], float]:
 
 
 def _conclusions(run: ExplainedRun) -> Iterator[tuple[str, list[str]]]:
-    if run.verdict is RunVerdict.STUCK:
+    if run.verdict is RunOutcome.STUCK:
         refused = run.look.refusals(run.end, run.parameters)
         yield "Nothing can move any more", [f"{guard.action}: {guard.sentence}" for guard in refused]
     for section in run.conclusions:

@@ -6,7 +6,7 @@ from functools import partial
 from pyspark.sql import SparkSession
 
 from permitflow.tracing.reader import scan_trace
-from permitflow_testing.traces import Verdict
+from permitflow_testing.traces import ChannelVerdict
 from permitflow_tools.checking.sessions import in_tasks, task_slots
 from permitflow_tools.validating.shares import Share, Turns
 from permitflow_tools.validating.shares import validate as validate_by
@@ -15,7 +15,7 @@ from permitflow_tools.validating.shares import validate as validate_by
 _TURN_EVENTS = 3_000_000
 
 
-def validate(spark: SparkSession, *paths: str, allow_truncated: bool = False) -> list[Verdict]:
+def validate(spark: SparkSession, *paths: str, allow_truncated: bool = False) -> list[ChannelVerdict]:
     """Judge recorded traces, channel by channel; see ``permitflow trace validate``.
 
     Args:

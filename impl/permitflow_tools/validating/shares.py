@@ -20,7 +20,7 @@ from permitflow.flows.recording import End
 from permitflow.tracing.events import Event, Recording
 from permitflow.tracing.reader import RecordedChannel, ScannedTrace, blocks_of, check_sequence
 from permitflow_model.side_by_side import in_turns
-from permitflow_testing.traces import Progress, RunJudge, Verdict
+from permitflow_testing.traces import ChannelVerdict, Progress, RunJudge
 from permitflow_tools.validating.checkpoint import Checkpoint
 
 CHECK_EVERY = 256
@@ -69,7 +69,7 @@ class Share:
             if any(header.channel == channel for header in file.headers)
         ]
 
-    def verdicts(self) -> Iterator[Verdict]:
+    def verdicts(self) -> Iterator[ChannelVerdict]:
         """The verdict of each of its channels."""
         for channel in self.channels:
             yield self._judge(channel).verdict()
@@ -181,7 +181,7 @@ def validate(
     allow_truncated: bool = False,
     checkpoint: Checkpoint | None = None,
     on_progress: Callable[[int], None] | None = None,
-) -> list[Verdict]:
+) -> list[ChannelVerdict]:
     """Judge channels of a recording; the verdicts come in the order of the recording.
 
     With a checkpoint it goes on from there, keeps its progress there, and at the end removes it.

@@ -10,7 +10,7 @@ from permitflow.flows.permits.recorded import PERMIT_ACTIONS
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Header
 from permitflow_testing.subjects.permits import model_of
-from permitflow_testing.traces import Verdict
+from permitflow_testing.traces import ChannelVerdict
 from permitflow_tools.validating.on_spark import validate
 from tests.impl.spark.conftest import Driver
 from tests.support.made_traces import random_behaviour, with_permits
@@ -34,7 +34,7 @@ def record(folder: Path) -> str:
 def test_the_channels_of_a_folder_are_judged_in_tasks(driver: Driver, tmp_path: Path) -> None:
     path = record(tmp_path)
 
-    def job(spark: SparkSession) -> list[Verdict]:
+    def job(spark: SparkSession) -> list[ChannelVerdict]:
         return validate(spark, path)
 
     good, bad = driver.run(job)

@@ -8,7 +8,7 @@ from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters
 from permitflow_tools.explain.look import Look
 from permitflow_tools.explain.looks.permit_channel import LOOK, stuck_run
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome
 
 
 def walked(look: Look, parameters: Any, choices: Sequence[int], *, cut: int = 0) -> ExplainedRun:
@@ -26,7 +26,7 @@ def run_of(parameters: Any, steps: Sequence[Step[Any]], *, look: Look = LOOK, st
     return ExplainedRun(
         look=look,
         title="a run",
-        verdict=RunVerdict.LIVE,
+        verdict=RunOutcome.LIVE,
         sentence="It runs.",
         parameters=parameters,
         start=start or look.system.initial(parameters),

@@ -12,7 +12,7 @@ from playwright.sync_api import expect
 from permitflow_model.kernel.system import Step
 from permitflow_model.permit_channel import SYSTEM, Parameters, State
 from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of, live_run
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import Specification
 from tests.permitflow_tools.explain.runs import run_of, shortest_stuck
@@ -160,7 +160,7 @@ def test_a_deadlock_ends_with_each_guard_that_is_false(visit: Open, stuck: Expla
 
 
 def test_a_recorded_run_that_is_wrong_opens_at_its_end(visit: Open, stuck: ExplainedRun) -> None:
-    opened = visit(page_of(replace(stuck, verdict=RunVerdict.INVALID, is_recorded=True)))
+    opened = visit(page_of(replace(stuck, verdict=RunOutcome.INVALID, is_recorded=True)))
     shows(read(opened), stuck, len(stuck.steps))
     assert opened.page.locator("#conclusions .verdict-note").is_visible()
 

@@ -9,7 +9,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.liveness import Lasso
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_tools.explain.own import OwnLook, explain_system, own_page
-from permitflow_tools.explain.run import RunVerdict
+from permitflow_tools.explain.run import RunOutcome
 from permitflow_tools.explain.run_page import storyboard
 from permitflow_tools.explain.state_graph import graph_page, graph_sentence, reachable
 from tests.support.browser import Visit
@@ -45,7 +45,7 @@ def test_the_page_has_the_text_of_each_action() -> None:
 
 def test_a_live_model_is_shown_by_its_farthest_state() -> None:
     run, found = explain_system(CALLS, FIVE)
-    assert (run.verdict, found) == (RunVerdict.LIVE, None)
+    assert (run.verdict, found) == (RunOutcome.LIVE, None)
     assert run.sentence.startswith("All 35 states were visited: none is stuck, and Bounded holds.")
     assert len(run.steps) == explore(CALLS, FIVE).depth - 1
 
@@ -53,7 +53,7 @@ def test_a_live_model_is_shown_by_its_farthest_state() -> None:
 def test_a_loop_is_shown_at_the_end_of_its_run() -> None:
     run, found = explain_system(ENDLESS, FIVE)
     assert isinstance(found, Lasso)
-    assert run.verdict is RunVerdict.VIOLATED
+    assert run.verdict is RunOutcome.VIOLATED
     assert [step.state for step in run.steps][-1] == (run.steps[len(found.steps) - 1].state)
     assert run.conclusions[0].heading == "And so for ever"
 

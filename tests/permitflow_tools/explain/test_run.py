@@ -13,7 +13,7 @@ from permitflow_testing.subjects import UNLIMITED
 from permitflow_testing.subjects.permits import agreed_of, model_of
 from permitflow_testing.traces import judge
 from permitflow_tools.explain.looks.permit_channel import LOOK, stuck_run
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict, recorded_run
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome, recorded_run
 from tests.permitflow_tools.explain.runs import shortest_stuck
 from tests.support.made_traces import random_behaviour, with_permits
 
@@ -23,7 +23,7 @@ STUCK = Parameters(row_permits=4, permit_batch=3, max_chunk_cost=3, sizes=(1, 2,
 def test_the_sentence_of_a_stuck_run_tells_its_last_state() -> None:
     run = shortest_stuck(STUCK, advice=["a batch of 2"])
     kept = run.end.unreturned
-    assert run.verdict is RunVerdict.STUCK
+    assert run.verdict is RunOutcome.STUCK
     assert run.sentence == (
         f"After {len(run.steps)} steps a chunk that needs 3 permits waits, {4 - kept} are at the sender, "
         f"the receiver keeps {kept} until it holds 3, and nothing can move."
@@ -58,7 +58,7 @@ def sabotaged(channel: ChannelTrace, action: str, permits: Permits) -> tuple[Cha
 
 def test_a_valid_run_is_shown_step_by_step(recorded: ChannelTrace) -> None:
     run = shown(recorded)
-    assert run.verdict is RunVerdict.VALID
+    assert run.verdict is RunOutcome.VALID
     assert run.sentence == (
         f"{len(recorded.logs[0])} recorded events are a behaviour of the specification; "
         "at the end everything has been consumed and all permits are back."
@@ -74,7 +74,7 @@ def test_a_valid_run_is_shown_step_by_step(recorded: ChannelTrace) -> None:
 def test_permits_out_of_nowhere_are_told_with_what_was_allowed(recorded: ChannelTrace) -> None:
     channel, event = sabotaged(recorded, "AddPermits", Permits(rows=60))
     run = shown(channel)
-    assert run.verdict is RunVerdict.INVALID
+    assert run.verdict is RunOutcome.INVALID
     where = f"event {event.sequence} of the sender, AddPermits (60 row permits)"
     assert f"recorded events, {where} has no cause: " in run.sentence
     objection, allowed = run.conclusions
@@ -89,7 +89,7 @@ def test_omitted_checks_are_shown(recorded: ChannelTrace) -> None:
     (log,) = recorded.logs
     sender = tuple(event for event in log if event.end == "sender")
     run = shown(replace(recorded, ends=frozenset({"sender"}), logs=(sender,)))
-    assert run.verdict is RunVerdict.VALID
+    assert run.verdict is RunOutcome.VALID
     assert run.remarks[0].startswith("Only the sender was recorded: checked that some receiver that obeys")
     assert {"Deliver", "Consume"} <= {step.action for step in run.steps}  # the model's own
 

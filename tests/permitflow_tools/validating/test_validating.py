@@ -21,7 +21,7 @@ from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event, Header, read_trace
 from permitflow.tracing.reader import scan_trace
 from permitflow_testing.subjects.permits import model_of
-from permitflow_testing.traces import Verdict, judge
+from permitflow_testing.traces import ChannelVerdict, judge
 from permitflow_tools.validating import shares
 from permitflow_tools.validating.checkpoint import Checkpoint
 from permitflow_tools.validating.shares import Share, here, validate
@@ -42,7 +42,7 @@ def write(path: Path, events: Iterable[Event], *, row_group_events: int = 64, ch
     return written(path, headers, events, row_group_events=row_group_events)
 
 
-def validated(*paths: Path) -> list[Verdict]:
+def validated(*paths: Path) -> list[ChannelVerdict]:
     trace = scan_trace(*paths)
     return validate(trace, list(trace.channels), *here(trace, 1))
 
@@ -204,7 +204,7 @@ def test_reading_a_checkpoint_runs_nothing(recording: Path, interrupted: Path, t
 # Files of other programs.
 
 
-def rewritten(recording: Path, name: str, column: pa.Array) -> Verdict:
+def rewritten(recording: Path, name: str, column: pa.Array) -> ChannelVerdict:
     """The verdict if another program has written the file, in the order of the recording, with this column."""
     with pq.ParquetFile(recording) as file:
         table, metadata = file.read().unify_dictionaries().sort_by("position"), file.metadata.metadata

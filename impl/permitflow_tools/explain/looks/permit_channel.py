@@ -24,7 +24,7 @@ from permitflow_model.permit_channel import (
 )
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.look import BAR_AT, BAR_HEIGHT, BAR_WIDTH, DRAWING_WIDTH, MARGIN, Document, Fact, Look
-from permitflow_tools.explain.run import ExplainedRun, RunVerdict, Section
+from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 
 CLASSES = Permits._fields
 
@@ -554,7 +554,7 @@ def stuck_run(
     return ExplainedRun(
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel can get stuck",
-        verdict=RunVerdict.STUCK,
+        verdict=RunOutcome.STUCK,
         sentence=f"After {len(steps):,} {'step' if len(steps) == 1 else 'steps'} {in_words(end, parameters)}.",
         parameters=parameters,
         start=start,
@@ -574,7 +574,7 @@ def live_run(parameters: Parameters, *, because: str = "") -> ExplainedRun:
     return ExplainedRun(
         look=LOOK,
         title=f"{_in_numbers(parameters)}: this channel never gets stuck",
-        verdict=RunVerdict.LIVE,
+        verdict=RunOutcome.LIVE,
         sentence="Every message that waits is sent, in every run. This run fills the window and drains it again.",
         parameters=parameters,
         start=SYSTEM.initial(parameters),
