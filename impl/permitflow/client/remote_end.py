@@ -305,6 +305,14 @@ class RemoteEnd(ABC, Generic[S]):
             self._fail(error)
         return self.is_breaking_off
 
+    def hang_up(self, error: PermitflowError) -> None:
+        """Of an acceptor: end a stream at once that cannot be broken off; the status tells the peer why.
+
+        Not one in which all is said but the close of the peer's half.
+        """
+        if not (self._over.done() or self._session.is_settled):
+            self._on_error(error)
+
     def _on_failure(self, failure: Failure) -> None:
         """React to a peer that broke the stream off; a dialler gets a status once this half is closed."""
         who = self._session.peer

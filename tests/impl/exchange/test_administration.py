@@ -3,7 +3,7 @@
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import pyarrow as pa
@@ -74,11 +74,13 @@ async def refused(given: Callable[[AioControl], Any], kind: type[PermitflowError
         await order(given)
 
 
-async def fill(*chunks: pa.RecordBatch, closes: bool = True, producer: str = "") -> EndOutcome:
+async def fill(
+    *chunks: pa.RecordBatch, closes: bool = True, producer: str = "", until: EndOutcome = EndOutcome.CONSUMED
+) -> EndOutcome:
     async with put(ADDRESS, NAME, SCHEMA, producer=producer) as sender:
         for chunk in chunks:
             await sender.send(chunk)
-        return await sender.end(closes_channel=closes)
+        return await sender.end(closes_channel=closes, until=until)
 
 
 async def drained() -> list[int]:
@@ -267,6 +269,20 @@ async def test_a_consumer_that_waits_for_a_producer_hears_of_a_reset() -> None:
         await order(lambda orders: orders.reset([NAME], force=True))
         with pytest.raises(ChannelResetError):
             await reading
+
+
+@pytest.mark.parametrize("retention", [*Retention])
+async def test_a_reset_ends_a_stream_whose_end_is_unread(retention: Retention) -> None:
+    async with administered(retention=retention, schema=SCHEMA) as (exchange, _):
+        reading = AsyncExitStack()
+        receiver = await reading.enter_async_context(get(ADDRESS, NAME))
+        await fill(batch(1), until=EndOutcome.ACCEPTED)
+        await until(lambda: receiver.ended_with is not None)
+        assert await order(lambda orders: orders.reset([NAME], force=True)) == ((NAME, 0, 0, 1),)
+        await until(lambda: not exchange.served(NAME).users)
+        assert [message.payload async for message in receiver] == [batch(1)], "an end that has come is true"
+        with pytest.raises(ChannelResetError):
+            await reading.aclose()
 
 
 async def test_a_suspended_stream_is_in_use_and_hears_of_a_reset() -> None:

@@ -211,7 +211,8 @@ class _Stream(ABC, Generic[C, E]):
 
     def end_with(self, error: PermitflowError) -> None:
         """End the stream: the peer gets this error, at once, or when it comes again."""
-        self._end.break_off(error)
+        if not self._end.break_off(error):
+            self._end.hang_up(error)
 
     def fail(self, reason: str) -> None:
         """React to a failure of the stream; called before ``leave``.  By default, do nothing."""
