@@ -13,8 +13,8 @@ from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing import ActionRefused, Divergence
 from permitflow_testing.moves import walk
-from tests.support.number_streams import until
 from tests.support.numbers_service import number, serving
+from tests.support.turns import until
 
 NOT_LED = {action.name for action in SYSTEM.actions} - {"Push", "Pull", "Transmit", "Deliver", "Emit"}
 

@@ -6,7 +6,6 @@ Afterwards the exchange must stand where the model says, and refuse what the mod
 
 import asyncio
 import re
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import pyarrow as pa
@@ -20,6 +19,7 @@ from permitflow.errors import RowsExpiredError, RowsForgottenError, RowsNotThere
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention
 from permitflow_model.kernel.system import Step
 from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State
+from tests.support.turns import until
 
 PARAMETERS = Parameters(
     row_permits=4, batch_cap=2, sizes=(1, 2, 3), horizon=12, expires=True, driver_crashes=True, faults=3
@@ -35,11 +35,6 @@ TURNS_TO_WAKE = 1_000
 
 def rows(start: int, stop: int) -> pa.RecordBatch:
     return pa.record_batch({"n": pa.array(range(start, stop), pa.int64())})
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110  # there is no event to wait for
-        await asyncio.sleep(0)
 
 
 class Query:

@@ -16,8 +16,8 @@ from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.traces import judge_all
-from tests.support.number_streams import until
 from tests.support.served import served
+from tests.support.turns import until
 
 CHUNK = pa.record_batch({"n": [1, 2, 3]})
 PULL = ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0)

@@ -1,7 +1,6 @@
 """Streams of numbers over the asyncio client, for tests: chunks, an exchange that serves them, and ways to read."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
@@ -49,9 +48,3 @@ async def send_for_ever(sender: SendEnd[pa.RecordBatch]) -> NoReturn:
     """Until it fails or is cancelled."""
     while True:
         await sender.send(batch(1, 2, 3))
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop turn until a condition holds that no event announces."""
-    while not condition():  # noqa: ASYNC110  # there is no event to wait for
-        await asyncio.sleep(0.001)

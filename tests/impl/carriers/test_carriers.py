@@ -23,8 +23,8 @@ from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.wire.buffers import Received
 from tests.support.carriers import LossyCarrier, MemoryCarrier, answering_grpc, connected, joined, memory_ends
-from tests.support.number_streams import SCHEMA, SMALL, batch, until
-from tests.support.turns import turns
+from tests.support.number_streams import SCHEMA, SMALL, batch
+from tests.support.turns import turns, until
 
 MOST_BYTES = 8 << 20
 Ends = tuple[Carrier, Carrier]

@@ -16,7 +16,8 @@ from permitflow.errors import (
 )
 from permitflow.exchange import BridgeState
 from permitflow.wire import arrow
-from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving, until
+from tests.support.number_streams import SCHEMA, SMALL, batch, everything, numbers, read, serving
+from tests.support.turns import until
 
 pytestmark = pytest.mark.usefixtures("path")
 

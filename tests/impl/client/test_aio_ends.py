@@ -25,7 +25,8 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.exchange import BridgeState
-from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving, until
+from tests.support.number_streams import SCHEMA, batch, everything, numbers, read, send_for_ever, serving
+from tests.support.turns import until
 
 pytestmark = pytest.mark.usefixtures("path")
 

@@ -21,8 +21,9 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, Retention
 from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
-from tests.support.number_streams import SCHEMA, batch, everything, numbers, send_for_ever, until
+from tests.support.number_streams import SCHEMA, batch, everything, numbers, send_for_ever
 from tests.support.served import served
+from tests.support.turns import until
 
 LISTEN = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 WINDOW = ChannelParameters(row_permits=64)

@@ -19,8 +19,7 @@ from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.buffers import Buffer
 from permitflow.wire.codec import FULL_MESSAGE_BYTES, EncodedChunks, decode_upstream, encode_downstream
 from tests.support.carriers import PlayedCarrier
-from tests.support.number_streams import until
-from tests.support.turns import turns
+from tests.support.turns import turns, until
 
 WINDOW = ChannelParameters(row_permits=400, permit_batch=100)
 

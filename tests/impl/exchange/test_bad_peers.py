@@ -53,7 +53,7 @@ from permitflow.wire.codec import EncodedChunks, WireFrame, encode_upstream
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.wire_errors import decode_error, status_of
 from tests.hostile.byte_grammar import CONTINUATION, HEADERS, PREFACE, SETTINGS, call_of, frame
-from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.peers_by_hand import (
     AGREED,
     BATCH,
@@ -70,6 +70,7 @@ from tests.support.peers_by_hand import (
     serving,
 )
 from tests.support.served import served
+from tests.support.turns import until
 
 
 class Misdeed(NamedTuple):

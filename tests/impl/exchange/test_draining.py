@@ -14,8 +14,8 @@ from permitflow.errors import PeerGoneError
 from permitflow.exchange import Exchange, Retention, SqliteStore, drain
 from permitflow.exchange.draining import Remainder, remainder
 from tests.support.kept_rows import has_rows
-from tests.support.number_streams import until
 from tests.support.served import served
+from tests.support.turns import until
 
 CHUNK = pa.record_batch({"n": pa.array(range(4), pa.int64())})
 KEPT, ONCE = "kept/0", "once/0"

@@ -23,9 +23,9 @@ from permitflow.stream.session import State
 from permitflow.wire.codec import decode_downstream
 from permitflow.wire.wire_errors import encode_error
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
-from tests.support.number_streams import until
 from tests.support.peers_by_hand import BATCH, ENCODED, data, dialling, encoded, put_frame
 from tests.support.served import served
+from tests.support.turns import until
 
 Start = Callable[..., Any]
 

@@ -9,7 +9,8 @@ from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retenti
 from permitflow.exchange.books.kept_barriers import MOST_BARRIERS
 from permitflow.stream.control import ChannelRow, KeptBarrier
 from tests.support.kept_rows import SCHEMA, read, refused, rows, serving
-from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.turns import until
 
 FLOWS = [SMALL, ChannelParameters(row_permits=64), Demand(size=1, batch=1), GateParameters(inputs=1)]
 

@@ -14,7 +14,8 @@ from permitflow.client import control, get, put
 from permitflow.errors import InvalidParametersError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
 from tests.support.kept_rows import SCHEMA, numbers, read, rows
-from tests.support.number_streams import CHANNEL, until
+from tests.support.number_streams import CHANNEL
+from tests.support.turns import until
 
 KEPT_ROWS = 39
 CHUNK_ROWS = 3

@@ -24,8 +24,9 @@ from permitflow.exchange import Exchange, Retention, SqliteStore, Store, stream_
 from permitflow.exchange.serving import carry_out
 from permitflow.stream.control import Acknowledge, ChannelRow
 from tests.support.kept_rows import refused
-from tests.support.number_streams import SMALL, until
+from tests.support.number_streams import SMALL
 from tests.support.served import served
+from tests.support.turns import until
 
 BATCH = pa.record_batch({"n": pa.array([1, 2, 3], pa.int64())})
 

@@ -26,7 +26,8 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, Store
 from tests.support.kept_rows import LARGE, SCHEMA, fill, has_rows, read, refused, rows, send_for_ever, serving
-from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.turns import until
 
 pytestmark = pytest.mark.usefixtures("path")
 

@@ -25,7 +25,7 @@ from permitflow.errors import (
 )
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
 from permitflow.stream.traffic import KeptRows
-from tests.support.number_streams import until
+from tests.support.turns import until
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")

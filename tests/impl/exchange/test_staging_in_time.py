@@ -15,8 +15,7 @@ from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.staging import ROOM_SECONDS
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.stores.store import PublishedPart
-from tests.support.number_streams import until
-from tests.support.turns import turns
+from tests.support.turns import turns, until
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0

@@ -10,8 +10,9 @@ from permitflow.errors import InvalidParametersError, RowsExpiredError, StoreWri
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, Store
 from permitflow.exchange.channels import expiring
 from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows
-from tests.support.number_streams import CHANNEL, SMALL, until
+from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.stored_rows import OpenStore
+from tests.support.turns import until
 
 HOUR_SECONDS = 3600.0
 
