@@ -250,7 +250,7 @@ const clock = (date) => date.toLocaleTimeString("en-GB");
 
 function askWho(reason) {
   token = "";
-  document.querySelector("main").hidden = true;
+  byId("shown").hidden = true;
   byId("who").hidden = false;
   say(byId("phase"), "locked");
   say(byId("who-reason"), reason);
@@ -260,7 +260,7 @@ function show(answer) {
   if (first > 0 && first >= answer.found) return turnTo(Math.max(0, first - CHANNELS_AT_ONCE));
   if (answer.sample < after) return turnTo(first); // another run of the exchange
   byId("who").hidden = true;
-  document.querySelector("main").hidden = false;
+  byId("shown").hidden = false;
   const phase = byId("phase");
   say(phase, answer.phase === "ready" ? "running" : answer.phase);
   phase.className = "badge";
@@ -362,7 +362,7 @@ byId("text").addEventListener("input", () => turnTo(0));
 byId("find").addEventListener("submit", (event) => event.preventDefault());
 byId("back").addEventListener("click", () => turnTo(Math.max(0, first - CHANNELS_AT_ONCE)));
 byId("on").addEventListener("click", () => turnTo(first + CHANNELS_AT_ONCE));
-byId("who").addEventListener("submit", (event) => {
+byId("ask").addEventListener("submit", (event) => {
   event.preventDefault();
   token = byId("token").value.trim();
   byId("token").value = "";

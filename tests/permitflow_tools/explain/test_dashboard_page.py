@@ -62,32 +62,39 @@ def test_a_click_resets_a_channel_and_a_second_one_ends_its_streams(page: str, b
     assert opened.complaints == []
     used.get_by_role("button", name="Reset orders/1", exact=True).click()
     expect(used.get_by_role("status")).to_contain_text("1 producer at")
+    assert violations(opened.page) == []
     used.get_by_role("button", name="Reset orders/1 all the same").click()
     expect(used.get_by_role("status")).to_have_text(re.compile(r"reset: 3\d,000 rows dropped, 1 stream ended"))
     assert ["409" in complaint for complaint in opened.complaints] == [True], "the browser itself tells of the refusal"
     opened.close()
 
 
-def test_a_reader_without_a_token_sees_nothing(browser: "Browser", tmp_path: Path) -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 390), ("dark", 1280)])
+def test_a_reader_without_a_token_sees_nothing(browser: "Browser", tmp_path: Path, scheme: Scheme, width: int) -> None:
     (tmp_path / "tokens").write_text(TOKEN)
     with serving_page("--stream", "secret", "--token-file", str(tmp_path / "tokens")) as (_, page):
-        opened = Visit(browser, page)
+        opened = Visit(browser, page, scheme=scheme, width=width)
         for token, outcome in (("a-token-of-nobody", "its token is unknown"), (TOKEN, "")):
             expect(opened.page.get_by_role("heading", name="Who are you?")).to_be_visible()
             assert "secret/0" not in opened.page.content()
             opened.page.get_by_label("Token").fill(token)
             opened.page.get_by_role("button", name="Show it").click()
             expect(opened.page.locator("#who-reason")).to_contain_text(outcome)
+            assert violations(opened.page) == []
         expect(opened.page.get_by_role("heading", name="secret/0")).to_be_visible()
         assert TOKEN not in opened.page.content() + opened.page.url
         opened.close()
 
 
-def test_the_page_keeps_its_last_figures_when_the_exchange_is_gone(browser: "Browser") -> None:
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1280), ("dark", 390)])
+def test_the_page_keeps_its_last_figures_when_the_exchange_is_gone(
+    browser: "Browser", scheme: Scheme, width: int
+) -> None:
     with serving_page("--stream", "s") as (_, page):
-        opened = Visit(browser, page)
+        opened = Visit(browser, page, scheme=scheme, width=width)
         expect(opened.page.locator("#phase")).to_have_text("running")
     expect(opened.page.locator("#phase")).to_have_text("no answer")
     expect(opened.page.locator("#news")).to_contain_text("The exchange does not answer since")
     expect(opened.page.get_by_role("heading", name="s/0")).to_be_visible()
+    assert violations(opened.page) == []
     opened.close()
