@@ -371,7 +371,7 @@ class SqliteDatabase(Database):
         if not self._reserve.make():
             # The space that it had is not for producers.
             others = [job for job in jobs if not job.makes_room]
-            self._refuse(others, OSError(errno.ENOSPC, "the disk is full, but for what makes room"))
+            self._refuse(others, _no_room())
             jobs = [job for job in jobs if job.makes_room]
         if jobs:
             self._do(jobs)
@@ -397,9 +397,15 @@ class SqliteDatabase(Database):
         changes = self._connection.total_changes
         self._journal.begin()
         self._connection.execute("BEGIN IMMEDIATE")
+        free_bytes = self._reserve.free_bytes()
+        is_scarce = free_bytes < _SCARCE_BYTES and not all(job.makes_room for job in jobs)
+        used_pages = self._number("page_count") - self._number("freelist_count") if is_scarce else 0
         for job in jobs:
             job.value = job.do(self._connection)
         self._check(jobs)
+        if is_scarce:
+            written_bytes = (self._number("page_count") - used_pages) * self._number("page_size")
+            self._require_room_to_fold(free_bytes - written_bytes)
         if is_change := self._connection.total_changes > changes:
             self._journal.count(self._connection)
         self._connection.execute("COMMIT")
@@ -445,6 +451,15 @@ class SqliteDatabase(Database):
         self._fold()
         while not self._reserve.make() and self._gives_back(_PAGES_GIVEN_BACK_FOR_RESERVE, above=0):
             self._fold()
+
+    def _require_room_to_fold(self, free_bytes: int) -> None:
+        """Refuse a transaction if the file could not take the log any more once it is there.
+
+        A log with free blocks takes rows without space on the disk.  The file does not, and from then on nothing would
+        make room.
+        """
+        if self._grown_bytes() > max(free_bytes, RESERVE_BYTES // 2):
+            raise _no_room()
 
     def _fold(self, way: str = "TRUNCATE", *, above: float = -inf) -> bool:
         """Fold the log back, if the file grows by more than ``above`` bytes and the disk has room; is it done?"""
@@ -493,7 +508,13 @@ class SqliteDatabase(Database):
         return int(value)
 
 
+def _no_room() -> OSError:
+    return OSError(errno.ENOSPC, "the disk is full, but for what makes room")
+
+
 def _may_be_full(error: Exception) -> bool:
     """Is the disk full, or a quota used up, which SQLite reports as a disk error?"""
+    if isinstance(error, OSError):
+        return error.errno == errno.ENOSPC
     codes = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE)
     return isinstance(error, sqlite3.Error) and getattr(error, "sqlite_errorcode", None) in codes
