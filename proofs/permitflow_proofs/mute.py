@@ -60,7 +60,7 @@ from permitflow_proofs.kernel.symbols import (
 )
 from permitflow_proofs.kernel.theorem import Theorem
 
-_UP, _DOWN, _ONE, _TWO, _MUTER = (function("node")(number) for number in range(5))
+UP, DOWN, ONE, TWO, MUTER = (function("node")(number) for number in range(5))
 """The nodes of the hop at which something happens, of which one may act alone; any two nodes; and any muter."""
 
 _hop, _leads = relation("hop"), relation("leads")
@@ -99,36 +99,36 @@ def _is_false(condition: bool) -> bool:
 
 
 def _type_ok(state: State, parameters: Parameters) -> bool:
-    if parameters.is_source(_ONE) and not source_ok(source_at(state, parameters, _ONE), parameters, _MUTER):
+    if parameters.is_source(ONE) and not source_ok(source_at(state, parameters, ONE), parameters, MUTER):
         return False
-    counts = (heard_by(state, _ONE, _MUTER) >= 0, state.remade >= 0, state.remade <= parameters.remakes)
-    return sink_ok(state.sinks.get(_MUTER - 1)) and all_of(counts)
+    counts = (heard_by(state, ONE, MUTER) >= 0, state.remade >= 0, state.remade <= parameters.remakes)
+    return sink_ok(state.sinks.get(MUTER - 1)) and all_of(counts)
 
 
 def _marks(state: State, parameters: Parameters) -> bool:
-    return is_marked(state.sinks.get(_MUTER - 1), heard_by(state, _MUTER, _MUTER), parameters)
+    return is_marked(state.sinks.get(MUTER - 1), heard_by(state, MUTER, MUTER), parameters)
 
 
-def _in_order(state: State, parameters: Parameters, up: int = _ONE, down: int = _TWO) -> bool:
-    if not was_told(state, up, _MUTER):
+def _in_order(state: State, parameters: Parameters, up: int = ONE, down: int = TWO) -> bool:
+    if not was_told(state, up, MUTER):
         return False
-    return not parameters.is_hop(up, down) or is_known(state, up, down, _MUTER)
+    return not parameters.is_hop(up, down) or is_known(state, up, down, MUTER)
 
 
-def _on_its_way(state: State, parameters: Parameters, up: int = _ONE, down: int = _TWO) -> bool:
-    return not parameters.is_hop(up, down) or is_told(state, parameters, up, down, _MUTER)
+def _on_its_way(state: State, parameters: Parameters, up: int = ONE, down: int = TWO) -> bool:
+    return not parameters.is_hop(up, down) or is_told(state, parameters, up, down, MUTER)
 
 
-def _newest_holds(state: State, parameters: Parameters, node: int = _ONE) -> bool:
+def _newest_holds(state: State, parameters: Parameters, node: int = ONE) -> bool:
     """A source is held by a muter if the newest epoch that it has heard of it is a mute, and only then."""
     if not parameters.is_source(node):
         return True
-    return source_at(state, parameters, node).holds.get(_MUTER - 1) == heard_by(state, node, _MUTER) % 2
+    return source_at(state, parameters, node).holds.get(MUTER - 1) == heard_by(state, node, MUTER) % 2
 
 
-def _led(state: State, parameters: Parameters, node: int = _ONE) -> bool:
+def _led(state: State, parameters: Parameters, node: int = ONE) -> bool:
     """A node has heard of muters only to which it leads."""
-    return heard_by(state, node, _MUTER) == 0 or parameters.leads(node, _MUTER)
+    return heard_by(state, node, MUTER) == 0 or parameters.leads(node, MUTER)
 
 
 INVARIANT = {
@@ -141,7 +141,7 @@ INVARIANT = {
 }
 """What every reachable state satisfies, of any two nodes and any muter; proved by induction."""
 
-_LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of, larger, 0, _MUTER),)
+_LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of, larger, 0, MUTER),)
 
 
 def _any_signal(name: str) -> Signal:
@@ -192,11 +192,11 @@ def _state_of(
 
 def any_state(parameters: Parameters) -> State:
     """Any state of any graph that satisfies the invariant."""
-    for node in (_UP, _DOWN, _ONE, _TWO):
+    for node in (UP, DOWN, ONE, TWO):
         assume(all_of((node >= 1, node <= parameters.nodes)))
-    assume(all_of((_MUTER >= 1, parameters.sinks >= _MUTER)))
-    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, _MUTER - 1)
-    names = [node - 1 for node in (_UP, _DOWN, _ONE, _TWO, _MUTER)]  # in families they count from 0
+    assume(all_of((MUTER >= 1, parameters.sinks >= MUTER)))
+    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1)
+    names = [node - 1 for node in (UP, DOWN, ONE, TWO, MUTER)]  # in families they count from 0
     nodes = Indexed.any_family(partial(_row_of, sinks, operation("heard")), parameters.nodes, *names)
     sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources)
     up, down, one, two, _ = names
@@ -210,15 +210,15 @@ def _any_ways(nodes: Indexed[Any], parameters: Parameters) -> None:
     """A node leads to the muter if it is the muter, or has a hop down to a node that does; and only then."""
 
     def leads_if_one_downstream_does(name: int) -> bool:
-        is_downstream = all_of((parameters.is_hop(_UP, name + 1), parameters.leads(name + 1, _MUTER)))
-        return implies(is_downstream, parameters.leads(_UP, _MUTER))
+        is_downstream = all_of((parameters.is_hop(UP, name + 1), parameters.leads(name + 1, MUTER)))
+        return implies(is_downstream, parameters.leads(UP, MUTER))
 
     def leads_through_one_downstream(name: int) -> bool:
         node, following = name + 1, _via(name + 1)
-        goes_on = all_of((parameters.is_hop(node, following), parameters.leads(following, _MUTER)))
-        return implies(parameters.leads(node, _MUTER), any_of((equal(node, _MUTER), goes_on)))
+        goes_on = all_of((parameters.is_hop(node, following), parameters.leads(following, MUTER)))
+        return implies(parameters.leads(node, MUTER), any_of((equal(node, MUTER), goes_on)))
 
-    assume(parameters.leads(_MUTER, _MUTER))
+    assume(parameters.leads(MUTER, MUTER))
     nodes.assume_every(leads_if_one_downstream_does)
     nodes.assume_every(leads_through_one_downstream)
 
@@ -231,36 +231,36 @@ def _assume_invariant(state: State, parameters: Parameters) -> None:
 
     assume(merged(partial(_type_ok, state, parameters)))
     assume(merged(partial(_marks, state, parameters)))
-    of_node(lambda *at: heard_by(state, at[-1], _MUTER) >= 0)
-    of_node(lambda *at: was_told(state, at[-1], _MUTER))
+    of_node(lambda *at: heard_by(state, at[-1], MUTER) >= 0)
+    of_node(lambda *at: was_told(state, at[-1], MUTER))
     of_node(_led)
-    for hop in ((_UP, _DOWN), (_ONE, _TWO)):
+    for hop in ((UP, DOWN), (ONE, TWO)):
         assume(merged(partial(_in_order, state, parameters, *hop)))
         assume(merged(partial(_on_its_way, state, parameters, *hop)))
-    for node in (_UP, _ONE):
+    for node in (UP, ONE):
         assume(merged(partial(_newest_holds, state, parameters, node)))
 
 
 def _any_hop(parameters: Parameters) -> tuple[int, int]:
-    assume(parameters.is_hop(_UP, _DOWN))
-    return _UP, _DOWN
+    assume(parameters.is_hop(UP, DOWN))
+    return UP, DOWN
 
 
 _ARGUMENTS: Mapping[str, Callable[[Parameters], tuple[int, ...]]] = {
     **dict.fromkeys(("Reconnect", "DuplicateSignal", "ReceiveSignal"), _any_hop),
-    **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (_DOWN,)),
-    "Join": lambda _: (_UP,),
-    "Send": lambda _: (_UP, _DOWN),
+    **dict.fromkeys(("Dispose", "Clear", "Deliver", "Consume"), lambda _: (DOWN,)),
+    "Join": lambda _: (UP,),
+    "Send": lambda _: (UP, DOWN),
 }
 
 
 def _looked_at(state: State, parameters: Parameters) -> tuple[object, ...]:
     """Any node, any hop and any muter."""
-    parts = (heard_by(state, _ONE, _MUTER), state.sinks.get(_MUTER - 1), in_flight(state, _ONE, _TWO), state.remade)
-    if not parameters.is_source(_ONE):
+    parts = (heard_by(state, ONE, MUTER), state.sinks.get(MUTER - 1), in_flight(state, ONE, TWO), state.remade)
+    if not parameters.is_source(ONE):
         return parts
-    source = source_at(state, parameters, _ONE)
-    return (*parts, source.here, source.left, source.holds.get(_MUTER - 1))
+    source = source_at(state, parameters, ONE)
+    return (*parts, source.here, source.left, source.holds.get(MUTER - 1))
 
 
 SUBJECT = Subject(SYSTEM, any_parameters, any_state, _ARGUMENTS, _looked_at)
@@ -275,40 +275,40 @@ _CHAPTER = Chapter(
 
 
 def _with_heard(state: State, node: int, epoch: int) -> State:
-    return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(_MUTER - 1, epoch)))
+    return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(MUTER - 1, epoch)))
 
 
 def _one_unled(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, _ONE, heard_by(state, _MUTER, _MUTER) + 1)
+    return _with_heard(state, ONE, heard_by(state, MUTER, MUTER) + 1)
 
 
 def _untold(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, _TWO, heard_by(state, _TWO, _MUTER) + 1)
+    return _with_heard(state, TWO, heard_by(state, TWO, MUTER) + 1)
 
 
 def _held_once_more(state: State, parameters: Parameters) -> State:
-    name = _ONE - parameters.sinks - parameters.relays - 1
+    name = ONE - parameters.sinks - parameters.relays - 1
     source = state.sources.get(name)
-    more = source.holds.put(_MUTER - 1, source.holds.get(_MUTER - 1) + 1)
+    more = source.holds.put(MUTER - 1, source.holds.get(MUTER - 1) + 1)
     return state._replace(sources=state.sources.put(name, source._replace(holds=more)))
 
 
 def _beyond_its_mark(state: State, parameters: Parameters) -> State:
-    inbox = parameters.low if is_mute(heard_by(state, _MUTER, _MUTER)) else parameters.high + 1
-    sink = state.sinks.get(_MUTER - 1)
-    return state._replace(sinks=state.sinks.put(_MUTER - 1, sink._replace(inbox=inbox)))
+    inbox = parameters.low if is_mute(heard_by(state, MUTER, MUTER)) else parameters.high + 1
+    sink = state.sinks.get(MUTER - 1)
+    return state._replace(sinks=state.sinks.put(MUTER - 1, sink._replace(inbox=inbox)))
 
 
 def _never_falls(before: State, after: State, _parameters: Parameters, more: int) -> bool:
-    return heard_by(after, _ONE, _MUTER) >= heard_by(before, _ONE, _MUTER) + more
+    return heard_by(after, ONE, MUTER) >= heard_by(before, ONE, MUTER) + more
 
 
 def _hop_has_told(state: State, parameters: Parameters, more: int) -> bool:
     """On a hop where nothing is in flight, the node upstream has heard what the node downstream has."""
-    assume(parameters.is_hop(_ONE, _TWO))
-    assume(in_flight(state, _ONE, _TWO).is_empty())
-    assume(merged(partial(is_here, state, parameters, _ONE)))
-    return heard_by(state, _ONE, _MUTER) >= heard_by(state, _TWO, _MUTER) + more
+    assume(parameters.is_hop(ONE, TWO))
+    assume(in_flight(state, ONE, TWO).is_empty())
+    assume(merged(partial(is_here, state, parameters, ONE)))
+    return heard_by(state, ONE, MUTER) >= heard_by(state, TWO, MUTER) + more
 
 
 def _is_quiet_downstream(state: State, parameters: Parameters) -> None:
@@ -319,13 +319,13 @@ def _is_quiet_downstream(state: State, parameters: Parameters) -> None:
 
     def has_heard(name: int) -> bool:
         node = name + 1
-        is_led = all_of((parameters.leads(node, _MUTER), merged(partial(is_here, state, parameters, node))))
-        return implies(is_led, heard_by(state, node, _MUTER) == heard_by(state, _MUTER, _MUTER))
+        is_led = all_of((parameters.leads(node, MUTER), merged(partial(is_here, state, parameters, node))))
+        return implies(is_led, heard_by(state, node, MUTER) == heard_by(state, MUTER, MUTER))
 
     nodes = _nodes(state)
     lowest = nodes.beside(lambda name: name).last_without(has_heard, lambda name: -name)
-    assume(implies(lowest.exists, all_of((lowest.name == _ONE - 1, equal(_TWO, _via(_ONE))))))
-    assume(in_flight(state, _ONE, _TWO).is_empty())
+    assume(implies(lowest.exists, all_of((lowest.name == ONE - 1, equal(TWO, _via(ONE))))))
+    assume(in_flight(state, ONE, TWO).is_empty())
 
 
 def _is_settled_at_rest(loud: int) -> bool:
@@ -333,37 +333,37 @@ def _is_settled_at_rest(loud: int) -> bool:
     state, parameters = SUBJECT.any_case()
     if not loud:
         _is_quiet_downstream(state, parameters)
-    assume(all_of((parameters.sinks + parameters.relays < _UP, parameters.leads(_UP, _MUTER))))
-    return is_settled(state, parameters, _UP, _MUTER)
+    assume(all_of((parameters.sinks + parameters.relays < UP, parameters.leads(UP, MUTER))))
+    return is_settled(state, parameters, UP, MUTER)
 
 
 def _joins(heard_below: int) -> bool:
     """A source that joins is muted at once if a node downstream has heard that a sink mutes."""
     state, parameters = SUBJECT.any_case()
-    assume(parameters.is_hop(_UP, _DOWN))
-    assume(heard_by(state, _MUTER, _MUTER) % 2 == 1)
-    assume(heard_by(state, _DOWN, _MUTER) == heard_by(state, _MUTER, _MUTER) - heard_below)
+    assume(parameters.is_hop(UP, DOWN))
+    assume(heard_by(state, MUTER, MUTER) % 2 == 1)
+    assume(heard_by(state, DOWN, MUTER) == heard_by(state, MUTER, MUTER) - heard_below)
     after = SUBJECT.perform("Join", state, parameters)
-    return is_muted(source_at(after, parameters, _UP))
+    return is_muted(source_at(after, parameters, UP))
 
 
 def _rests_without_work(sends: int) -> bool:
     """Where no step of the protocol is possible, no source has anything to send; unless a source may send."""
     state, parameters = SUBJECT.any_case()
-    assume(all_of((parameters.sinks + parameters.relays < _UP, parameters.sinks >= _DOWN)))
+    assume(all_of((parameters.sinks + parameters.relays < UP, parameters.sinks >= DOWN)))
 
     def rests(action: str, *arguments: int) -> bool:
         return _is_false(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
 
-    muter = cast("Indexed[int]", source_at(state, parameters, _UP).holds).last_without(holds_nothing)
-    assume(implies(muter.exists, muter.name == _MUTER - 1))
+    muter = cast("Indexed[int]", source_at(state, parameters, UP).holds).last_without(holds_nothing)
+    assume(implies(muter.exists, muter.name == MUTER - 1))
     for action in ("Deliver", "Consume"):
-        assume(rests(action, _MUTER))
+        assume(rests(action, MUTER))
     if not sends:
-        assume(rests("Send", _UP, _DOWN))
+        assume(rests("Send", UP, DOWN))
     _is_quiet_downstream(state, parameters)
-    source, is_way = source_at(state, parameters, _UP), parameters.leads(_UP, _DOWN)
-    return _is_false(all_of((source.here, source.left > 0, is_way, _is_false(state.sinks.get(_DOWN - 1).gone))))
+    source, is_way = source_at(state, parameters, UP), parameters.leads(UP, DOWN)
+    return _is_false(all_of((source.here, source.left > 0, is_way, _is_false(state.sinks.get(DOWN - 1).gone))))
 
 
 def _laws() -> tuple[SymbolicObligation, ...]:
@@ -383,19 +383,19 @@ def _names_of_nodes(state: State) -> list[int]:
 
 def _learns_from_all(before: State, after: State, parameters: Parameters) -> bool:
     """A newcomer knows the newest epoch of each muter that a node downstream knows, and does as it says."""
-    newest = heard_by(after, _UP, _MUTER)
+    newest = heard_by(after, UP, MUTER)
 
     def is_no_newer(name: int, heard: NamedFamily[int]) -> bool:
-        is_asked = any_of((equal(name + 1, _UP), parameters.is_hop(_UP, name + 1)))
-        return implies(is_asked, heard.get(_MUTER - 1) <= newest)
+        is_asked = any_of((equal(name + 1, UP), parameters.is_hop(UP, name + 1)))
+        return implies(is_asked, heard.get(MUTER - 1) <= newest)
 
     def is_not_it(name: int, heard: NamedFamily[int]) -> bool:
-        is_asked = any_of((equal(name + 1, _UP), parameters.is_hop(_UP, name + 1)))
-        return _is_false(all_of((is_asked, heard.get(_MUTER - 1) == newest)))
+        is_asked = any_of((equal(name + 1, UP), parameters.is_hop(UP, name + 1)))
+        return _is_false(all_of((is_asked, heard.get(MUTER - 1) == newest)))
 
     knows_all = before.heard.every_by_name(is_no_newer)
     knows_one = _is_false(before.heard.every_by_name(is_not_it))
-    holds = source_at(after, parameters, _UP).holds.get(_MUTER - 1)
+    holds = source_at(after, parameters, UP).holds.get(MUTER - 1)
     return all_of((knows_all, knows_one, holds == newest % 2))
 
 
@@ -412,49 +412,49 @@ def _tells_upstream(down: int, is_news: bool, before: State, after: State, param
 
 
 def _tells_of_a_new_epoch(before: State, after: State, parameters: Parameters) -> bool:
-    old, new = (heard_by(state, _DOWN, _DOWN) for state in (before, after))
-    return (new == old or new == old + 1) and _tells_upstream(_DOWN, new != old, before, after, parameters)
+    old, new = (heard_by(state, DOWN, DOWN) for state in (before, after))
+    return (new == old or new == old + 1) and _tells_upstream(DOWN, new != old, before, after, parameters)
 
 
 def _leaves_nothing(before: State, after: State, parameters: Parameters) -> bool:
-    sink = after.sinks.get(_DOWN - 1)
+    sink = after.sinks.get(DOWN - 1)
     return sink.wire == 0 and sink.inbox == 0 and _tells_of_a_new_epoch(before, after, parameters)
 
 
 def _drops_its_queue(before: State, after: State, parameters: Parameters) -> bool:
-    return after.sinks.get(_DOWN - 1).inbox == 0 and _tells_of_a_new_epoch(before, after, parameters)
+    return after.sinks.get(DOWN - 1).inbox == 0 and _tells_of_a_new_epoch(before, after, parameters)
 
 
 def _tells_all_again(before: State, after: State, _parameters: Parameters) -> bool:
     """On a new connection a node tells the newest epoch of each muter of which it has heard, and nothing else."""
-    told = in_flight(after, _UP, _DOWN)
-    return told.every(_is_newest, before) and newest_of(told, _MUTER) == heard_by(before, _DOWN, _MUTER)
+    told = in_flight(after, UP, DOWN)
+    return told.every(_is_newest, before) and newest_of(told, MUTER) == heard_by(before, DOWN, MUTER)
 
 
 def _is_newest(signal: Signal, state: State) -> bool:
-    return signal.epoch > 0 and signal.epoch == heard_by(state, _DOWN, signal.muter)
+    return signal.epoch > 0 and signal.epoch == heard_by(state, DOWN, signal.muter)
 
 
 def _learns(before: State, after: State, parameters: Parameters) -> bool:
     """A node learns of newer epochs only; a relay hands them on, a source does as they say."""
-    signal = in_flight(before, _UP, _DOWN).head()
-    old = heard_by(before, _UP, _MUTER)
-    is_news = signal.muter == _MUTER and signal.epoch > old
-    if heard_by(after, _UP, _MUTER) != (signal.epoch if is_news else old):
+    signal = in_flight(before, UP, DOWN).head()
+    old = heard_by(before, UP, MUTER)
+    is_news = signal.muter == MUTER and signal.epoch > old
+    if heard_by(after, UP, MUTER) != (signal.epoch if is_news else old):
         return False
-    if not parameters.is_source(_UP):
-        is_news_of_any = signal.epoch > heard_by(before, _UP, signal.muter)
-        return _tells_upstream(_UP, is_news_of_any, before, after, parameters)
-    held, holds = (source_at(state, parameters, _UP).holds.get(_MUTER - 1) for state in (before, after))
+    if not parameters.is_source(UP):
+        is_news_of_any = signal.epoch > heard_by(before, UP, signal.muter)
+        return _tells_upstream(UP, is_news_of_any, before, after, parameters)
+    held, holds = (source_at(state, parameters, UP).holds.get(MUTER - 1) for state in (before, after))
     return holds == (signal.epoch % 2 if is_news else held)
 
 
 def _is_source(parameters: Parameters) -> bool:
-    return parameters.sinks + parameters.relays < _UP
+    return parameters.sinks + parameters.relays < UP
 
 
 def _is_relay(parameters: Parameters) -> bool:
-    return parameters.sinks + parameters.relays >= _UP
+    return parameters.sinks + parameters.relays >= UP
 
 
 # Guards.
@@ -607,14 +607,14 @@ def _conservation() -> tuple[SymbolicObligation, ...]:
 
 def _any_hop_of_any_state(parameters: Parameters) -> State:
     """Any state of the right types."""
-    for node in (_UP, _DOWN):
+    for node in (UP, DOWN):
         assume(all_of((node >= 1, node <= parameters.nodes)))
-    assume(all_of((_is_false(equal(_UP, _DOWN)), _MUTER >= 1, parameters.sinks >= _MUTER)))
-    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, _MUTER - 1, focus={"down": _DOWN - 1})
+    assume(all_of((_is_false(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
+    sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1, focus={"down": DOWN - 1})
     rows = partial(_row_of, sinks, operation("heard"))
-    nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": _UP - 1, "down": _DOWN - 1})
-    nodes.assume_every(lambda name: nodes.get(name).get(_MUTER - 1) >= 0)
-    up = {"up": _UP - parameters.sinks - parameters.relays - 1}
+    nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": UP - 1, "down": DOWN - 1})
+    nodes.assume_every(lambda name: nodes.get(name).get(MUTER - 1) >= 0)
+    up = {"up": UP - parameters.sinks - parameters.relays - 1}
     sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources, focus=up)
     names = nodes.focus.values()
     return _state_of(sources, sinks, nodes, tuple(product(names, names)))

@@ -24,6 +24,7 @@ SAMPLES = {
     "code-permits-receiver: what is due returns, and the residue",
     "code-demand-receiver: a message is received",
     "code-squelch-receiver: a signal leaves, if one is due",
+    "code-mute-graph: a node hears another one",
     *(name for name in OBLIGATIONS if name.startswith(QUICK)),
 }
 """What `make test` proves, mostly by Z3 alone; `make test-all` proves all."""

@@ -1,178 +1,452 @@
-"""``MuteGraph`` refines ``Mute``, on one graph, for all epochs, backlogs and marks.
+"""``MuteGraph`` refines ``Mute``, in any graph.
 
-Two sinks, 1 and 2, and a relay, 3, that both lead to; a source, 4, behind the relay and behind sink 1: it hears of sink
-1 over two paths.  On the hop that is looked at two signals are in flight.
+Nodes and muters are symbols: the two ends of a hop at which something happens; any hop, of which it is asked what has
+become of it; and any muter.  What a node knows, and who is its neighbour, are functions and relations of these names.
+
+A loop over neighbours, or over muters, is walked for the one that is looked at, and for another one, before it or
+behind it, which stands for all others: on their edges signals can be appended, and nothing can be read.  So a turn for
+another one that changed what is looked at would be seen; and one that does not may be taken any number of times.
 """
 
+from collections import deque
+from collections.abc import Callable, Iterator
+from copy import copy
 from functools import partial
+from typing import Any, TypeVar
 
 from permitflow.errors import InvalidParametersError
 from permitflow.mute import graph as core
-from permitflow_model.kernel.family import family_by_name
-from permitflow_model.kernel.queue import Fifo, Queue
-from permitflow_model.mute import SYSTEM, Parameters, Signal, Sink, Source, State, heard_by, in_flight, is_mute
-from permitflow_model.mute import is_muted as is_held
+from permitflow_model.kernel.queue import Fifo, larger
+from permitflow_model.mute import (
+    SYSTEM,
+    Parameters,
+    Signal,
+    State,
+    heard_by,
+    in_flight,
+    is_here,
+    is_mute,
+    is_muted,
+    newest_of,
+    source_at,
+)
+from permitflow_proofs.code.refinement import attempt, put
+from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.paths import current_explorer
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, integer, natural, truth
-from permitflow_proofs.kernel.theorem import Theorem
-
-_SINKS, _SOURCE, _NODES = (1, 2), 4, (1, 2, 3, 4)
-_HOPS = ((3, 1), (3, 2), (4, 1), (4, 3))
-_PLAIN = Parameters(
-    sinks=2,
-    relays=1,
-    sources=1,
-    hops=frozenset(map(frozenset, _HOPS)),
-    high=1,
-    low=0,
-    supply=1,
-    newcomers=1,
-    disposals=True,
-    remakes=1,
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    implies,
+    integer,
+    limit,
+    merged,
+    predicate,
+    relation,
+    truth,
 )
+from permitflow_proofs.kernel.theorem import Theorem
+from permitflow_proofs.mute import DOWN, MUTER, ONE, SUBJECT, TWO, UP
+
+T = TypeVar("T")
+
+_MODULES = (core,)
 
 
-def _any_marks() -> Parameters:
-    def make() -> Parameters:
-        made = object.__new__(Parameters)
-        vars(made).update({**vars(_PLAIN), "high": natural("high"), "low": natural("low")})
-        assume(made.low <= made.high)
-        return made
-
-    return current_explorer().about(make)
+def _is_another(one: int, other: int) -> bool:
+    return implies(equal(one, other), False)
 
 
-def _any_signal(name: str) -> Signal:
-    muter = 1 if truth(f"{name}.is_of_1") else 2
-    return Signal(muter, natural(f"{name}.epoch", 1))
+def _in_turn(one: list[T], another: list[T]) -> list[T]:
+    """The one that is looked at, if it is there, and another one before it or behind it, if there is one."""
+    return another + one if not (one and another) or truth("another.is_before") else one + another
 
 
-def _any_state(*looked_at: int, busy: tuple[int, int] | None = None, here: bool = True) -> State:
-    """Any epochs; only nodes that are looked at may have heard nothing; two signals are on the busy hop."""
-    heard = {
-        (node, sink): natural(f"heard.{node}.{sink}", 0 if node in looked_at else 1)
-        for node in _NODES
-        for sink in _SINKS
-    }
-    if not here:
-        heard.update({(_SOURCE, sink): 0 for sink in _SINKS})
-    both: Queue[Signal] = Fifo()
-    for name in ("first", "second") if busy else ():
-        both = both.push(_any_signal(name))
+# What stands in for the dicts of the code.
 
-    def between(up: int, down: int) -> Queue[Signal]:
-        return both if (up + 1, down + 1) == busy else Fifo()
 
-    return State(
-        sources=family_by_name(lambda _: _any_source(heard, here=here), 1),
-        sinks=family_by_name(lambda name: Sink(False, 0, natural(f"inbox.{name + 1}")), 2),
-        heard=family_by_name(lambda node: family_by_name(lambda sink: heard[node + 1, sink + 1], 2), 4),
-        signals=family_by_name(lambda up: family_by_name(partial(between, up), 4), 4),
-        remade=0,
+class _Known:
+    """What a node knows: the newest epoch of each muter of which it has heard."""
+
+    def __init__(self, state: State, made: Parameters, node: int) -> None:
+        self._state, self._made, self._node = state, made, node
+        self._written: list[tuple[int, int]] = []
+
+    def __contains__(self, muter: int) -> bool:
+        return self._of(muter) > 0
+
+    def __getitem__(self, muter: int) -> int:
+        if muter not in self:
+            raise KeyError(muter)
+        return self._of(muter)
+
+    def __setitem__(self, muter: int, epoch: int) -> None:
+        self._written.append((muter, epoch))
+
+    def get(self, muter: int, nothing: int) -> int:
+        """As a dict's."""
+        epoch = self._of(muter)
+        return (epoch > 0) * epoch + (epoch <= 0) * nothing
+
+    def items(self) -> list[tuple[int, int]]:
+        """The muter that is looked at, if it is known, and another one."""
+        return _in_turn([(muter, self._of(muter)) for muter in (MUTER,) if muter in self], self._another())
+
+    def _of(self, muter: int) -> int:
+        heard = heard_by(self._state, self._node, muter)
+        limit(heard >= 0)
+        for written, epoch in self._written:
+            heard = equal(written, muter) * epoch + _is_another(written, muter) * heard
+        return heard
+
+    def _another(self) -> list[tuple[int, int]]:
+        muter = integer("another.muter")
+        limit(all_of([muter >= 1, muter <= self._made.sinks, _is_another(muter, MUTER)]))
+        if self._made.is_source(self._node):
+            holds = source_at(self._state, self._made, self._node).holds
+            holds.know(muter - 1)  # type: ignore[attr-defined]  # a family by symbolic names
+            limit(equal(holds.get(muter - 1), self._of(muter) % 2))
+        return [(muter, self._of(muter))] if muter in self else []
+
+
+class _Speakers:
+    """Which nodes downstream of a node have spoken of which muter: of one that they know themselves."""
+
+    def __init__(self, state: State, number: int) -> None:
+        self._state = state
+        self._spoken = relation(f"spoken.{number}")
+        self._added: list[tuple[int, int]] = []
+
+    def setdefault(self, muter: int, _nobody: object) -> "_SpeakersOf":
+        """As a dict's."""
+        return _SpeakersOf(self, muter)
+
+    def items(self) -> "Iterator[tuple[int, _SpeakersOf]]":
+        """The muter that is looked at, and another one."""
+        for muter in (MUTER, integer("another.muter")):
+            yield muter, _SpeakersOf(self, muter)
+
+    def add(self, muter: int, speaker: int) -> None:
+        """One has spoken of it."""
+        self._added.append((muter, speaker))
+
+    def have(self, muter: int, speaker: int) -> bool:
+        """Has one spoken of it?"""
+        limit(implies(self._spoken(muter, speaker), heard_by(self._state, speaker, muter) > 0))
+        added = (equal((muter, speaker), one) for one in self._added)
+        return any_of([self._spoken(muter, speaker), *added])
+
+
+class _SpeakersOf:
+    def __init__(self, speakers: _Speakers, muter: int) -> None:
+        self._speakers, self._muter = speakers, muter
+
+    def add(self, speaker: int) -> None:
+        """As a set's."""
+        self._speakers.add(self._muter, speaker)
+
+    def __contains__(self, speaker: int) -> bool:
+        return bool(self._speakers.have(self._muter, speaker))
+
+
+class _Neighbours:
+    """The nodes on one side of a node: the one that is looked at, if it is there, and another one."""
+
+    def __init__(self, is_one: Callable[[int], bool], looked_at: int) -> None:
+        self._is_one, self._looked_at = is_one, looked_at
+        self._added: list[int] = []
+
+    def __iter__(self) -> Iterator[int]:
+        another = integer("another.node")
+        limit(_is_another(another, self._looked_at))
+        one, others = ([node] if self._is_one(node) else [] for node in (self._looked_at, another))
+        return iter(_in_turn(one, others))
+
+    def __setitem__(self, node: int, _nothing: None) -> None:
+        self._added.append(node)
+
+
+class _Elsewhere:
+    """The signals on an edge that is not looked at."""
+
+    def append(self, _signal: core.Signal) -> None:
+        """Nobody asks for it."""
+
+    def __bool__(self) -> bool:
+        raise TypeError("signals on an edge that is not looked at cannot be read")
+
+
+class _Signals(Line[Signal, core.Signal]):
+    """The signals on an edge, any number of them."""
+
+    def __init__(self, queue: Any) -> None:
+        super().__init__(queue, _as_code, _as_model)
+
+    def clear(self) -> None:
+        """As a deque's."""
+        self.queue = Fifo()
+
+
+def _as_code(signal: Signal) -> core.Signal:
+    limit(signal.epoch > 0)  # what is pushed says so, wherever it is looked at
+    return core.Signal(*signal)  # type: ignore[arg-type]  # names are numbers here
+
+
+def _as_model(signal: core.Signal) -> Signal:
+    muter: Any = signal.muter
+    return Signal(muter, signal.epoch)
+
+
+class _Edges:
+    """The signals on each edge; on those that are looked at they can be read."""
+
+    def __init__(self, case: "_Case", pairs: tuple[tuple[int, int], ...]) -> None:
+        self._case = case
+        self._lines: list[tuple[tuple[int, int], Any]] = [
+            (pair, _Signals(in_flight(case.before, *pair))) for pair in pairs if case.is_edge(*pair)
+        ]
+
+    def get(self, edge: tuple[int, int]) -> Any:
+        """As a dict's."""
+        for own, line in self._lines:
+            if equal(own, edge):
+                return line
+        return _Elsewhere() if self._case.is_edge(*edge) else None
+
+    def __contains__(self, edge: tuple[int, int]) -> bool:
+        return self.get(edge) is not None
+
+    def __getitem__(self, edge: tuple[int, int]) -> Any:
+        return self.get(edge)
+
+    def __setitem__(self, edge: tuple[int, int], line: "deque[core.Signal]") -> None:
+        self._lines.insert(0, (edge, line))
+
+
+class _Nodes:
+    """All nodes, each made when it is asked for."""
+
+    def __init__(self, case: "_Case") -> None:
+        self._case = case
+        self._made: list[Any] = []
+
+    def __contains__(self, name: int) -> bool:
+        return bool(all_of([name >= 1, name <= self._case.made.nodes]))
+
+    def __getitem__(self, name: int) -> Any:
+        for node in self._made:
+            if node.name == name:
+                return node
+        node = self._case.node(name, len(self._made))
+        self._made.append(node)
+        return node
+
+
+class _Case:
+    """Any state, and the graph of the code that stands for it."""
+
+    def __init__(
+        self, before: State, made: Parameters, *pairs: tuple[int, int], of_source: Callable[[int], bool] | None = None
+    ) -> None:
+        """``pairs``: of nodes, to look at the signals between them; ``of_source``: is there such an edge?"""
+        self.before, self.made = before, made
+        self._of_source = of_source
+        self.nodes = _Nodes(self)
+        self.edges = _Edges(self, pairs)
+        self.graph = put(core.MuteGraph(), {"_nodes": self.nodes, "_in_flight": self.edges})
+
+    def is_edge(self, up: int, down: int) -> bool:
+        """Is there a hop, and is the node upstream here?"""
+        is_there = merged(partial(is_here, self.before, self.made, up))
+        return bool(all_of([self.made.is_hop(up, down), is_there]))
+
+    def node(self, name: int, number: int) -> Any:
+        """A node, as it is at first."""
+        made = self.made
+        node: Any = vars(core)["_Node"](name, is_source=made.is_source(name))
+        node.upstreams = _Neighbours(lambda up: self.is_edge(up, name), ONE)
+        node.downstreams = _Neighbours(lambda down: self.is_edge(name, down), TWO)
+        node.epochs = _Known(self.before, made, name)
+        node.heard_from = _Speakers(self.before, number)
+        if name <= made.sinks:
+            sink = self.before.sinks.get(name - 1)
+            node.marks = core.Marks(high_mark=made.high, low_mark=made.low)
+            node.backlog, node.is_disposed = sink.inbox, sink.gone
+        return node
+
+    def is_as_in(self, after: State, wrong: int) -> bool:
+        """Is what is looked at as it must be?"""
+        node = self.nodes[ONE]
+        knows = merged(lambda: equal(node.epochs.get(MUTER, 0), heard_by(after, ONE, MUTER) + wrong))
+        is_known = merged(lambda: heard_by(after, TWO, MUTER) > 0)
+        line = self.edges.get((ONE, TWO))
+        is_right = line is None or _agree(line, in_flight(after, ONE, TWO))
+        return is_right and bool(all_of([knows, implies(node.heard_from.have(MUTER, TWO), is_known)]))
+
+
+def _agree(line: Any, signals: Any) -> bool:
+    """Are these signals on an edge?  If a node has told all that it knows, the order of the muters is its own."""
+    if not isinstance(line, Line):
+        return not line
+    if not isinstance(line.queue, Fifo):
+        told = all_of([signal.epoch > 0 for signal in line.queue.pushed])
+        return bool(all_of([told, line.queue.is_surely(signals, equal)]))
+    of_muter = [signal.epoch for signal in line.queue if signal.muter == MUTER]
+    return len(of_muter) <= 1 and bool(equal(sum(of_muter), newest_of(signals, MUTER)))
+
+
+def _is_right(
+    case: _Case,
+    call: Callable[[Any], Any],
+    after: State | None,
+    wrong: int,
+    returns: Callable[[Any], bool] = lambda _: True,
+) -> bool:
+    """Does the call what leads to this state, and return what it must?  Where none is given: is it refused?"""
+    with standing_in(_MODULES):
+        outcome = attempt(case.graph, call)
+        if (outcome.refusal is None) != (after is not None):
+            return False
+        if after is None:
+            return case.is_as_in(case.before, wrong)
+        return returns(outcome.result) and case.is_as_in(after, wrong)
+
+
+def _may_speak(before: State, made: Parameters) -> bool:
+    """Is it a sink that has not left?"""
+    return bool(made.sinks >= DOWN) and not before.sinks.get(DOWN - 1).gone
+
+
+def _reports(wrong: int) -> bool:
+    """A sink has so much to write: Consume looks at the same marks, with one message less."""
+    before, made = SUBJECT.any_case()
+    case, backlog = _Case(before, made, (ONE, TWO)), integer("backlog")
+    after = None
+    if _may_speak(before, made) and backlog >= 0:
+        sink = before.sinks.get(DOWN - 1)._replace(inbox=backlog + 1)
+        with_one_more = before._replace(sinks=before.sinks.put(DOWN - 1, sink))
+        after = SYSTEM.perform("Consume", with_one_more, made, DOWN)
+
+    def returns(has_turned: bool) -> bool:
+        assert after is not None
+        is_turned = heard_by(after, DOWN, DOWN) > heard_by(before, DOWN, DOWN)
+        return has_turned == bool(is_turned) and bool(equal(case.nodes[DOWN].backlog, backlog))
+
+    return _is_right(case, lambda graph: graph.report(DOWN, backlog), after, wrong, returns)
+
+
+def _leaves(wrong: int) -> bool:
+    """Dispose: it unmutes."""
+    before, made = SUBJECT.any_case()
+    assume(made.disposals)
+    case = _Case(before, made, (ONE, TWO))
+    after = SYSTEM.perform("Dispose", before, made, DOWN) if _may_speak(before, made) else None
+    return _is_right(
+        case, lambda graph: graph.dispose(DOWN), after, wrong, lambda _: case.nodes[DOWN].is_disposed is True
     )
 
 
-def _any_source(heard: dict[tuple[int, int], int], *, here: bool) -> Source:
-    """It is held by those of whom it has heard an odd epoch."""
-    return Source(here, natural("left"), family_by_name(lambda sink: heard[_SOURCE, sink + 1] % 2, 2))
-
-
-def _graph(state: State, made: Parameters, *, without: int | None = None) -> core.MuteGraph:
-    """The code's graph in this state; ``without``: a node that has no edges yet."""
-    graph = core.MuteGraph()
-    marks = object.__new__(core.Marks)
-    for name, value in (("high_mark", made.high), ("low_mark", made.low)):
-        object.__setattr__(marks, name, value)
-    for sink in _SINKS:
-        graph.add_muter(str(sink), marks)
-    graph.add_relay("3")
-    graph.add_source("4")
-    graph.start("4")
-    for up, down in _HOPS:
-        if up != without:
-            graph.connect(str(up), str(down))
-    nodes, queues = vars(graph)["_nodes"], vars(graph)["_in_flight"]
-    for node in _NODES:
-        for sink in _SINKS:
-            if heard_by(state, node, sink) > 0:
-                nodes[str(node)].epochs[str(sink)] = heard_by(state, node, sink)
-    for sink in _SINKS:
-        nodes[str(sink)].backlog = state.sinks.get(sink - 1).inbox
-    for edge, queue in queues.items():
-        signals = in_flight(state, int(edge.upstream), int(edge.downstream))
-        queue.extend(core.Signal(str(signal.muter), signal.epoch) for signal in signals)
-    return graph
-
-
-def _stands_for(graph: core.MuteGraph, state: State, wrong: int) -> bool:
-    """Do all nodes know what they must, and is in flight what must be?"""
-    for node in _NODES:
-        known = graph.heard(str(node))
-        if not all_of([equal(known.get(str(sink), 0), heard_by(state, node, sink) + wrong) for sink in _SINKS]):
-            return False
-    if graph.is_muted("4") != is_held(state.sources.get(0)):
-        return False
-    for up, down in _HOPS:
-        found = graph.in_flight.get(core.Edge(str(up), str(down)), ())
-        expected = list(in_flight(state, up, down))
-        if [signal.muter for signal in found] != [str(signal.muter) for signal in expected]:
-            return False
-        if not all_of([equal(one.epoch, other.epoch) for one, other in zip(found, expected, strict=True)]):
-            return False
-    return True
-
-
-def _reports(sink: int, wrong: int) -> bool:
-    """A sink has so much to write: Consume looks at the same marks, with one message less."""
-    made, before = _any_marks(), _any_state(sink)
-    graph = _graph(before, made)
-    backlog = natural("backlog")
-    one_more = before.sinks.put(sink - 1, Sink(False, 0, backlog + 1))
-    after = SYSTEM.perform("Consume", before._replace(sinks=one_more), made, sink)
-    has_turned = graph.report(str(sink), backlog)
-    is_turned = not equal(heard_by(after, sink, sink), heard_by(before, sink, sink))
-    is_muting = graph.is_muting(str(sink)) == bool(is_mute(heard_by(after, sink, sink)))
-    return has_turned == is_turned and is_muting and _stands_for(graph, after, wrong)
-
-
-def _hears(hop: tuple[int, int], wrong: int) -> bool:
+def _hears(wrong: int) -> bool:
     """ReceiveSignal: what is news is kept, and handed on."""
-    made, before = _any_marks(), _any_state(hop[0], busy=hop)
-    graph = _graph(before, made)
-    after = SYSTEM.perform("ReceiveSignal", before, made, *hop)
-    graph.receive_signal(*map(str, hop))
-    return _stands_for(graph, after, wrong)
+    before, made = SUBJECT.any_case()
+    case = _Case(before, made, (UP, DOWN), (ONE, TWO))
+    may = case.is_edge(UP, DOWN) and not in_flight(before, UP, DOWN).is_empty()
+    after = SYSTEM.perform("ReceiveSignal", before, made, UP, DOWN) if may else None
+    return _is_right(case, lambda graph: graph.receive_signal(UP, DOWN), after, wrong)
 
 
-def _leaves(sink: int, wrong: int) -> bool:
-    """Dispose: it unmutes."""
-    made, before = _any_marks(), _any_state(sink)
-    graph = _graph(before, made)
-    after = SYSTEM.perform("Dispose", before, made, sink)
-    graph.dispose(str(sink))
-    return _stands_for(graph, after, wrong)
+def _is_made_anew(wrong: int) -> bool:
+    """Reconnect: what was in flight is lost, and what the other end knows is told again."""
+    before, made = SUBJECT.any_case()
+    assume(before.remade < made.remakes)
+    assume(in_flight(before, UP, DOWN).size() > 0)
+    case = _Case(before, made, (UP, DOWN), (ONE, TWO))
+    after = SYSTEM.perform("Reconnect", before, made, UP, DOWN) if case.is_edge(UP, DOWN) else None
+    return _is_right(case, lambda graph: graph.reconnect(UP, DOWN), after, wrong)
+
+
+def _is_muted(wrong: int) -> bool:
+    """A source is muted by those whose mutes hold it, and by nobody else."""
+    state, made = SUBJECT.any_case()
+    case = _Case(state, made)
+    with standing_in(_MODULES):
+        if not made.is_source(ONE):
+            return attempt(case.graph, lambda graph: graph.is_muted(ONE)).refusal is not None
+        source, is_held = source_at(state, made, ONE), case.graph.is_muted(ONE)
+        by_one = MUTER in case.graph.muted_by(ONE)
+        if by_one != bool(source.holds.get(MUTER - 1) + wrong > 0):
+            return False
+        return bool(is_held) if by_one else not is_held or is_muted(source)
+
+
+def _is_muting(wrong: int) -> bool:
+    """A muter mutes in odd epochs."""
+    state, made = SUBJECT.any_case()
+    case = _Case(state, made)
+    with standing_in(_MODULES):
+        outcome = attempt(case.graph, lambda graph: graph.is_muting(MUTER))
+        if state.sinks.get(MUTER - 1).gone:
+            return outcome.refusal is not None
+        return bool(outcome.result) == bool(is_mute(heard_by(state, MUTER, MUTER) + wrong))
+
+
+def _with_hops(made: Parameters, is_hop: Callable[[int, int], bool]) -> Parameters:
+    """The same parameters with other hops."""
+    others = copy(made)
+    vars(others)["is_hop"] = is_hop
+    return others
+
+
+def _any_hop_more() -> tuple[State, Parameters, Parameters]:
+    """Any state, with a source that is connected over some of its hops; and with one hop more, down from it."""
+    before, made = SUBJECT.any_case()
+    is_connected = predicate("is_connected")
+    assume(all_of([made.is_hop(UP, DOWN), made.sinks + made.relays < UP]))
+    limit(implies(is_connected(DOWN), False))
+
+    def some(up: int, down: int) -> bool:
+        return all_of([made.is_hop(up, down), implies(equal(up, UP), is_connected(down))])
+
+    def one_more(up: int, down: int) -> bool:
+        return any_of([some(up, down), equal((up, down), (UP, DOWN))])
+
+    return before, _with_hops(made, some), _with_hops(made, one_more)
+
+
+def _lower_ones(node: int) -> Iterator[int]:
+    """In place of the walk down from a node: any node that has a smaller number."""
+    lower = integer("below")
+    limit(lower < node)
+    yield lower
+
+
+def _leads_down(wrong: int) -> bool:
+    """The walk down from a node, if those from the nodes next to it come to smaller numbers only."""
+    case = _Case(*SUBJECT.any_case())
+    case.graph._all_below = _lower_ones
+    with standing_in(_MODULES):
+        return all(node + wrong < ONE for node in vars(core.MuteGraph)["_all_below"](case.graph, ONE))
+
+
+def _connects(wrong: int) -> bool:
+    """Over a new edge a source learns what the node downstream knows; nothing is left in flight."""
+    before, made, _ = _any_hop_more()
+    limit(merged(partial(is_here, before, made, UP)))
+    case = _Case(before, made, (ONE, TWO))
+    case.graph._all_below = _lower_ones
+    newest = larger(heard_by(before, UP, MUTER), heard_by(before, DOWN, MUTER))
+    after = before._replace(heard=before.heard.put(UP - 1, before.heard.get(UP - 1).put(MUTER - 1, newest)))
+    return _is_right(case, lambda graph: graph.connect(UP, DOWN), after, wrong, lambda _: not case.edges[UP, DOWN])
 
 
 def _joins(wrong: int) -> bool:
-    """Join: a new source learns who mutes, from all that are downstream of it."""
-    made, before = _any_marks(), _any_state(1, 3, here=False)
-    graph = _graph(before, made, without=_SOURCE)
-    after = SYSTEM.perform("Join", before, made, _SOURCE)
-    for up, down in _HOPS:
-        if up == _SOURCE:
-            graph.connect(str(up), str(down))
-    return _stands_for(graph, after, wrong)
-
-
-def _is_made_anew(hop: tuple[int, int], wrong: int) -> bool:
-    """Reconnect: what was in flight is lost, and what the other end knows is told again."""
-    made, before = _any_marks(), _any_state(hop[1], busy=hop)
-    graph = _graph(before, made)
-    after = SYSTEM.perform("Reconnect", before, made, *hop)
-    graph.reconnect(*map(str, hop))
-    return _stands_for(graph, after, wrong)
+    """Join over one hop more: what a source knows then is what it learns over one hop after the other."""
+    before, some, one_more = _any_hop_more()
+    over_some, over_more = (SYSTEM.perform("Join", before, hops, UP) for hops in (some, one_more))
+    newest = larger(heard_by(over_some, UP, MUTER), heard_by(before, DOWN, MUTER))
+    return bool(equal(heard_by(over_more, UP, MUTER), newest + wrong))
 
 
 def _accepts_marks(wrong: int) -> bool:
@@ -185,29 +459,30 @@ def _accepts_marks(wrong: int) -> bool:
     return bool(low >= 0) and bool(high >= low + wrong)
 
 
-_MORE = "all have heard one epoch more"
+_MORE = "it has heard one epoch more"
 
 OBLIGATIONS: tuple[SymbolicObligation, ...] = (
-    *(claim(f"sink {sink} reports its backlog", partial(_reports, sink), _MORE) for sink in _SINKS),
-    *(claim(f"node {hop[0]} hears node {hop[1]}", partial(_hears, hop), _MORE) for hop in _HOPS),
-    *(claim(f"sink {sink} leaves", partial(_leaves, sink), _MORE) for sink in _SINKS),
-    claim("the source joins", _joins, _MORE),
-    *(
-        claim(f"the connection of {hop[0]} and {hop[1]} is made anew", partial(_is_made_anew, hop), _MORE)
-        for hop in _HOPS
-    ),
+    claim("a sink reports its backlog", _reports, _MORE),
+    claim("a node hears another one", _hears, _MORE),
+    claim("a sink leaves", _leaves, _MORE),
+    claim("a source is connected to one node more", _connects, _MORE),
+    claim("a walk down comes to smaller numbers", _leads_down, "smaller by two"),
+    claim("a source joins over one hop more", _joins, _MORE),
+    claim("a connection is made anew", _is_made_anew, _MORE),
+    claim("a source is muted, or not", _is_muted, "one mute more holds it"),
+    claim("a muter mutes, or not", _is_muting, "in even epochs"),
     claim("marks are accepted", _accepts_marks, "equal ones are not"),
 )
 
 
 def theorems() -> tuple[Theorem, ...]:
-    """The claims about one graph."""
+    """The claims about any graph."""
     return (
         Theorem(
             id="code-mute-graph",
             statement=(
-                "On a graph of two sinks, a relay and a source that hears one of them over two paths, the running "
-                "MuteGraph does what its model does, for all epochs, backlogs and marks."
+                "On any graph, the running MuteGraph does what its model does, for all epochs, backlogs and marks. A "
+                "node that tells all that it knows, on a connection that is made anew, has its own order of the muters."
             ),
             module="Mute",
             operator="Next",

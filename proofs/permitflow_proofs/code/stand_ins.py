@@ -251,6 +251,7 @@ _BUILT_IN: dict[str, object] = {
     "sum": batches.total_of,
     "map": batches.mapped,
     "list": batches.listed,
+    "frozenset": tuple,
 }
 _IMPORTED: dict[str, tuple[object, object]] = {
     "islice": (itertools.islice, _first),
