@@ -1,4 +1,7 @@
-"""The kit finds every fault that is planted in this project's channel, and names the rule."""
+"""The kit finds every fault that is planted in this project's channel, and names the rule.
+
+Mistakes that a model can make are in test_mistakes.py.
+"""
 
 import asyncio
 
@@ -18,12 +21,6 @@ def test_a_planted_fault_breaks_its_rule(run: asyncio.Runner, fault: Fault) -> N
     report = judge_adapter(fault.adapter, only=RULES, runner=run)
     assert fault.rule in report.broken
     assert report[fault.rule].finding == fault.finding
-
-
-def test_twenty_faults_are_planted_six_of_cancellation() -> None:
-    of_cancellation = [fault for fault in FAULTS if fault.rule.startswith(("cancelled-", "withdrawn-"))]
-    assert len(FAULTS) >= 20
-    assert len(of_cancellation) >= 6
 
 
 def test_a_gate_with_one_input_keeps_the_rules(run: asyncio.Runner) -> None:

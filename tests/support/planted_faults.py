@@ -1,4 +1,4 @@
-"""This project's channel with one fault in each copy: every fault of a real channel that the kit should find.
+"""This project's channel with one fault in each copy: of cancellations, ends and aborts, on which the model is silent.
 
 A fault is an adapter's class that spoils the two ends which ``open`` has made, and the rule that it breaks.
 """
@@ -14,7 +14,6 @@ from permitflow import (
     InputGate,
     Kind,
     Parameters,
-    Permits,
     RecorderFactory,
 )
 from permitflow.channels.waiting import ParkedSend
@@ -131,60 +130,6 @@ class SendsWhenWoken(Spoilt):
                 raise
 
         self.replace(line, "leave", spoilt)
-
-
-@planted(
-    "a cancelled send returns as if it had sent",
-    "cancelled-send",
-    "swallows a cancellation: its cancelled send returns as if it had been sent",
-)
-class Swallows(Spoilt):
-    async def offer_chunk(self, serial: int, rows: int) -> None:
-        try:
-            await super().offer_chunk(serial, rows)
-        except asyncio.CancelledError:
-            return
-
-
-@planted("a send ignores its cancellation", "cancelled-send", "your send does not end when it is cancelled")
-class Ignores(Spoilt):
-    async def offer_chunk(self, serial: int, rows: int) -> None:
-        while True:
-            try:
-                return await super().offer_chunk(serial, rows)
-            except asyncio.CancelledError:
-                continue
-
-
-@planted(
-    "a send that is cancelled while it waits takes a permit",
-    "withdrawn-pays-nothing",
-    "loses a permit when a send is cancelled",
-)
-class PaysForNothing(Spoilt):
-    def spoil(self) -> None:
-        def pay(_: ParkedSend[Any]) -> None:
-            self.core._row_permits -= 1
-
-        self.on_cancelled_send(pay)
-
-
-@planted("a cancelled send is sent later", "withdrawn-never-sent", "sends a cancelled chunk later")
-class SendsLater(Spoilt):
-    async def open(self, parameters: Parameters, record: RecorderFactory) -> None:
-        self.later: list[asyncio.Task[None]] = []
-        await super().open(parameters, record)
-
-    async def offer_chunk(self, serial: int, rows: int) -> None:
-        try:
-            await super().offer_chunk(serial, rows)
-        except asyncio.CancelledError:
-            self.later.append(asyncio.create_task(super().offer_chunk(serial, rows)))
-            raise
-
-    async def close(self) -> None:
-        for task in self.later:
-            task.cancel()
 
 
 @planted("a barrier that was granted and then cancelled keeps its permit", "cancelled-barrier", "loses a message")
@@ -316,156 +261,6 @@ class LooksEnded(Spoilt):
             return await super().take()
         except Exception as error:
             raise Ended from error
-
-
-# Permits.
-
-
-@planted("a consumed chunk returns one permit too few", "none-lost", "returns a permit too few")
-class ReturnsTooFew(Spoilt):
-    def spoil(self) -> None:
-        consume = self.inbound._consume
-
-        def spoilt(*arguments: Any) -> None:
-            consume(*arguments)
-            self.inbound._rows.due = max(0, self.inbound._rows.due - 1)
-            self.inbound.is_due = self.inbound._rows.due > 0
-
-        self.replace(self.inbound, "_consume", spoilt)
-
-
-@planted("returned permits are added twice", "none-created", "returns permits twice")
-class AddsTwice(Spoilt):
-    def spoil(self) -> None:
-        def spoilt(feedback: Permits) -> None:
-            self.core._row_permits += 2 * feedback.rows
-            self.inbound._rows.granted += feedback.rows
-            self.core._barrier_permits += feedback.barriers
-            self.core._watermark_permits += feedback.watermarks
-
-        self.replace(self.core, "on_feedback", spoilt)
-
-
-@planted(
-    "a message counts as consumed when it is taken",
-    "returned-when-consumed",
-    "returns permits when a message is handed over",
-)
-class ConsumesOnTake(Spoilt):
-    async def take(self) -> Received:
-        received = await super().take()
-        self.receiver.consume()
-        return received
-
-    def consume(self) -> None:
-        pass
-
-
-@planted("a batch returns one permit too late", "batch-in-time", "returns a batch one permit too late")
-class ReturnsLate(Spoilt):
-    def spoil(self) -> None:
-        self.inbound._rows._batch += 1
-
-
-@planted("an idle receiver keeps the residue", "residue-returned", "keeps a residue below a batch")
-class KeepsResidue(Spoilt):
-    def spoil(self) -> None:
-        take_feedback = self.inbound.take_feedback
-        self.replace(self.inbound, "take_feedback", lambda: take_feedback(residue=False))
-
-
-@planted(
-    "the wake-up goes to the newest waiting send", "oldest-leaves-first", "lets the newest waiting chunk leave first"
-)
-class WakesNewest(Spoilt):
-    def spoil(self) -> None:
-        def advance() -> None:
-            self.core._waiting.reverse()
-            self.channel.line.parked.reverse()
-            advance_rightly()
-            self.core._waiting.reverse()
-            self.channel.line.parked.reverse()
-
-        advance_rightly = self.channel.line.advance
-        go = self.channel.line.go
-
-        def go_first(parked: ParkedSend[Any]) -> None:
-            line = self.channel.line.parked
-            if parked in line and parked.future is not None:
-                place = line.index(parked)
-                line.rotate(-place)
-                self.core._waiting.rotate(-place)
-                go(parked)
-                line.rotate(place)
-                self.core._waiting.rotate(place)
-            else:
-                go(parked)
-
-        self.replace(self.channel.line, "advance", advance)
-        self.replace(self.channel.line, "go", go_first)
-
-
-# Messages, barriers and watermarks.
-
-
-@planted("a chunk arrives twice", "exactly-once", "hands a chunk over twice")
-class ArrivesTwice(Spoilt):
-    def spoil(self) -> None:
-        self.again: list[Received] = []
-
-    async def take(self) -> Received:
-        if self.again:
-            return self.again.pop()
-        received = await super().take()
-        self.again.append(received)
-        return received
-
-    def consume(self) -> None:
-        if not self.again:
-            super().consume()
-
-
-@planted(
-    "a barrier overtakes a chunk that waits", "barrier-keeps-its-place", "lets a barrier overtake a chunk that waits"
-)
-class BarrierOvertakes(Spoilt):
-    async def offer_barrier(self) -> None:
-        waiting, parked = list(self.core._waiting), list(self.channel.line.parked)
-        self.core._waiting.clear()
-        self.channel.line.parked.clear()
-        call = asyncio.ensure_future(super().offer_barrier())
-        await asyncio.sleep(0)
-        self.core._waiting.extend(waiting)
-        self.channel.line.parked.extend(parked)
-        await call
-
-
-@planted("watermarks pile up", "watermarks-bounded", "lets watermarks pile up")
-class PilesUp(Spoilt):
-    def spoil(self) -> None:
-        self.core._watermark_permits = self.inbound._watermarks.granted = 100
-        self.core.total = self.core.total._replace(watermarks=100)
-
-
-@planted("an old watermark is kept while it waits", "watermarks-conflated", "keeps an old watermark")
-class KeepsOld(Spoilt):
-    def offer_watermark(self, value: int) -> None:
-        if self.core.messages_before_watermark is None:
-            super().offer_watermark(value)
-
-
-@planted("a newcomer is sent before those who wait", "newcomers-wait", "lets a newcomer go before those who wait")
-class LetsPass(Spoilt):
-    def send_chunk_now(self, serial: int, rows: int) -> None:
-        parked = list(self.channel.line.parked)
-        self.channel.line.parked.clear()
-        waiting = list(self.core._waiting)
-        self.core._waiting.clear()
-        try:
-            super().send_chunk_now(serial, rows)
-        finally:
-            self.channel.line.parked.extend(parked)
-            self.core._waiting.extend(waiting)
 
 
 # The gate.
