@@ -25,7 +25,7 @@ __all__ = [
 
 T = TypeVar("T")
 
-# What their length counts is no row, or they have no row yet.
+# What their length counts is not a row, or they have no row yet.
 _NOT_OF_ROWS = (str, Mapping, Set, Iterator, AsyncIterator, Awaitable)
 
 DEFAULT_KEPT_ROWS = 1_048_576
@@ -57,7 +57,7 @@ def rows_of(chunk: object) -> int:
     """Rows of a chunk: its ``num_rows``, else its length, else 1 (a single value, which has no length).
 
     Raises:
-        InvalidParametersError: ``num_rows`` is no number, ``len(chunk)`` fails, or would not count rows: of text, a
+        InvalidParametersError: ``num_rows`` is not a number, ``len(chunk)`` fails, or would not count rows: of text, a
             mapping, a set or a named tuple, and of an iterator or a coroutine, whose rows are not there yet.
     """
     if type(chunk) is list:
@@ -116,7 +116,7 @@ def sums_of_bytes(chunks: Sequence[object]) -> Sequence[int] | None:
         return None
     if len(counters) == 1:
         (count_bytes,) = counters.values()
-        sizes: Iterable[int] = map(count_bytes, chunks)  # type: ignore[arg-type]  # it is no None
+        sizes: Iterable[int] = map(count_bytes, chunks)  # type: ignore[arg-type]  # it is not None
     else:
         sizes = (count(chunk) if (count := counters[type(chunk)]) else 0 for chunk in chunks)
     return [*accumulate(sizes, initial=0)]

@@ -1015,7 +1015,7 @@ class StoreTakenOverError(StoreError):
     status = "UNAVAILABLE"
     path: str
     by: str  # the exchange that has it now
-    text = "the exchange has lost its store {path} to {by}, and confirms nothing any more: dial that one"
+    text = "the exchange has lost its store {path} to {by}, and no longer confirms anything: dial that one"
 
 
 class StoreUnusableError(StoreError):

@@ -220,7 +220,7 @@ class BoundedAdapter:
     async def has_ended(self, call: Call, seconds: float | None = None) -> bool:
         """Wait for a call, by default as long as a channel may stand still.
 
-        Some turns of the loop come first and last: a busy machine is no reason to say that nothing happened.
+        Some turns of the loop come first and last: a busy machine is not a reason to say that nothing happened.
         """
         if await _ends_in_turns(call):
             return True
@@ -352,7 +352,7 @@ def own_runner() -> Iterator[asyncio.Runner]:
 def close_runner(runner: asyncio.Runner) -> None:
     """Close a runner; a task that does not end when it is cancelled is left behind."""
     loop = runner.get_loop()
-    loop.set_exception_handler(lambda *_: None)  # what is left behind is no news
+    loop.set_exception_handler(lambda *_: None)  # what is left behind is not news
     loop.run_until_complete(_end_all())
     runner.close()
 

@@ -97,7 +97,7 @@ class FlowPair:
         self.consume_taken()
 
     def take(self) -> Message[int]:
-        """Take the oldest message that was not taken yet; this is no step of the specification."""
+        """Take the oldest message that was not taken yet; this is not a step of the specification."""
         message: Message[int] = self.receiver.take()
         return message
 

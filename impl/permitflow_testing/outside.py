@@ -257,7 +257,7 @@ class Outside:
         return REFUSED, world
 
     def take(self, world: World) -> tuple[Result, World]:
-        """Take the oldest message that was not taken; this is no step of the specification."""
+        """Take the oldest message that was not taken; this is not a step of the specification."""
         here = list(world.hops[-1].inbox)[world.taken :]
         if not here:
             return NOTHING, world

@@ -33,7 +33,7 @@ class Referee:
         took = f"{walk.seconds:.1f} s"
         if walk.reached < walk.steps:
             return (
-                f"TLC DISAGREES: step {walk.reached + 1:,} is no step of the specification, "
+                f"TLC DISAGREES: step {walk.reached + 1:,} is not a step of the specification, "
                 f"while the model explains {self.steps:,} ({took})"
             )
         if walk.goes_on:
@@ -95,7 +95,7 @@ def _told(links: list[Path[Any]], known: Collection[str]) -> Iterator[TraceStep]
     for link in links:
         step, event = link.step, link.event
         if event is None:
-            # A step that is no action of the specification is one of its trace module, which describes it like events.
+            # A step that is not an action of the specification is one of its trace module, which describes events.
             yield TraceStep(step.action, step.arguments if step.action in known else (0, *step.arguments))
             before.add(step.action)
             continue

@@ -91,7 +91,7 @@ async def _to_their_end(adapter: BoundedAdapter, calls: Iterable[Call], observed
         before = len(observed.events)
         await asyncio.wait(left, timeout=adapter.timeout_seconds, return_when=asyncio.FIRST_COMPLETED)
         if len(observed.events) == before:
-            await turns()  # a busy machine is no reason to say that nothing happens
+            await turns()  # a busy machine is not a reason to say that nothing happens
         done = {call for call in left if call.done()}
         for call in done:
             adapter.result(call)

@@ -255,7 +255,7 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
         if returned != told:
             way = ", then ".join(map(in_words, tuple(world.state.grants)[:5]))
             if any(here > due for here, due in zip(returned, told, strict=True)):
-                raise Refused(f"{in_words(told)} are no sum of what comes back first: {way}")
+                raise Refused(f"{in_words(told)} are not a sum of what comes back first: {way}")
             # Of one class, the number alone says it.
             is_of_rows = not any((*told[1:], *returned[1:]))
             there = f"{returned.rows:,}" if is_of_rows else in_words(returned)

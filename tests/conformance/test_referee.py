@@ -91,7 +91,7 @@ def test_a_specification_that_disagrees_is_asked_no_more(repository: Path, tmp_p
 
     assert not referee.agrees
     assert referee.walk.steps - 50 <= referee.walk.reached < referee.walk.steps < 400
-    assert f"TLC DISAGREES: step {referee.walk.reached + 1} is no step of the specification" in referee.describe()
+    assert f"TLC DISAGREES: step {referee.walk.reached + 1} is not a step of the specification" in referee.describe()
     assert referee.as_json()["agrees"] is False
 
 

@@ -113,7 +113,7 @@ def test_permits_that_were_lost_are_found_at_the_next_return(by_end: bool) -> No
     (block,) = verdict.replay.blocked[:1]
     assert block.event == [event for log in channel.logs for event in log if event.action == "AddPermits"][1]
     assert block.is_refused
-    assert "4 row permits are no sum of what comes back first: 3 row permits" in block.reason
+    assert "4 row permits are not a sum of what comes back first: 3 row permits" in block.reason
 
 
 def test_the_verdict_says_what_happened_where_and_what_was_allowed() -> None:
@@ -122,7 +122,7 @@ def test_the_verdict_says_what_happened_where_and_what_was_allowed() -> None:
     first, event, state, allowed, left_over = verdict.describe().splitlines()
     assert first == "channel 'channel': not a behaviour of the specification, after 26 valid events"
     assert event.startswith(
-        "  AddPermits (permits: 4 rows), event 16 of the sender, is impossible: 4 row permits are no sum"
+        "  AddPermits (permits: 4 rows), event 16 of the sender, is impossible: 4 row permits are not a sum"
     )
     assert "permits on their way back [(3, 0, 0), (4, 0, 0)" in state
     assert "AddPermits of (3, 0, 0)" in allowed

@@ -214,7 +214,7 @@ def test_permits_that_come_back_together_are_several_returns() -> None:
     assert judge([*run, returned(2, 1), returned(watermarks=1)]).is_valid
     early = judge([*run, returned(2, 0, 1)])
     assert early.blocked[0].is_refused
-    assert "are no sum of what comes back first: 2 row permits, then 1 barrier permit" in early.blocked[0].reason
+    assert "are not a sum of what comes back first: 2 row permits, then 1 barrier permit" in early.blocked[0].reason
     assert "no permits are returned" in judge([*run, returned()]).blocked[0].reason
 
 

@@ -183,9 +183,9 @@ WRONG = {
     "is-killed": ("os.kill(os.getpid(), 9)", "has ended with signal SIGKILL"),
     "says-garbage": (
         "say('listening')",
-        "what is no answer, 'listening': it is no JSON; remarks belong on its standard",
+        "what is not an answer, 'listening': it is not JSON; remarks belong on its standard",
     ),
-    "says-no-id": ("say('[1]')", "it is no JSON object with a whole number as 'id'"),
+    "says-no-id": ("say('[1]')", "it is not a JSON object with a whole number as 'id'"),
     "has-no-outcome": ("say('{\"id\": 1}')", "an answer has one of ok, refused, cancelled, error"),
     "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
     "answers-an-error": ('say(\'{"id": 1, "error": "no"}\')', "answers 'hello' with an error: no"),

@@ -70,7 +70,7 @@ def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES)
     """Decode a header that ``who`` has sent: the message's kind and its length, at most ``most_bytes``.
 
     Raises:
-        UndecodableDataError: this is no header of permitflow, or the message is too long.
+        UndecodableDataError: this is not a header of permitflow, or the message is too long.
     """
     parsed = parse_header(data)
     if parsed is None or parsed[0] > Kind.TOKEN:

@@ -22,7 +22,7 @@ def require_seconds(
     """Refuse deadlines that cannot work.
 
     Raises:
-        InvalidParametersError: a deadline is no number, too short or too long.
+        InvalidParametersError: a deadline is not a number, too short or too long.
     """
     for name, value in (
         ("handshake_seconds", handshake_seconds),

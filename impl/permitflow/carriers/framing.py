@@ -28,7 +28,7 @@ def _check(kind: int, size_bytes: int) -> int:
 
 
 def parse_header(data: memoryview) -> tuple[int, int] | None:
-    """The kind and the length in bytes that a header tells; None: this is no header of permitflow."""
+    """The kind and the length in bytes that a header tells; None: this is not a header of permitflow."""
     kind, mark, check, size = _HEADER.unpack_from(data)
     return None if mark != _MARK or check != _check(kind, size) else (kind, size)
 

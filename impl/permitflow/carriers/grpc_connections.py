@@ -22,7 +22,7 @@ class Name(NamedTuple):
 
     @classmethod
     def of_call(cls, peer: str) -> "Name | None":
-        """What ``ServicerContext.peer()`` says, as in ``ipv4:203.0.113.5:4242``; None: it is no connection over TCP."""
+        """What ``ServicerContext.peer()`` says, as in ``ipv4:203.0.113.5:4242``; None: it is not over TCP."""
         address = unquote(peer).partition(":")[2]
         host, _, port = address.rpartition(":")
         try:

@@ -63,7 +63,7 @@ class Security:
         """Read the token, to show it at an address; None: there is none.
 
         Raises:
-            InvalidParametersError: it cannot be read, is no token, or would cross a network in the clear; the error
+            InvalidParametersError: it cannot be read, is not a token, or would cross a network in the clear; the error
                 does not contain it.
         """
         has_one = self.token_file is not None or bool(self.token_variable)
@@ -91,7 +91,7 @@ def read_token(file: File) -> str:
     """The token in a file, without the blanks around it.
 
     Raises:
-        InvalidParametersError: it cannot be read, or is no token; the error does not contain it.
+        InvalidParametersError: it cannot be read, or is not a token; the error does not contain it.
     """
     try:
         text = Path(file).read_bytes()[: MOST_TOKEN + 2].decode(errors="replace")

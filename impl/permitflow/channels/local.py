@@ -71,7 +71,8 @@ def open_channel(
 
     Raises:
         InvalidParametersError: ``parameters`` are not the parameters of a flow, or not of the group's; or
-            ``byte_window`` is no whole number of at least 1, or ``row_bytes`` is negative or stated beside ``size_of``.
+            ``byte_window`` is not a whole number of at least 1, or ``row_bytes`` is negative or stated beside
+            ``size_of``.
     """
     if parameters is None:
         parameters = ChannelParameters()

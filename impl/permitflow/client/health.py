@@ -45,7 +45,7 @@ def is_serving(
         PeerGoneError: no server answers.
         PeerTimeoutError: no server answers in time.
         InvalidParametersError: the address is malformed, or one without gRPC, which answers no health questions.
-        TransportError: the peer that answers is no exchange, or has no such service.
+        TransportError: the peer that answers is not an exchange, or has no such service.
         UndecodableDataError: the answer is malformed.
     """
     if parsed(address).scheme is not Scheme.GRPC:

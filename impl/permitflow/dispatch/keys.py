@@ -52,7 +52,7 @@ def vnode_of(key: Sequence[KeyValue], vnodes: int = VNODES) -> int:
     """The virtual node of a key, given the values of its columns in Python's types.
 
     Raises:
-        InvalidParametersError: a value is no key.
+        InvalidParametersError: a value is not a key.
     """
     return crc32(b"".join(_number_of(value).to_bytes(_KEY_BYTES, "little") for value in key)) % vnodes
 
@@ -119,7 +119,7 @@ class Splitter:
             vnodes: the number of virtual nodes.
 
         Raises:
-            InvalidParametersError: a column is not there, or holds what is no key or no change.
+            InvalidParametersError: a column is not there, or holds what is neither a key nor a change.
         """
         self.key = named_columns(key)
         """The names of the key's columns."""

@@ -124,8 +124,8 @@ class Exchange:
             elsewhere: other processes that have channels of this exchange; None: there are none.
 
         Raises:
-            InvalidParametersError: the codec for ``compression`` is not available, ``byte_window`` is no whole number
-                of at least 1, or ``target_latency_seconds`` is out of its range or given beside ``record``.
+            InvalidParametersError: the codec for ``compression`` is not available, ``byte_window`` is not a whole
+                number of at least 1, or ``target_latency_seconds`` is out of its range or given beside ``record``.
         """
         if target_latency_seconds is not None:
             require_latency(target_latency_seconds)
@@ -164,7 +164,7 @@ class Exchange:
         """Decode a schema that a peer sent; a large one waits for its turn.
 
         Raises:
-            UndecodableDataError: it is no schema, or exceeds a limit.
+            UndecodableDataError: it is not a schema, or exceeds a limit.
         """
         if len(data) <= _SHORT_SCHEMA_BYTES:
             return read_schema(data)

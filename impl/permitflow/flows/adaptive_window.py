@@ -21,7 +21,7 @@ _SAMPLES_PER_LATENCY = 4
 _NEWEST_SHARE = 0.5
 """The newest sample's share of the smoothed throughput, which so follows a change within a few samples: one latency."""
 _CHANGE_SHARE = 8
-"""A target that differs by less than this part of the present one is no change."""
+"""A target that differs by less than this part of the present one is not a change."""
 
 
 def require_latency(seconds: object, *, name: str = "target_latency_seconds") -> float:

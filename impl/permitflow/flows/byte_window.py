@@ -133,7 +133,7 @@ def require_byte_window(size_bytes: object, *, name: str = "byte_window") -> int
     """
     if isinstance(size_bytes, int) and not isinstance(size_bytes, bool) and 1 <= size_bytes < 2**63:
         return size_bytes
-    rule = "must be a whole number of bytes, at least 1 and below 2**63; a large one is no limit"
+    rule = "must be a whole number of bytes, at least 1 and below 2**63; a large one sets no limit"
     raise InvalidParametersError(name=name, value=size_bytes, rule=rule)
 
 

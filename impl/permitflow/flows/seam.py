@@ -260,7 +260,7 @@ class Flow(ABC):
         return self.complete(ours._replace(**stated))
 
     def verify(self, agreed: Wishes, wanted: Wishes | None) -> Any:
-        """Check the server's decision at the client, because it may be wrong.  ``wanted``: None is no wish.
+        """Check the server's decision at the client, because it may be wrong.  ``wanted``: None is not a wish.
 
         Raises:
             ParameterMismatchError: a parameter is missing, cannot work, or differs from the wish in more than being
@@ -306,7 +306,7 @@ def stated_values(wishes: Wishes) -> dict[str, Any]:
 
 
 def require_whole(parameters: object, least: Mapping[str, int]) -> None:
-    """Refuse parameters that are no whole numbers, or below the least ones; -1 stands for a default.
+    """Refuse parameters that are not whole numbers, or are below the least ones; -1 stands for a default.
 
     Raises:
         InvalidParametersError: which one.

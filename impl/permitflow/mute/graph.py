@@ -138,7 +138,7 @@ class MuteGraph:
         """A source may read now, unless it is muted by others.
 
         Raises:
-            LocalProtocolError: it is no source.
+            LocalProtocolError: it is not a source.
         """
         self._source(source).epochs.pop(source, None)
 
@@ -233,7 +233,7 @@ class MuteGraph:
         """A muter leaves: it unmutes, and may not report any more.
 
         Raises:
-            LocalProtocolError: it is no muter, or has left already.
+            LocalProtocolError: it is not a muter, or has left already.
 
         Spec: Dispose of Mute.
         """
@@ -377,7 +377,7 @@ class MuteGraph:
         """Must the source not read?
 
         Raises:
-            LocalProtocolError: it is no source.
+            LocalProtocolError: it is not a source.
 
         Spec: IsMuted of Mute.
         """
@@ -387,7 +387,7 @@ class MuteGraph:
         """Who mutes a source: muters, and the source itself before ``start``.
 
         Raises:
-            LocalProtocolError: it is no source.
+            LocalProtocolError: it is not a source.
         """
         return self._source(source).muters()
 
@@ -418,13 +418,13 @@ class MuteGraph:
     def _source(self, name: str) -> _Node:
         node = self._node(name)
         if not node.is_source:
-            raise LocalProtocolError(f"{name!r} is no source")
+            raise LocalProtocolError(f"{name!r} is not a source")
         return node
 
     def _muter(self, name: str) -> _Node:
         node = self._node(name)
         if node.marks is None:
-            raise LocalProtocolError(f"{name!r} is no muter")
+            raise LocalProtocolError(f"{name!r} is not a muter")
         if node.is_disposed:
             raise LocalProtocolError(f"muter {name!r} has left")
         return node

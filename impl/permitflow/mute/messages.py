@@ -217,7 +217,7 @@ class Peer(Connection):
         found = data[:HEADER_BYTES]
         parsed = parse_header(found)
         if parsed is None or (kind := _KINDS.get(parsed[0])) is None:
-            raise UndecodableDataError(what=repr(bytes(found)), reason="it is no message of a muted pipeline")
+            raise UndecodableDataError(what=repr(bytes(found)), reason="it is not a message of a muted pipeline")
         size = parsed[1]
         if kind not in (*self._expects, Kind.REFUSED):
             raise UndecodableDataError(what=f"{kind.name}", reason="it does not belong here")

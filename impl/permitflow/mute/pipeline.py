@@ -294,7 +294,7 @@ class Pipeline:
 
         Raises:
             SinkStalledError: something is left after so many seconds.
-            InvalidParametersError: ``seconds`` is no number from 0 to a day; nothing has changed.
+            InvalidParametersError: ``seconds`` is not a number from 0 to a day; nothing has changed.
         """
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
         if not is_number or not 0 <= seconds <= _MOST_DRAIN_SECONDS:  # NaN neither

@@ -126,7 +126,7 @@ class Signals(Generic[T]):
         """The element that was asked for."""
         self._is_asked = False
         if element is None:
-            self.fail(TypeError("the source has emitted None, which is no element (rule 2.13 of Reactive Streams)"))
+            self.fail(TypeError("the source has emitted None, which is not an element (rule 2.13 of Reactive Streams)"))
         elif self._subscriber is not None:
             self._element = element
             self._go_on()

@@ -201,7 +201,7 @@ def _past_loss(error: ReplayError, rows: RowRange, at: int) -> int:
 
 
 def _overloaded(options: ReadOptions, rows: RowRange, at: int) -> PeerTimeoutError:
-    """The error for silence: the exchange has all of these rows, so the cause is no slow producer."""
+    """The error for silence: the exchange has all of these rows, so the cause is not a slow producer."""
     return PeerTimeoutError(
         who=f"the exchange at {options.address} (channel {rows.channel!r})",
         reason=f"nothing came for {options.timeout_seconds:g} s, though it keeps the rows [{at}, {rows.to_row}): "

@@ -318,7 +318,7 @@ class Blueprint:
         ``"copy.1 -> merge.0"`` names them; the others of the same stage get the numbers that are left.
 
         Raises:
-            BlueprintError: an arc is no such text, or as for ``Blueprint``.
+            BlueprintError: an arc is not such a text, or as for ``Blueprint``.
         """
         return cls(stages, tuple(_numbered(arcs)))
 
@@ -387,7 +387,7 @@ def _numbered(texts: Iterable[str]) -> list[Arc]:
     for number, text in enumerate(texts, 1):
         match = _ARC.fullmatch(text.strip()) if isinstance(text, str) else None
         if match is None:
-            reason = f"{text!r} is no arc; write it as 'copy -> merge', or 'copy.1 -> merge.0'"
+            reason = f"{text!r} is not an arc; write it as 'copy -> merge', or 'copy.1 -> merge.0'"
             raise BlueprintError(stage="", port="", arc=number, reason=reason)
         ends += [(name, None if port is None else int(port)) for name, port in (match.group(1, 2), match.group(3, 4))]
     producers, consumers = _filled(ends[::2]), _filled(ends[1::2])

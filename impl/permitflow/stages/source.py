@@ -457,9 +457,9 @@ class Source(Generic[T]):
         """Send all elements into a channel, and end it: an element is asked for when the last one has left.
 
         Messages of another channel stay what they are: chunks, barriers, watermarks.  If the channel's consumer cancels
-        it, the sources are closed, and that is no error; if the channel fails, that is the call's error: at once, also
-        while a source has nothing to give.  If the stream fails, or the call is cancelled, the channel is aborted; one
-        that keeps the rows of a named producer stays open, and the next run goes on at ``first_row``.
+        it, the sources are closed, and that is not an error; if the channel fails, that is the call's error: at once,
+        also while a source has nothing to give.  If the stream fails, or the call is cancelled, the channel is aborted;
+        one that keeps the rows of a named producer stays open, and the next run goes on at ``first_row``.
 
         Returns:
             What ``sender.end`` returns.
@@ -650,7 +650,7 @@ def blueprint_of(*sources: Source[Any]) -> Blueprint:
     function decides how much it emits is taken to emit anything, and a ``take`` to be a ``map``, which does not end.
 
     Raises:
-        InvalidParametersError: as for ``open_run``, or one is no stream.
+        InvalidParametersError: as for ``open_run``, or one is not a stream.
         BlueprintError: it has too many stages.
     """
     require_count(len(sources), name="sources")

@@ -52,7 +52,7 @@ class Back:
         """Tell it.
 
         Raises:
-            InvalidParametersError: it was told before, or it is no loop.
+            InvalidParametersError: it was told before, or it is not a loop.
         """
         if self._upstream is not None:
             raise self.error("must be closed once")

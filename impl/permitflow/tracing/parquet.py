@@ -285,7 +285,7 @@ def read_headers(file: pq.ParquetFile) -> list[Header]:
     """The headers of a trace, all of one protocol, from its footer; all columns are there.
 
     Raises:
-        ValueError: it is no trace; the message says what is wrong.
+        ValueError: it is not a trace; the message says what is wrong.
         KeyError, TypeError: a header is malformed.
     """
     metadata = file.schema_arrow.metadata or file.metadata.metadata or {}

@@ -121,7 +121,7 @@ class BatchCodec:
         Raises:
             SchemaMismatchError: the batch has another schema than the stream.
             ChunkTooLargeError: a single row of it does not fit into one message.
-            TypeError: it is no record batch.
+            TypeError: it is not a record batch.
         """
         if not isinstance(batch, pa.RecordBatch):
             raise TypeError(f"a remote channel carries pyarrow.RecordBatch, not {type(batch).__name__}")
@@ -211,7 +211,7 @@ class BatchCodec:
             uncompressed_bytes: of the batch, as the peer states; 0: not compressed.
 
         Raises:
-            UndecodableDataError: ``data`` is no batch of this schema, or its rows differ from ``rows``.
+            UndecodableDataError: ``data`` is not a batch of this schema, or its rows differ from ``rows``.
         """
         try:
             if uncompressed_bytes:

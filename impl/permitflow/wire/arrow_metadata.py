@@ -58,14 +58,14 @@ def front(message: "Buffer | pa.Buffer") -> tuple[Buffer, int]:
     """Cut the metadata out of a message; return them, and where its body begins.
 
     Raises:
-        ValueError: it is no message.
+        ValueError: it is not a message.
     """
     try:
         start = 8 if _OFFSET.unpack_from(message)[0] == _CONTINUATION else 4
         # Releases before Arrow 0.15 omit the first word.
         size = int(_BACK.unpack_from(message, start - 4)[0])
     except struct.error:
-        raise ValueError("it is no message") from None
+        raise ValueError("it is not a message") from None
     if not 0 < size <= len(message) - start:
         raise ValueError(f"its metadata would take {size} of {len(message)} bytes")
     return memoryview(message).cast("B")[start : start + size], start + size

@@ -114,7 +114,7 @@ def checked_marker(value: object, *, name: str) -> Marker:
     """Refuse a value that a barrier or watermark cannot carry over the wire.
 
     Raises:
-        InvalidParametersError: its type is none of ``Marker``, or it exceeds 64 bits or 1 MiB, or is no valid text.
+        InvalidParametersError: its type is none of ``Marker``, or it exceeds 64 bits or 1 MiB, or is not valid text.
     """
     if (
         isinstance(value, str | bytes)
@@ -398,7 +398,7 @@ def _read_upstream(frame: pb.UpstreamFrame, body: memoryview) -> WireFrame:
     """Read a frame of an upstream; the bytes of chunks are the first ones of a body.
 
     Raises:
-        UndecodableDataError: it is no such frame, or states an impossible value.
+        UndecodableDataError: it is not such a frame, or states an impossible value.
     """
     name = _name(frame)
     if name == "chunks":

@@ -96,7 +96,7 @@ def decode_request(data: Received) -> ControlRequest:
     """Decode a client's request; one that asks too much is refused before most is decoded.
 
     Raises:
-        UndecodableDataError: ``data`` is no request of this version of the protocol, or too long.
+        UndecodableDataError: ``data`` is not a request of this version of the protocol, or too long.
         AlteredMessageError: the bytes were altered on their path.
         InvalidParametersError: it names too many items.
     """
@@ -162,7 +162,7 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
     """Decode the exchange's reply.
 
     Raises:
-        UndecodableDataError: ``data`` is no reply of this version of the protocol.
+        UndecodableDataError: ``data`` is not a reply of this version of the protocol.
         AlteredMessageError: the bytes were altered on their path.
     """
     content = _content(data, MOST_REPLY_BYTES)
@@ -195,5 +195,5 @@ def read_answer(data: Received, kind: type[R], channels: Sequence[str] | None) -
     reply = decode_reply(data)
     is_about_others = isinstance(reply, Positions) and [stands.channel for stands in reply.channels] != channels
     if not isinstance(reply, kind) or is_about_others:
-        raise UndecodableDataError(what="a reply", reason=f"{type(reply).__name__} is no answer to this question")
+        raise UndecodableDataError(what="a reply", reason=f"{type(reply).__name__} is not an answer to this question")
     return reply

@@ -87,7 +87,7 @@ class JoinedChunks(Sequence[pa.RecordBatch]):
 
 
 def oldest_joined(receiver: Inbound[object], codec: BatchCodec, max_rows: int | None) -> JoinedChunks | None:
-    """The oldest untaken chunks that are rows of one batch; None if the oldest message is no chunk.
+    """The oldest untaken chunks that are rows of one batch; None if the oldest message is not a chunk.
 
     Args:
         receiver: holds an untaken message; it is not changed.

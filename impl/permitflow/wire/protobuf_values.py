@@ -142,7 +142,7 @@ def decode_feedback(flow: Flow, encoded: bytes) -> AnyFeedback:
     """Decode a receiver's feedback.
 
     Raises:
-        UndecodableDataError: these bytes are no feedback of this flow.
+        UndecodableDataError: these bytes are not feedback of this flow.
     """
     return _decoded(_messages_of(flow).feedback(), encoded, flow, "feedback")
 
@@ -158,7 +158,7 @@ def decode_announcement(flow: Flow, encoded: bytes) -> AnyAnnouncement:
     """Decode what a sender tells beside its data.
 
     Raises:
-        UndecodableDataError: these bytes are no announcement of this flow.
+        UndecodableDataError: these bytes are not an announcement of this flow.
     """
     kind = _messages_of(flow).announcement
     if kind is None:
@@ -307,7 +307,7 @@ def read_value(message: Message) -> Any:  # the caller knows what the message st
     """The value that a message states, of the type in ``_KINDS``.
 
     Raises:
-        UndecodableDataError: a number is no member of its enumeration, or the value is impossible.
+        UndecodableDataError: a number is not a member of its enumeration, or the value is impossible.
     """
     kind = type(message)
     if (names := _PLAIN.get(kind)) is not None:

@@ -107,7 +107,7 @@ def read_schema(data: bytes) -> pa.Schema:
     """Decode a schema that the peer sent.
 
     Raises:
-        UndecodableDataError: it is no schema, or exceeds ``MAX_SCHEMA_BYTES``, ``MAX_SCHEMA_FIELDS`` or
+        UndecodableDataError: it is not a schema, or exceeds ``MAX_SCHEMA_BYTES``, ``MAX_SCHEMA_FIELDS`` or
             ``MAX_DICTIONARIES``.
     """
     if (found := _remembered.of_bytes(data)) is not None:

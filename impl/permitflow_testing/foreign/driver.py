@@ -1,6 +1,6 @@
 """A driver's process: what it is asked and what it answers, JSON objects in lines over its standard streams.
 
-Every wait has a bound.  A driver that dies, writes what is no answer, answers late or twice, or says nothing, is a
+Every wait has a bound.  A driver that dies, writes what is not an answer, answers late or twice, or says nothing, is a
 sentence.  Three threads serve the streams, so that a driver that does not read or write blocks nobody.
 """
 
@@ -251,9 +251,9 @@ class _Process:
         try:
             answer = json.loads(line)
         except ValueError:
-            return _no_answer(line, "it is no JSON")
+            return _no_answer(line, "it is not JSON")
         if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
-            return _no_answer(line, "it is no JSON object with a whole number as 'id'")
+            return _no_answer(line, "it is not a JSON object with a whole number as 'id'")
         if len([name for name in OUTCOMES if name in answer]) != 1:
             return _no_answer(line, f"an answer has one of {', '.join(OUTCOMES)}")
         number = answer["id"]
@@ -336,7 +336,7 @@ def _starting() -> Iterator[None]:
 
 def _no_answer(line: bytes, why: str) -> str:
     text = shorten(line.decode(errors="replace").strip(), 100)
-    return f"writes to its standard output what is no answer, {text!r}: {why}; remarks belong on its standard error"
+    return f"writes to its standard output what is not an answer, {text!r}: {why}; remarks belong on its standard error"
 
 
 def _code_in_words(code: int) -> str:

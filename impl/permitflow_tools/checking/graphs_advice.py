@@ -40,7 +40,7 @@ def check_graph(blueprint: Blueprint) -> GraphVerdict:
     For all data that the ratios permit, and all orders in which sources give and sinks ask.
 
     Raises:
-        InvalidParametersError: it is no blueprint.
+        InvalidParametersError: it is not a blueprint.
         ModuleNotFoundError: networkx is not installed; ``permitflow[graphs]`` has it.
     """
     if not isinstance(blueprint, Blueprint):

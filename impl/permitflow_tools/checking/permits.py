@@ -81,7 +81,7 @@ def most_states(parameters: Parameters) -> int:
 
     No more states than these can be reached; where chunks of every size may come, exactly these.  Counted, not
     listed: as the coefficient of a product of power series, one for each place, in time linear in the row permits.
-    Beyond 10^18 the result is no count any more, only larger than that.
+    Beyond 10^18 the result is not a count any more, only larger than that.
 
     Spec: Conservation, TypeOK, GrantsBatched.
     """

@@ -320,7 +320,7 @@ def _channel(made: object, place: str) -> "type[ChannelAdapter]":
     from permitflow_testing import ChannelAdapter
 
     if not (isinstance(made, type) and issubclass(made, ChannelAdapter)):
-        unusable(f"{place} is no class of permitflow_testing.ChannelAdapter; for a pair of ends, use --pair")
+        unusable(f"{place} is not a class of permitflow_testing.ChannelAdapter; for a pair of ends, use --pair")
     return made
 
 

@@ -63,7 +63,7 @@ def open_console(*, stderr: bool = False) -> Console:
 
 
 def open_progress(*columns: ProgressColumn) -> Progress:
-    """A progress bar on standard error; where that is no terminal, nothing is drawn."""
+    """A progress bar on standard error; where that is not a terminal, nothing is drawn."""
     console = open_console(stderr=True)
     shown = columns or (MofNCompleteColumn(), TimeElapsedColumn())
     description = TextColumn("{task.description}", markup=False)

@@ -42,7 +42,7 @@ def health(
       permitflow health 127.0.0.1:50051
       permitflow health 127.0.0.1:50051 --timeout 500ms --live
 
-    Exit code 0: it is ready. 1: it is not, or does not answer. 2: this is no address.
+    Exit code 0: it is ready. 1: it is not, or does not answer. 2: this is not an address.
     """
     with requires_extra("grpc"):
         from permitflow.client.health import LIVENESS, is_serving

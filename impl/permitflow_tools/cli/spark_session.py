@@ -16,7 +16,7 @@ _MOST_LETTERS = 200
 
 
 def require_master(master: str) -> None:
-    """End the command if this is no master."""
+    """End the command if this is not a master."""
     if not master.startswith(_MASTERS):
         unusable(f"--spark: must be a master or a remote session, as in {_EXAMPLES}, not {master!r}")
 

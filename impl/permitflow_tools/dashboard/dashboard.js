@@ -376,5 +376,5 @@ async function keepLooking() {
 }
 
 document.documentElement.classList.remove("no-script");
-if (settings.asksForToken && location.protocol === "http:") askWho("This exchange shows its channels to those only that have a token.");
+if (settings.asksForToken && location.protocol === "http:") askWho("This exchange shows its channels only to those that have a token.");
 keepLooking();

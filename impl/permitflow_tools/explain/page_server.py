@@ -58,7 +58,7 @@ class PageServer(ThreadingMixIn, TCPServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A reader that breaks off is no error of this process, nor one that comes when its loop has ended."""
+        """A reader that breaks off is not an error of this process, nor one that comes when its loop has ended."""
         if not isinstance(sys.exception(), OSError | RuntimeError):
             super().handle_error(request, client_address)
 

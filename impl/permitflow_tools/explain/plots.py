@@ -373,7 +373,7 @@ def read_looks(path: str | PathLike[str]) -> list[Look]:
         except ValueError:
             look = None
         if not isinstance(look, dict) or not ("error" in look or {"at_seconds", "channels"} <= look.keys()):
-            raise ValueError(f"{path}, line {number}: this is no line of permitflow top --json")
+            raise ValueError(f"{path}, line {number}: this is not a line of permitflow top --json")
         if "error" not in look:
             looks.append(look)
     return looks

@@ -113,7 +113,7 @@ def recorded_run(judged: _Judged, look: Look, parameters: Any, start: Any) -> Ex
     if path is None and judged.replay.performed:
         raise ValueError(f"the replay of channel {judged.channel!r} kept no path; replay with keep_path=True")
     steps = path.steps() if path else []
-    # A page cannot show a step that is no action of the specification.
+    # A page cannot show a step that is not an action of the specification.
     known = {action.name for action in look.system.actions}
     shown = list(takewhile(lambda step: step.action in known, steps))
     return ExplainedRun(

@@ -139,7 +139,7 @@ def _node(file: TomlFile, name: str, content: object) -> Node:
         said = section.get(key)
         if key == "takes" and said == 0 and section.get("gives") == 0:
             section.refuse(
-                key, "and gives are both 0, which is no ratio: a map takes 1 and gives 1, a filter gives [0, 1]"
+                key, "and gives are both 0, which is not a ratio: a map takes 1 and gives 1, a filter gives [0, 1]"
             )
         section.refuse(key, f"{error.rule}, not {shown(said)}")
     return made

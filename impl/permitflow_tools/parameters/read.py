@@ -108,7 +108,7 @@ def description_of(file: TomlFile) -> Description:
 
 
 def _whole(given: object, least: int = 1) -> int:
-    """As TOML has it: a text is no number."""
+    """As TOML has it: a text is not a number."""
     return whole(_unquoted(given), least)
 
 
@@ -219,7 +219,7 @@ _WAYS: Mapping[str, tuple[tuple[str, ...], Callable[[Section], ChunkSizes]]] = {
 
 
 def _typed(kinds: tuple[type, ...], words: str, given: object) -> Any:
-    """The value if it is of one of these types; TOML's ``true`` is no number."""
+    """The value if it is of one of these types; TOML's ``true`` is not a number."""
     if type(given) not in kinds:
         raise ValueError(f"must be {words}, not {shown(given)}")
     return given

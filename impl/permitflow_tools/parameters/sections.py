@@ -71,7 +71,7 @@ def read_toml(path: Path) -> TomlFile:
     """Read a file.
 
     Raises:
-        ParametersFileError: it cannot be read, or is no TOML.
+        ParametersFileError: it cannot be read, or is not TOML.
     """
     text, content = "", {}
     try:
@@ -84,7 +84,7 @@ def read_toml(path: Path) -> TomlFile:
     except OSError as error:
         _refuse(path, f"cannot be read: {error.strerror or error}")
     except UnicodeDecodeError as error:
-        _refuse(path, f"cannot be read: it is no UTF-8 text (byte {error.start})")
+        _refuse(path, f"cannot be read: it is not text in UTF-8 (byte {error.start})")
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         _refuse(path, f"is not valid TOML: {error}")
     return TomlFile(path, text, content)
@@ -129,7 +129,7 @@ class Section:
         """Check the keys of what the file says.
 
         Raises:
-            ParametersFileError: it is no table, or a key is unknown, or there twice, by its old name and its new one.
+            ParametersFileError: it is not a table, or a key is unknown, or there by its old name and its new one.
         """
         self.path, self._file, self._name = file.path, file, name
         # By the name of today: the key as it is written.

@@ -159,7 +159,7 @@ def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
         raise RowFileError(path=what, place="", reason=f"it has two columns of the name {twice!r}: rename one")
     if schema is None:
         if wrong := next((field.name for field in found if pa.types.is_binary(field.type)), None):
-            raise RowFileError(path=what, place="", reason=f"column {wrong!r} is no text in UTF-8")
+            raise RowFileError(path=what, place="", reason=f"column {wrong!r} is not text in UTF-8")
         schema = _without_nulls(found)
     elif missing := next((name for name in schema.names if name not in found.names), None):
         raise RowFileError(path=what, place="", reason=f"it has no column {missing!r}, but {', '.join(found.names)}")
@@ -186,7 +186,7 @@ def _inferred_csv(first: bytes, what: str) -> pa.Schema:
         with pyarrow.csv.open_csv(io.BytesIO(first), read, _CSV_PARSE, convert) as opened:
             return opened.schema
     except _UNREADABLE as error:
-        raise RowFileError(path=what, place="", reason=f"it is no CSV: {_short(error)}") from error
+        raise RowFileError(path=what, place="", reason=f"it is not CSV: {_short(error)}") from error
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:

@@ -15,7 +15,7 @@ def parsed_schema(text: str) -> pa.Schema:
     """Parse a schema: names and types of Arrow, each pair with a colon, separated by commas.
 
     Raises:
-        InvalidParametersError: a part is no name and type, a type is unknown, or a name stands there twice.
+        InvalidParametersError: a part is not a name and type, a type is unknown, or a name stands there twice.
     """
     fields = []
     for part in _TOP_COMMA.split(text):

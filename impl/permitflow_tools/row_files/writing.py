@@ -110,7 +110,7 @@ class _JsonLines(RowWriter):
 def _line(row: dict[str, Any]) -> str:
     try:
         return json.dumps(row, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
-    except ValueError:  # JSON has no infinity and nothing that is no number
+    except ValueError:  # JSON has no infinity and nothing that is not a number
         return json.dumps(_finite(row), ensure_ascii=False, default=_plain) + "\n"
 
 

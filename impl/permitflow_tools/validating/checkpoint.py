@@ -46,7 +46,7 @@ class Checkpoint:
         """What was kept; empty: nothing was.
 
         Raises:
-            TraceUnreadableError: it is no checkpoint, belongs to something else, or is damaged.
+            TraceUnreadableError: it is not a checkpoint, belongs to something else, or is damaged.
         """
         try:
             content = self.path.read_bytes()
@@ -59,7 +59,7 @@ class Checkpoint:
             told = json.loads(head)
             digest = told.pop("sha256")
         except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise self._unusable("is no checkpoint of `permitflow trace validate`") from error
+            raise self._unusable("is not a checkpoint of `permitflow trace validate`") from error
         for key, what in (
             ("permitflow_checkpoint", "is of another format"),
             ("permitflow", "was written by another version of permitflow"),

@@ -478,8 +478,8 @@ async def test_several_inputs_and_outputs_of_both_kinds() -> None:
         (header(Kind.HELLO, 16 << 20), "HELLO of 16,777,216 bytes cannot be decoded: it has 4 to 1,028"),
         (header(Kind.HELLO), "HELLO of 0 bytes cannot be decoded: it has 4 to 1,028"),
         (message(Kind.HELLO, b"front", number=1), "HELLO cannot be decoded: it was altered on the way"),
-        (header(ExchangeKind.GET), "it is no message of a muted pipeline"),
-        (b"GET / HTTP/1.1\r\n\r\n", "it is no message of a muted pipeline"),
+        (header(ExchangeKind.GET), "it is not a message of a muted pipeline"),
+        (b"GET / HTTP/1.1\r\n\r\n", "it is not a message of a muted pipeline"),
     ],
 )
 async def test_an_inlet_tells_a_stranger_why_it_hangs_up(said: bytes, complaint: str) -> None:

@@ -34,7 +34,7 @@ def test_ports_are_numbered_in_the_order_of_the_arcs() -> None:
         (["in -> merge", "merge -> copy", "copy.1 -> out"], r"stage 'copy', outlet 0: it is not connected"),
         (["in -> out"], r"stage 'merge', inlet 0: it is not connected"),
         (["in -> oven"], r"arc 1, stage 'oven': there is no such stage"),
-        (["in - out"], r"arc 1, graph: 'in - out' is no arc; write it as"),
+        (["in - out"], r"arc 1, graph: 'in - out' is not an arc; write it as"),
     ],
 )
 def test_a_wrong_arc_is_named_with_its_stage_and_port(arcs: list[str], told: str) -> None:

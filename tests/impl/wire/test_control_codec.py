@@ -210,7 +210,7 @@ def test_a_reply_about_other_channels_is_no_answer(names: tuple[str, ...]) -> No
 
     reply = encode_reply(Positions(tuple(map(stands, names))))
     for kind, channels in ((Positions, ["a"]), (Published, None)):
-        with pytest.raises(UndecodableDataError, match="is no answer to this question"):
+        with pytest.raises(UndecodableDataError, match="is not an answer to this question"):
             read_answer(reply, kind, channels)
 
 

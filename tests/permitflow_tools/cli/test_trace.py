@@ -90,7 +90,7 @@ def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, com
     assert "channel: not a behaviour of the specification, after 26 valid events" in stdout
     culprit = next(line for line in stdout.splitlines() if "?" in line)
     assert culprit.split() == ["sender", "16", "AddPermits", "4", *"??????"]
-    assert "4 row permits are no sum of what comes back first" in stdout
+    assert "4 row permits are not a sum of what comes back first" in stdout
     assert "the state before it: row permits 11 at the sender" in stdout
     assert "= 30" in stdout
     assert "AddPermits of (3, 0, 0)" in next(line for line in stdout.splitlines() if line.startswith("allowed instead"))

@@ -147,7 +147,7 @@ def test_lines_about_absence_in_a_file_of_top_are_skipped(tmp_path: Path) -> Non
 def test_another_file_is_refused_with_the_line(tmp_path: Path, line: str) -> None:
     path = tmp_path / "other.jsonl"
     path.write_text(f"{json.dumps(LOOKS[0])}\n{line}\n")
-    with pytest.raises(ValueError, match=r"other\.jsonl, line 2: this is no line of permitflow top --json"):
+    with pytest.raises(ValueError, match=r"other\.jsonl, line 2: this is not a line of permitflow top --json"):
         read_looks(path)
 
 

@@ -242,7 +242,7 @@ def test_a_file_that_is_not_there_or_no_text_or_has_no_end_is_named(tmp_path: Pa
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")
     files = {
         tmp_path / "no.toml": "no.toml: cannot be read: No such file",
-        tmp_path / "bytes.toml": "it is no UTF-8 text",
+        tmp_path / "bytes.toml": "it is not text in UTF-8",
         Path("/dev/zero"): "/dev/zero: is longer than 67,108,864 characters",
     }
     for file, complaint in files.items():

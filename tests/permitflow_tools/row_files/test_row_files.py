@@ -87,8 +87,8 @@ def test_lines_leave_as_they_come() -> None:
     ("row_format", "content", "words"),
     [
         (RowFormat.CSV, b"", "in: it is empty: CSV begins with a line of names"),
-        (RowFormat.CSV, b"n,s\n1,a\n2\n", "in: it is no CSV: CSV parse error: Row #3: Expected 2 columns, got 1"),
-        (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is no text in UTF-8"),
+        (RowFormat.CSV, b"n,s\n1,a\n2\n", "in: it is not CSV: CSV parse error: Row #3: Expected 2 columns, got 1"),
+        (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is not text in UTF-8"),
         (RowFormat.JSON_LINES, b"", "in: it has no lines: give the schema with --schema"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n"\n', "in, line 2: Missing a colon after a name of object member"),
         (RowFormat.CSV, b"n,n\n1,2\n", "in: it has two columns of the name 'n'"),

@@ -3,9 +3,9 @@
 The receiver's window bounds its own memory; it knows nothing of a queue on the way that is shorter, and drops what does
 not fit.  Sent again at once, it would be dropped again: without a bound, next to nothing arrives there.
 
-A loss is no sign of congestion by itself: a radio link may lose one of a hundred, and halving the rate each time would
-leave a small part of it.  So the bound follows the loss-based controller of Google's congestion control (draft-ietf-
-rmcat-gcc-02, 6): below 2 % it rises, above 10 % it falls by half of that share.
+A loss is not a sign of congestion by itself: a radio link may lose one of a hundred, and halving the rate each time
+would leave a small part of it.  So the bound follows the loss-based controller of Google's congestion control
+(draft-ietf-rmcat-gcc-02, 6): below 2 % it rises, above 10 % it falls by half of that share.
 """
 
 FIRST_DATAGRAMS = 16

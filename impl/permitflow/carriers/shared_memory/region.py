@@ -24,7 +24,7 @@ RING_BYTES = 8 << 20
 """Fits into the cache of a processor core, and holds a window of a few large chunks."""
 
 RING_NAME = "permitflow-ring"
-"""The memory's name in the kernel's lists of mappings and descriptors; it is no address."""
+"""The memory's name in the kernel's lists of mappings and descriptors; it is not an address."""
 
 NONCE_BYTES = 32
 
@@ -99,7 +99,7 @@ def open_region(descriptor: int, *, writable: bool) -> Region:
     """Map the region of a peer; the caller keeps the descriptor.
 
     Raises:
-        UndecodableDataError: the file is no region, or could be shortened.
+        UndecodableDataError: the file is not a region, or could be shortened.
         OSError: the file cannot be mapped.
     """
     size = os.fstat(descriptor).st_size

@@ -46,7 +46,7 @@ class KeptBarriers:
         """A barrier's number: its payload, or one more than the newest number if it has none.
 
         Raises:
-            RetentionError: the payload is no number that can be kept.
+            RetentionError: the payload is not a number that can be kept.
         """
         if payload is None:
             return self.newest + 1

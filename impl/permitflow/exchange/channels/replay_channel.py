@@ -372,7 +372,7 @@ class ReplayChannel:
             require: as for ``keep``.
 
         Raises:
-            RetentionError: the payload is no number from 1 on.
+            RetentionError: the payload is not a number from 1 on.
             ChannelError: the channel is over.
             StoreError: the write failed; nothing was kept.
         """

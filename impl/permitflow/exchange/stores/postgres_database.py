@@ -132,9 +132,9 @@ class Location(NamedTuple):
             parameters = None
             # Only this complaint of libpq quotes nothing but a name.
             unknown = re.search(r'invalid URI query parameter: "(\w+)"', str(error))
-            detail = f" ({unknown[1]} is no parameter of it)" if unknown else ""
+            detail = f" ({unknown[1]} is not a parameter of it)" if unknown else ""
         if parameters is None:
-            rule = f"it is no address{detail}: write postgresql://[user@]host[:port]/database[?schema=NAME]"
+            rule = f"it is not an address{detail}: write postgresql://[user@]host[:port]/database[?schema=NAME]"
             raise StoreUnusableError(path=told, reason=rule)
         if any(parameters.get(secret) for secret in _SECRETS):
             where = "give it in PGPASSWORD, in ~/.pgpass, or in a file that PGPASSFILE or ?passfile= names"

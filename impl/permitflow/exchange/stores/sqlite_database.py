@@ -105,7 +105,7 @@ def open_database(folder: Path, load: Load[T], system: System) -> "tuple[SqliteD
             require_nothing_confirmed(path, system)
         connection = system.connect(path)
     except FileExistsError as error:
-        raise StoreUnusableError(path=str(folder), reason="it is no folder; name one, which may be new") from error
+        raise StoreUnusableError(path=str(folder), reason="it is not a folder; name one, which may be new") from error
     except (OSError, sqlite3.Error) as error:
         raise StoreUnusableError(path=str(folder), reason=_words(error)) from error
     journal: Journal | None = None
@@ -188,7 +188,7 @@ def _take(connection: sqlite3.Connection, folder: Path) -> None:
 
 
 def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
-    """Refuse a file that is no store of this version; return the version of its tables."""
+    """Refuse a file that is not a store of this version; return the version of its tables."""
     tables, mark, version = (
         connection.execute(question).fetchone()[0]
         for question in ("SELECT count(sql) FROM sqlite_schema", "PRAGMA application_id", "PRAGMA user_version")

@@ -711,7 +711,7 @@ class GateReceiver(Inbound[T]):
         return Grant(credit, resume, revoke, watermarks, consumed, barriers)
 
     def unsettled(self) -> bool:
-        """Must the sender still learn of consumption?  Unused credit is no debt."""
+        """Must the sender still learn of consumption?  Unused credit is not a debt."""
         return bool(self._consumed_untold or self._barriers_untold)
 
     def _note_delivered(self, rows: Sequence[int]) -> None:
@@ -1084,7 +1084,7 @@ class GateFlow(Flow):
         """One input of the gate; without a group, of a gate of its own.
 
         Raises:
-            InvalidParametersError: the group is no gate.
+            InvalidParametersError: the group is not a gate.
         """
         if group is not None and not isinstance(group, Gate):
             raise InvalidParametersError(

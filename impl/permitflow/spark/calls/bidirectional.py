@@ -89,7 +89,7 @@ def through(
             service's window that bounds them.
         timeout_seconds: the longest time in which the service takes no request and gives no response.
         deadline_seconds: of a whole call; none.
-        metadata: what each call carries, and is no secret: keys and values.
+        metadata: what each call carries, and is not secret: keys and values.
         metadata_file: a JSON file with more of it, as a token, at this path on every machine of the job.
         window_bytes: what the service may send before it is read.
         batch_messages: responses that become a batch of rows.

@@ -276,7 +276,7 @@ class Rows:
         return dict(zip(self._names, row, strict=True))
 
     def _refuse(self, given: object) -> NoReturn:
-        theirs = f"{given!r} from the function of option 'rows', which is no row of these columns"
+        theirs = f"{given!r} from the function of option 'rows', which is not a row of these columns"
         raise SchemaMismatchError(ours=", ".join(self._names), theirs=theirs)
 
 

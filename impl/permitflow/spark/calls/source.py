@@ -61,7 +61,7 @@ class GrpcDataSource(DataSource):
         serializer, deserializer: without ``module``, functions between messages and bytes, as in ``module:function``.
         channel: a function of the address and gRPC's options that opens a channel of ``grpc.aio``, as for TLS.
         deadlineSeconds: for the whole call; none.
-        metadata, metadataFile: what each call carries: a JSON object, for what is no secret; and the path of a file
+        metadata, metadataFile: what each call carries: a JSON object, for what is not secret; and the path of a file
             with such an object, on every machine of the job, as for ``authorization``.
         repeatable: the service answers the same request with the same messages again, or takes the same rows again; so
             tasks may be repeated.  False: each call is made once, and a task that would repeat it fails; workers ask a

@@ -11,7 +11,7 @@ _NO_MORE = "connections are made anew no more often"
 
 WORDS: Mapping[str, Callable[..., str]] = {
     "is_at_rest(state, parameters)": lambda: "a source has something to send",
-    "parameters.is_source(node)": lambda: "it is no source",
+    "parameters.is_source(node)": lambda: "it is not a source",
     "not source.here": lambda: "the source is here already",
     "parameters.disposals and name <= parameters.sinks": lambda: "sinks do not leave here",
     "not state.sinks.get(name - 1).gone": lambda: "the sink has left",
@@ -21,13 +21,13 @@ WORDS: Mapping[str, Callable[..., str]] = {
     "not in_flight(state, up, down).is_empty()": lambda: _NO_SIGNAL,
     "not signals.is_empty()": lambda: _NO_SIGNAL,
     "parameters.is_source(node) and name <= parameters.sinks and parameters.leads(node, name)": lambda: (
-        "it is no source of this sink"
+        "it is not a source of this sink"
     ),
     "source.here": lambda: "the source has not come yet",
     "not is_muted(source)": lambda: "the source is muted",
     "source.left > 0": lambda _left, _none: "the source has sent all that it has",
     "not sink.gone": lambda: "the sink has left",
-    "name <= parameters.sinks": lambda _name, _sinks: "it is no sink",
+    "name <= parameters.sinks": lambda _name, _sinks: "it is not a sink",
     "sink.wire > 0": lambda _wire, _none: "no message is in flight",
 }
 

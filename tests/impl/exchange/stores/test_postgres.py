@@ -38,10 +38,10 @@ def opened(address: str) -> Iterator[Callable[..., PostgresStore]]:
     [
         ("postgresql://me:secret@host/db", "others can see a password"),
         ("postgresql://me@host/db?password=secret", "others can see a password"),
-        ("postgresql://me:sec@ret@host:x/db?nonsense=1", "it is no address"),
-        ("postgresql://me@host/db?shema=orders", r"it is no address \(shema is no parameter of it\)"),
-        ("postgresql:host", "it is no address"),
-        ("postgresql://me:secret?x@host/db", "it is no address"),
+        ("postgresql://me:sec@ret@host:x/db?nonsense=1", "it is not an address"),
+        ("postgresql://me@host/db?shema=orders", r"it is not an address \(shema is not a parameter of it\)"),
+        ("postgresql:host", "it is not an address"),
+        ("postgresql://me:secret?x@host/db", "it is not an address"),
         ("postgresql://host/db?schema=public;drop", "the schema must be lower-case letters"),
     ],
 )

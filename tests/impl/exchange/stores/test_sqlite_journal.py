@@ -441,7 +441,7 @@ def test_a_store_that_may_not_be_written_to_is_named(
 
 def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "store").write_text("notes")
-    with pytest.raises(StoreUnusableError, match="store cannot be used as a store: it is no folder; name one"):
+    with pytest.raises(StoreUnusableError, match="store cannot be used as a store: it is not a folder; name one"):
         SqliteStore(tmp_path / "store")
 
 
