@@ -1,9 +1,8 @@
-"""Both ends of a carrier within one process: over TCP, in memory, shared or not, or with one end played by the test."""
+"""Both ends of a carrier within one process: over TCP, in shared memory, or with one end played by the test."""
 
 import asyncio
 import os
 import socket
-from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from typing import NamedTuple
@@ -20,14 +19,13 @@ from permitflow.carriers.shared_memory.region import create_region, open_region
 from permitflow.carriers.shared_memory.ring import RingReader, RingWriter
 from permitflow.carriers.tcp import TcpStream
 from permitflow.client import RemoteReceiver
-from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.control import ControlReply
 from permitflow.stream.frames import End, Feedback, Put
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.session import DownstreamSession
 from permitflow.wire.arrow import BatchCodec
-from permitflow.wire.buffers import Buffer, Received
+from permitflow.wire.buffers import Buffer
 from permitflow.wire.checksum import Checksums, with_checksum
 from permitflow.wire.codec import EncodedChunks, decode_downstream, encode_upstream
 from permitflow.wire.control_codec import reply_pieces
@@ -41,88 +39,6 @@ def message_of(pieces: Sequence[Buffer]) -> bytes:
 
 def encode_reply(reply: ControlReply[pa.Schema]) -> bytes:
     return message_of([*reply_pieces(reply)])
-
-
-class MemoryCarrier(Carrier):
-    """One end of a stream within this process; it is full once the other end has so much to hear."""
-
-    def __init__(self, room: int = 4) -> None:
-        self._room = room
-        self._loop = asyncio.get_running_loop()
-        self._peer = self
-        self._listener: Listener | None = None
-        self._inbox: deque[Received | PermitflowError | None] = deque()
-        self._is_paused = self._is_full = False
-
-    def connect(self, peer: "MemoryCarrier") -> None:
-        self._peer = peer
-
-    def listen(self, listener: Listener) -> None:
-        self._listener = listener
-        self._loop.call_soon(self._tell)
-
-    def pause(self) -> None:
-        self._is_paused = True
-
-    def resume(self) -> None:
-        self._is_paused = False
-        self._loop.call_soon(self._tell)
-
-    def put(self, said: Received | PermitflowError | None) -> bool:
-        """Let this end hear a message, the end or an error; False if it has much to hear now."""
-        self._inbox.append(said)
-        self._loop.call_soon(self._tell)
-        return len(self._inbox) < self._room
-
-    def _tell(self) -> None:
-        while self._inbox and self._listener is not None and not self._is_paused:
-            said = self._inbox.popleft()
-            if said is None:
-                self._listener.on_end()
-            elif isinstance(said, PermitflowError):
-                self._listener.on_error(said)
-            else:
-                self._listener.on_message(said, bool(self._inbox) and isinstance(self._inbox[0], bytes))
-        if len(self._inbox) < self._room:
-            self._peer.make_room()
-
-    def make_room(self) -> None:
-        if self._is_full and self._listener is not None:
-            self._is_full = False
-            self._loop.call_soon(self._listener.on_writable)
-
-    def write(self, message: Sequence[Buffer]) -> bool:
-        assert not self._is_full, "nothing may be written before there is room"
-        self._is_full = not self._peer.put(b"".join(message))
-        return not self._is_full
-
-    def half_close(self) -> None:
-        self._peer.put(None)
-
-    async def stop(self) -> None:
-        if self._listener is not None:
-            self._listener = None
-            self._peer.put(PeerGoneError(who="the other end", reason="it left"))
-
-
-class LossyCarrier(MemoryCarrier):
-    """Loses messages: for protocols that expect that of their carrier."""
-
-    def __init__(self, is_lost: Callable[[int], bool], room: int = 4) -> None:
-        """``is_lost`` says so of each message that this end writes, counted from 0."""
-        super().__init__(room)
-        self._is_lost = is_lost
-        self._written = 0
-
-    def write(self, message: Sequence[Buffer]) -> bool:
-        number, self._written = self._written, self._written + 1
-        return True if self._is_lost(number) else super().write(message)
-
-
-def joined(one: MemoryCarrier, other: MemoryCarrier) -> tuple[MemoryCarrier, MemoryCarrier]:
-    one.connect(other)
-    other.connect(one)
-    return one, other
 
 
 class PlayedCarrier(Carrier):

@@ -34,7 +34,7 @@ class Line(Carrier):
         self.peer: Line
         self._listener: Listener | None = None
         self._inbox: deque[bytes | PermitflowError | _End | _Cut] = deque()
-        self._is_paused = self._is_cut = self._is_over = False
+        self._is_paused = self._is_cut = self._is_over = self._is_full = False
 
     @property
     def is_cut(self) -> bool:
@@ -78,12 +78,15 @@ class Line(Carrier):
                 listener.on_error(item)
 
     def write(self, message: Sequence[Buffer]) -> bool:
+        assert not self._is_full, "nothing may be written before there is room"
         self._network.carry(self, b"".join(message))
-        if self._network.is_narrow:
+        self._is_full = self._network.is_narrow
+        if self._is_full:
             self._loop.call_later(self._network.write_seconds if self.is_dialler else 0.0, self._on_writable)
-        return not self._network.is_narrow
+        return not self._is_full
 
     def _on_writable(self) -> None:
+        self._is_full = False
         if self._listener is not None and not self._is_cut:  # also after the peer has ended: its half alone is closed
             self._listener.on_writable()
 

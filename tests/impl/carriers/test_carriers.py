@@ -5,7 +5,6 @@ import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import pyarrow as pa
 import pytest
 
 from permitflow.carriers.addresses import parsed
@@ -16,14 +15,9 @@ from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
 from permitflow.carriers.grpc_calls import Context, ServerCall, calling
 from permitflow.carriers.shared_memory.link import AsyncioLink
-from permitflow.client import RemoteReceiver, RemoteSender
 from permitflow.errors import PeerGoneError, PermitflowError
-from permitflow.stream.frames import Get
-from permitflow.stream.handshake import PROTOCOL_VERSION
-from permitflow.stream.session import DownstreamSession, UpstreamSession
 from permitflow.wire.buffers import Received
-from tests.support.carriers import LossyCarrier, MemoryCarrier, answering_grpc, connected, joined, memory_ends
-from tests.support.number_streams import SCHEMA, SMALL, batch
+from tests.support.carriers import answering_grpc, connected, memory_ends
 from tests.support.turns import turns, until
 
 MOST_BYTES = 8 << 20
@@ -86,12 +80,7 @@ async def over_grpc() -> AsyncIterator[Ends]:
         is_over.set()
 
 
-@asynccontextmanager
-async def in_memory() -> AsyncIterator[Ends]:
-    yield joined(MemoryCarrier(), MemoryCarrier())
-
-
-@pytest.fixture(params=[over_tcp, over_udp, in_shared_memory, over_grpc, in_memory], ids=lambda over: over.__name__)
+@pytest.fixture(params=[over_tcp, over_udp, in_shared_memory, over_grpc], ids=lambda over: over.__name__)
 def carriers(request: pytest.FixtureRequest) -> Callable[[], AbstractAsyncContextManager[Ends]]:
     """Both ends of a carrier; the first one has dialled."""
     made: Callable[[], AbstractAsyncContextManager[Ends]] = request.param
@@ -250,38 +239,3 @@ async def test_an_acceptor_hears_that_the_dialler_left(
         else:
             with pytest.raises(PeerGoneError):
                 await far.read()
-
-
-async def numbers_over(dialler: MemoryCarrier, acceptor: MemoryCarrier, count: int) -> list[pa.RecordBatch]:
-    """What a receiver gets of so many chunks, until the end of the stream."""
-    receiver = RemoteReceiver(DownstreamSession(Get(PROTOCOL_VERSION, "numbers")), dialler)
-    sender = RemoteSender(UpstreamSession(), acceptor)
-
-    async def send() -> None:
-        await sender.dialled()
-        sender.accept(SMALL, schema=SCHEMA, stream="s")
-        for number in range(count):
-            await sender.send(batch(number))
-            await turns()
-        await sender.end()
-
-    carrying = [asyncio.create_task(work) for work in (receiver.run(), sender.run(), send())]
-    try:
-        await receiver.agreed()
-        return [message.payload async for message in receiver]
-    finally:
-        for task in carrying:
-            task.cancel()
-        await asyncio.wait(carrying)
-
-
-@pytest.mark.parametrize("room", [1, 4])
-async def test_a_stream_runs_to_its_end_over_carriers_that_are_often_full(room: int) -> None:
-    ends = joined(MemoryCarrier(room), MemoryCarrier(room))
-    assert await numbers_over(*ends, 40) == [batch(number) for number in range(40)]
-
-
-async def test_a_lost_message_is_noticed_at_the_next_one() -> None:
-    """A carrier that loses nothing is what this protocol is made for."""
-    with pytest.raises(PermitflowError, match="or one before it was lost"):
-        await numbers_over(*joined(MemoryCarrier(), LossyCarrier(lambda number: number == 2)), 4)

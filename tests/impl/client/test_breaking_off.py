@@ -24,7 +24,7 @@ from permitflow.errors import AlteredMessageError, PeerGoneError, PermitflowErro
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import Agreement, Failure
 from permitflow.wire.wire_errors import decode_error
-from tests.support.carriers import MemoryCarrier, answering_grpc, joined, memory_ends, message_of
+from tests.support.carriers import PlayedCarrier, answering_grpc, memory_ends, message_of
 from tests.support.peers_by_hand import AGREED, BATCH, answered, encoded
 
 SOON_SECONDS = 20.0
@@ -166,8 +166,7 @@ async def test_the_peer_is_told_what_is_wrong_before_hanging_up(path: str, wrong
 
 
 async def test_a_link_whose_messages_are_wrong_still_carries_the_last_one() -> None:
-    network, _ = joined(MemoryCarrier(), MemoryCarrier())
-    carrier, heard = HostCarrier(network, who="the peer"), asyncio.get_running_loop().create_future()
+    carrier, heard = HostCarrier(PlayedCarrier([]), who="the peer"), asyncio.get_running_loop().create_future()
     carrier.listen(Ear(lambda *_: None, lambda: None, lambda: None, heard.set_result))
     with memory_ends() as ends:
         link = AsyncioLink(ends.reader_socket, ends.reader, most_bytes=1_000)
