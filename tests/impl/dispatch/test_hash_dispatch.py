@@ -4,9 +4,8 @@ from collections.abc import Callable
 
 import pytest
 
-from permitflow.dispatch.hash_dispatch import Barrier, End, HashDispatch
-from permitflow.dispatch.mapping import spread
-from permitflow.errors import InvalidParametersError, LocalProtocolError
+from permitflow.dispatch.hash_dispatch import End, HashDispatch
+from permitflow.errors import LocalProtocolError
 
 Dispatch = HashDispatch[str]
 
@@ -49,20 +48,6 @@ def test_nothing_is_taken_once_a_channel_is_lost(kind: str) -> None:
     assert not dispatch.can_forward(0)
     with pytest.raises(LocalProtocolError, match="channel 1 is lost"):
         TAKES[kind](dispatch)
-
-
-def test_a_new_channel_begins_with_the_barrier_that_adds_it() -> None:
-    dispatch = Dispatch(1)
-    dispatch.take_barrier(7, channels=2)
-    assert dispatch.pending == [Barrier(7), Barrier(7)]
-    assert dispatch.owners == spread(2)
-
-
-def test_a_refused_barrier_changes_nothing() -> None:
-    dispatch = Dispatch(2)
-    with pytest.raises(InvalidParametersError):
-        dispatch.take_barrier(7, channels=1)
-    assert (dispatch.can_take, dispatch.owners) == (True, spread(2))
 
 
 def test_a_chunk_in_parts_for_other_channels_is_refused() -> None:
