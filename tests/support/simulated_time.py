@@ -35,6 +35,16 @@ class _SimulatedLoop(asyncio.SelectorEventLoop):
         self._jumping.now += seconds
 
 
+class Clock:
+    """Goes on when it is told to; for what asks a function for the time."""
+
+    def __init__(self, seconds: float = 0.0) -> None:
+        self.seconds = seconds
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
 def in_simulated_time(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; its loop's clock begins at 0."""
     with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:

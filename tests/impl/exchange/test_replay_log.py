@@ -4,8 +4,6 @@ Chunks are kept in order, when there is room, all or none.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -13,10 +11,11 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import ChannelState
 from permitflow.errors import ChannelClosedError, InvalidParametersError, RetentionError, StoreWriteError
-from permitflow.exchange import BridgeState, ChannelStore, Exchange, Retention, Store
+from permitflow.exchange import BridgeState, ChannelStore, Exchange, Retention
 from permitflow.wire import arrow
 from tests.support.kept_rows import keeping, numbers, rows
 from tests.support.number_streams import SMALL
+from tests.support.slow_store import SlowStore
 from tests.support.turns import turns
 
 LONGEST_SECONDS = 20.0
@@ -110,47 +109,17 @@ async def test_an_acknowledgement_that_comes_twice_at_once_is_written_once(monke
     assert (written, channel.books.first_kept_row) == ([3], 3)
 
 
-class SlowStore(ChannelStore):
-    """Writes when it is told to."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_open = asyncio.Event()
-        self.error: Exception | None = None
-
-    async def append(
-        self, first_row: int, batches: Sequence[pa.RecordBatch], producer: str = "", producer_rows: int = 0
-    ) -> None:
-        await self.is_open.wait()
-        if self.error is not None:
-            raise self.error
-        await super().append(first_row, batches, producer, producer_rows)
-
-    async def finish(self, state: ChannelState, reason: str) -> None:
-        await self.is_open.wait()
-        await super().finish(state, reason)
-
-
-class SlowStores(Store):
-    def __init__(self) -> None:
-        super().__init__()
-        self.channel = SlowStore()
-
-    def open_channels(self, names: Sequence[str], **_: Any) -> list[ChannelStore]:
-        return [self.channel for _ in names]
-
-
 async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> None:
-    stores = SlowStores()
+    stores = SlowStore()
     channel = keeping(store=stores)
-    stores.channel.is_open.set()
+    stores.is_open.set()
     await channel.append(rows(0, 3))
-    stores.channel.is_open.clear()
+    stores.is_open.clear()
     ending = asyncio.create_task(channel.end())
     await turns()
     late = asyncio.create_task(channel.append(rows(3, 6)))
     await turns()
-    stores.channel.is_open.set()
+    stores.is_open.set()
     await ending
     with pytest.raises(ChannelClosedError):
         await late
@@ -158,7 +127,7 @@ async def test_nothing_follows_an_end_that_was_being_written_when_it_came() -> N
 
 
 async def test_rows_being_written_count_after_a_cancellation() -> None:
-    stores = SlowStores()
+    stores = SlowStore()
     channel = keeping(store=stores)
     writing = asyncio.create_task(channel.append(rows(0, 3), "p"))
     await turns()
@@ -167,7 +136,7 @@ async def test_rows_being_written_count_after_a_cancellation() -> None:
         writing.cancel()
         await turns()
     assert not writing.done(), "it knows what has become of its rows before it goes"
-    stores.channel.is_open.set()
+    stores.is_open.set()
     await asyncio.wait({writing})
     assert writing.cancelled()
     assert channel.position().next_row == 3
@@ -176,14 +145,14 @@ async def test_rows_being_written_count_after_a_cancellation() -> None:
 
 
 async def test_rows_that_could_not_be_written_can_be_sent_again() -> None:
-    stores = SlowStores()
+    stores = SlowStore()
     channel = keeping(store=stores)
-    stores.channel.is_open.set()
-    stores.channel.error = StoreWriteError(path="/dev/full", reason="the disk is full")
+    stores.is_open.set()
+    stores.error = StoreWriteError(path="/dev/full", reason="the disk is full")
     with pytest.raises(StoreWriteError):
         await channel.append(rows(0, 3), "p")
     assert channel.position().next_row == channel.rows_of("p") == 0
-    stores.channel.error = None
+    stores.error = None
     await channel.append(rows(0, 3), "p")
     assert await numbers(channel.read(to_row=3)) == [0, 1, 2]
 

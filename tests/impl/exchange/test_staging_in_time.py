@@ -1,8 +1,6 @@
 """Staged rows that no query will publish are forgotten in time, and who waits for room too long is refused."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -10,70 +8,22 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import StagedPart, Staging
 from permitflow.errors import ChannelAbortedError, StagingFullError, StoreWriteError
-from permitflow.exchange import ChannelStore, ReplayChannel, Store
+from permitflow.exchange import ReplayChannel, Store
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.staging import ROOM_SECONDS
 from permitflow.exchange.channels.staging import StagingAreas
-from permitflow.exchange.stores.store import PublishedPart
+from tests.support.simulated_time import Clock
+from tests.support.slow_store import SlowStore
 from tests.support.turns import turns, until
 
 WINDOW = ChannelParameters(row_permits=8)
 TIMEOUT_SECONDS = 60.0
 
 
-class Clock:
-    """Goes on when it is told to."""
-
-    seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
-
-
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     monkeypatch.setattr("permitflow.exchange.channels.staging._TIDY_SECONDS", 0.001)
     return Clock()
-
-
-class SlowPlace(ChannelStore):
-    """Stages when it is told to, and knows what is there."""
-
-    def __init__(self, is_open: asyncio.Event) -> None:
-        super().__init__()
-        self.stagings: set[Staging] = set()
-        self._is_open = is_open
-
-    async def stage(self, staging: Staging, batches: Sequence[pa.RecordBatch]) -> None:
-        await self._is_open.wait()
-        self.stagings.add(staging)
-        await super().stage(staging, batches)
-
-    async def forget(self, stagings: Sequence[Staging]) -> None:
-        self.stagings -= set(stagings)
-        await super().forget(stagings)
-
-
-class SlowStore(Store):
-    """Has slow places, and publishes when it is told to, unless the disk is full."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_open = asyncio.Event()
-        self.is_full = False
-        self.place = SlowPlace(self.is_open)
-
-    def open_channels(self, names: Sequence[str], **_: Any) -> list[ChannelStore]:
-        self._channels |= dict.fromkeys(names, self.place)
-        return [self.place for _ in names]
-
-    async def publish(
-        self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()
-    ) -> None:
-        await self.is_open.wait()
-        if self.is_full:
-            raise StoreWriteError(path="/dev/full", reason="database or disk is full")
-        await super().publish(query, batch, parts, forgotten)
 
 
 def areas_of(clock: Clock, store: Store | None = None) -> StagingAreas:
@@ -168,11 +118,11 @@ async def test_a_publication_on_a_full_disk_changes_nothing_and_repeats(clock: C
     areas = StagingAreas(store, TIMEOUT_SECONDS, clock=clock)
     channel = add_channel(areas, store, "a")
     await stage(areas, 6, 6)
-    store.is_full = True
+    store.error = StoreWriteError(path="/dev/full", reason="database or disk is full")
     with pytest.raises(StoreWriteError):
         await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
     assert (channel.books.next_row, areas.area("a").staged_rows) == (0, 12)
-    store.is_full = False
+    store.error = None
     assert not await areas.publish("q", 0, [StagedPart("a", 0, "x", 12)])
     assert (channel.books.next_row, channel.books.excess_rows) == (12, 4)
     areas.stop()

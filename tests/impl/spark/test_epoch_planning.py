@@ -15,6 +15,7 @@ from permitflow.errors import CheckpointError, EpochTooLargeError, InputLostErro
 from permitflow.spark.epoch_planning import EpochPlanner
 from permitflow.spark.stream_planning import Position, StreamOffset, StreamPlanner
 from permitflow.stream.control import KeptBarrier
+from tests.support.simulated_time import Clock
 
 WINDOW = ChannelParameters(row_permits=100)
 STALL_SECONDS = 30.0
@@ -44,14 +45,6 @@ def positions(*each: Position) -> dict[str, Position]:
 
 def offset(barrier: int | None, **rows: int) -> StreamOffset:
     return StreamOffset(rows, dict.fromkeys(rows, "first"), barrier)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.seconds = 0.0
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 def planner(*channels: str, clock: Clock | None = None) -> EpochPlanner:

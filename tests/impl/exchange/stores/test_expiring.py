@@ -11,20 +11,11 @@ from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retenti
 from permitflow.exchange.channels import expiring
 from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows
 from tests.support.number_streams import CHANNEL, SMALL
+from tests.support.simulated_time import Clock
 from tests.support.stored_rows import OpenStore
 from tests.support.turns import until
 
 HOUR_SECONDS = 3600.0
-
-
-class Clock:
-    """A store's, which goes on when it is told to."""
-
-    def __init__(self) -> None:
-        self.seconds = 1e9
-
-    def __call__(self) -> float:
-        return self.seconds
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +31,7 @@ async def serving(
     expire_seconds: float | None = HOUR_SECONDS,
     expire_bytes: int | None = None,
 ) -> AsyncIterator[tuple[ReplayChannel, str, Clock]]:
-    store, clock = store or Store(), Clock()
+    store, clock = store or Store(), Clock(1e9)
     store.clock = clock
     exchange = Exchange(store=store)
     channel = exchange.add_channel(
