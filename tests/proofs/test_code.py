@@ -1,9 +1,12 @@
 """The running code refines its models, and a mistake that is made in the code alone is refuted with a state."""
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from permitflow_proofs.code.batches import require_statement
 from permitflow_proofs.code.catalogue import catalogue
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.theorem import examine
@@ -65,6 +68,18 @@ def _refuted_by(mutant: Mutant) -> str:
 def test_a_mistake_in_the_code_is_refuted(name: str) -> None:
     with mistaken_code(MUTANTS[name]):
         assert _refuted_by(MUTANTS[name])
+
+
+class _AnyNumber:
+    def __iter__(self) -> Iterator[int]:
+        require_statement(sys._getframe(1))
+        return iter((7,))
+
+
+def test_only_a_for_goes_over_any_number_of_items() -> None:
+    assert [each for each in _AnyNumber()] == [7]  # noqa: C416
+    with pytest.raises(TypeError, match="something else than a for"):
+        enumerate(_AnyNumber())
 
 
 def test_samples_exist() -> None:

@@ -6,16 +6,19 @@ induction on its last chunk (the claims are beside those about the code that has
 
 A loop of the code is not unrolled.  It is cut, by Hoare's rule: the loop's invariant holds where the loop begins; from
 any values of its variables that satisfy the invariant, one turn leads to such values again; and behind the loop they
-satisfy it for the last chunk.  For that the stand-in sets variables of the running function, which a debugger can, too.
+satisfy it for the last chunk.  For that the stand-in sets variables of the running function, which a debugger can, too:
+those only that the code has set itself, to values that it must come to itself in each turn.  A turn changes nothing of
+which the invariant does not tell.
 """
 
 import ctypes
+import dis
 import sys
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from itertools import accumulate
 from types import FrameType
-from typing import Any
+from typing import Any, NoReturn
 
 from permitflow_proofs.kernel.symbols import (
     Integer,
@@ -33,7 +36,7 @@ from permitflow_proofs.kernel.trail import Contradiction
 
 
 class InvariantBroken(Exception):
-    """The loop's variables do not satisfy its invariant."""
+    """The loop's variables do not satisfy its invariant, or it does not tell of one that a turn changes."""
 
 
 class Invariant:
@@ -46,25 +49,73 @@ class Invariant:
         self.variables = variables
         self.holds = holds
 
-    def require(self, frame: FrameType, turns: int) -> None:
-        """Require that it holds in a function that is running.
+        self._rest: Rest | None = None
+
+    def establish(self, frame: FrameType, turns: int) -> None:
+        """Require that it holds before the loop; then let it be as after so many turns.
 
         Raises:
-            InvariantBroken: it does not.
+            InvariantBroken: it does not hold.
         """
+        self._require(frame, 0)
+        limit(self.holds(turns))
+        values = self.variables(turns)
+        self._rest = Rest(frame, values)
+        _set_variables(frame, values)
+
+    def end_turn(self, frame: FrameType, turns: int) -> NoReturn:
+        """Require that it holds after so many turns, of which this was the last; the next one is like this one.
+
+        Raises:
+            InvariantBroken: it does not hold, or something has changed of which it does not tell.
+            Contradiction: it holds.
+        """
+        self._require(frame, turns)
+        if self._rest is None or self._rest.is_changed(frame):
+            raise InvariantBroken
+        raise Contradiction
+
+    def _require(self, frame: FrameType, turns: int) -> None:
         found = dict(frame.f_locals)
         expected = self.variables(turns)
         if not all_of([*(equal(found[name], value) for name, value in expected.items()), self.holds(turns)]):
             raise InvariantBroken
 
-    def establish(self, frame: FrameType, turns: int) -> None:
-        """Let the variables be what they are after so many turns."""
-        limit(self.holds(turns))
-        set_variables(frame, self.variables(turns))
+
+class Rest:
+    """What is there before a loop, and of which its invariant does not tell: no turn may change it.
+
+    It is of the local variables of the function that is running, and of the fields of its object.
+    """
+
+    def __init__(self, frame: FrameType, told: Container[str]) -> None:
+        """``told``: the names of those of which the invariant tells; of fields, as ``self.field``."""
+        self._values = {name: value for name, value in _at_hand(frame).items() if name not in told}
+
+    def is_changed(self, frame: FrameType) -> bool:
+        """Has one another value now?"""
+        found = _at_hand(frame)
+        return any(found.get(name, self) is not value for name, value in self._values.items())
 
 
-def set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
-    """Set local variables of a function that is running."""
+def require_statement(frame: FrameType) -> None:
+    """Only a ``for`` goes over what stands for any number of items: ``enumerate`` would count the few that are shown.
+
+    Raises:
+        TypeError: something else does.
+    """
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] != "GET_ITER":
+        raise TypeError(f"{frame.f_code.co_name} goes over any number of items by something else than a for statement")
+
+
+def _at_hand(frame: FrameType) -> Mapping[str, object]:
+    own = frame.f_locals.get("self")
+    slots = [name for kind in type(own).__mro__ for name in vars(kind).get("__slots__", ()) if hasattr(own, name)]
+    fields = {name: getattr(own, name) for name in (*slots, *getattr(own, "__dict__", ()))}
+    return {**frame.f_locals, **{f"self.{name}": value for name, value in fields.items()}}
+
+
+def _set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
     frame.f_locals.update(values)
     if sys.version_info < (3, 13):
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
@@ -151,6 +202,7 @@ class Batch:
     def __iter__(self) -> Iterator[int]:
         if self.invariant is None:
             raise TypeError("this batch has no invariant for a loop over it")
+        require_statement(sys._getframe(1))
         return _Turns(self, self.invariant)
 
 
@@ -199,9 +251,7 @@ class _Turns:
     def __next__(self) -> int:
         frame, count = sys._getframe(1), self._batch.count
         if self._turn is not None:
-            self._invariant.require(frame, self._turn + 1)
-            raise Contradiction  # the turn is over, and its successor is one of those that it stood for
-        self._invariant.require(frame, 0)
+            self._invariant.end_turn(frame, self._turn + 1)
         turn = self._turn = natural("turn")
         if turn < count:
             rows = self._batch.at(turn)
@@ -262,6 +312,7 @@ class RunningSums:
         self._batch, self._collected, self._size = batch, collected, batch.whole
         self._are_rows = are_rows
         self.flushed = function("flushed")
+        self._invariant = Invariant(lambda number: {"due": self.flushed(number)}, self.is_left)
         self._found: int | None = None
         self._has_begun = False
         self._behind = natural("behind")
@@ -275,20 +326,15 @@ class RunningSums:
         if not isinstance(number, int) or number != -1:
             return self.after(number)
         frame = sys._getframe(1)
-        due = frame.f_locals["due"]
-        if not self._has_begun:
-            self._has_begun = True
-            if not equal(due, 0):
-                raise InvariantBroken
-            limit(self._behind <= self._batch.count)
-            limit(equal(self.flushed(0), 0))
-            limit(self.is_left(self._behind))
-            set_variables(frame, {"due": self.flushed(self._behind)})
-            limit(self.stays(self._behind, self._batch.count))
-        elif self._found is None or not all_of([equal(due, self.flushed(self._found)), self.is_left(self._found)]):
+        if self._found is not None:
+            self._invariant.end_turn(frame, self._found)
+        if self._has_begun:
             raise InvariantBroken
-        else:
-            raise Contradiction
+        self._has_begun = True
+        limit(self._behind <= self._batch.count)
+        limit(equal(self.flushed(0), 0))
+        self._invariant.establish(frame, self._behind)
+        limit(self.stays(self._behind, self._batch.count))
         return self.after(self._batch.count)
 
     def know(self) -> None:

@@ -8,11 +8,12 @@ behind it, which stands for all others: on their edges signals can be appended, 
 another one that changed what is looked at would be seen; and one that does not may be taken any number of times.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from permitflow.errors import InvalidParametersError
 from permitflow.mute import graph as core
@@ -30,6 +31,7 @@ from permitflow_model.mute import (
     newest_of,
     source_at,
 )
+from permitflow_proofs.code.batches import InvariantBroken, Rest, require_statement
 from permitflow_proofs.code.refinement import attempt, put
 from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
@@ -59,9 +61,27 @@ def _is_another(one: int, other: int) -> bool:
     return implies(equal(one, other), False)
 
 
-def _in_turn(one: list[T], another: list[T]) -> list[T]:
-    """The one that is looked at, if it is there, and another one before it or behind it, if there is one."""
-    return another + one if not (one and another) or truth("another.is_before") else one + another
+class _InTurn(Generic[T]):
+    """The one that is looked at, if it is there, and another one before it or behind it, if there is one.
+
+    A loop over them carries nothing from one turn to the next, but for the number of signals that were sent.
+    """
+
+    def __init__(self, one: list[T], another: list[T]) -> None:
+        self._one, self._another = one, another
+
+    def __iter__(self) -> Iterator[T]:
+        require_statement(sys._getframe(1))
+        return self.turns()
+
+    def turns(self) -> Iterator[T]:
+        """One after the other."""
+        one, another = self._one, self._another
+        rest = Rest(sys._getframe(1), ("self.signals",))
+        for each in another + one if not (one and another) or truth("another.is_before") else one + another:
+            yield each
+            if rest.is_changed(sys._getframe(1)):
+                raise InvariantBroken
 
 
 # What stands in for the dicts of the code.
@@ -90,9 +110,9 @@ class _Known:
         epoch = self._of(muter)
         return (epoch > 0) * epoch + (epoch <= 0) * nothing
 
-    def items(self) -> list[tuple[int, int]]:
+    def items(self) -> _InTurn[tuple[int, int]]:
         """The muter that is looked at, if it is known, and another one."""
-        return _in_turn([(muter, self._of(muter)) for muter in (MUTER,) if muter in self], self._another())
+        return _InTurn([(muter, self._of(muter)) for muter in (MUTER,) if muter in self], self._another())
 
     def _of(self, muter: int) -> int:
         heard = heard_by(self._state, self._node, muter)
@@ -159,10 +179,11 @@ class _Neighbours:
         self._added: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
+        require_statement(sys._getframe(1))
         another = integer("another.node")
         limit(_is_another(another, self._looked_at))
         one, others = ([node] if self._is_one(node) else [] for node in (self._looked_at, another))
-        return iter(_in_turn(one, others))
+        return _InTurn(one, others).turns()
 
     def __setitem__(self, node: int, _nothing: None) -> None:
         self._added.append(node)
@@ -294,7 +315,11 @@ def _agree(line: Any, signals: Any) -> bool:
         told = all_of([signal.epoch > 0 for signal in line.queue.pushed])
         return bool(all_of([told, line.queue.is_surely(signals, equal)]))
     of_muter = [signal.epoch for signal in line.queue if signal.muter == MUTER]
-    return len(of_muter) <= 1 and bool(equal(sum(of_muter), newest_of(signals, MUTER)))
+    return (
+        len(of_muter) <= 1
+        and all(epoch > 0 for epoch in of_muter)
+        and bool(equal(sum(of_muter), newest_of(signals, MUTER)))
+    )
 
 
 def _is_right(
@@ -306,7 +331,10 @@ def _is_right(
 ) -> bool:
     """Does the call what leads to this state, and return what it must?  Where none is given: is it refused?"""
     with standing_in(_MODULES):
-        outcome = attempt(case.graph, call)
+        try:
+            outcome = attempt(case.graph, call)
+        except InvariantBroken:
+            return False
         if (outcome.refusal is None) != (after is not None):
             return False
         if after is None:

@@ -4,6 +4,7 @@ Two inputs are looked at: one that is called, and another one, which stands for 
 told by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
 """
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import World
 from permitflow_model.kernel.system import Disabled
-from permitflow_proofs.code.batches import Batch, InvariantBroken
+from permitflow_proofs.code.batches import Batch, InvariantBroken, Rest
 from permitflow_proofs.code.input_gate.counts import (
     MODULES,
     Chunks,
@@ -690,14 +691,15 @@ class _Turns:
 
     def __init__(self, case: "Lending", members: Sequence[Any]) -> None:
         self._case, self.members = case, list(members)
-        self._has_begun = False
+        self._rest: Rest | None = None
 
     def __bool__(self) -> bool:
-        if self._has_begun:
-            if not self._case.is_kept(self.members):
+        frame = sys._getframe(1)
+        if self._rest is not None:
+            if self._rest.is_changed(frame) or not self._case.is_kept(self.members):
                 raise InvariantBroken
             raise Contradiction
-        self._has_begun = True
+        self._rest = Rest(frame, ("lendable", "self.pool"))  # computed anew before each turn, and told by the invariant
         return bool(self.members)
 
     def size(self) -> int:
