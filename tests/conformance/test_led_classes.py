@@ -6,6 +6,7 @@ run of that test both the model and methods of the class are called.
 
 import ast
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -50,6 +51,7 @@ from tests.conformance import (
     test_port_machine,
     test_staging,
     test_staging_follows_model,
+    test_store_journal,
     test_store_owner,
     test_stream_life,
     test_token_bucket,
@@ -64,6 +66,8 @@ CORES = (
     "stages/core",
     "carriers/datagrams/link.py",
     "dispatch/hash_dispatch.py",
+    "exchange/stores/sqlite_database.py",
+    "exchange/stores/sqlite_journal.py",
 )
 
 
@@ -169,6 +173,10 @@ def led_owner() -> object:
     return walk(store_owner.SYSTEM, test_store_owner.DrivenStore(few), few)
 
 
+def led_writer() -> object:
+    return test_store_journal.walked(test_store_journal.NOTHING_FAILS)
+
+
 LED = [
     led(
         "permit_channel",
@@ -236,6 +244,11 @@ LED = [
         *("exchange/books/staging.py StagedQuery", "exchange/books/staging.py Part"),
     ),
     led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
+    led(
+        "store_journal",
+        led_writer,
+        *("exchange/stores/sqlite_database.py SqliteDatabase", "exchange/stores/sqlite_journal.py Journal"),
+    ),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
         "byte_window",
@@ -269,6 +282,7 @@ NOT_LED: Mapping[str, str] = {
     "flows/adaptive_window.py AdaptiveWindow": "which target is chosen, by the clock; the model allows any",
     "flows/seam.py Urgency": "when feedback leaves, of which the models leave the choice",
     "stream/frames.py": _MESSAGE,
+    "exchange/stores/sqlite_database.py Reserve": "room on a full disk, of which store_journal says nothing",
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
     "flows/byte_window.py SharedSums": "sums of sizes: made and read, and they change nothing",
     "flows/byte_window.py ChainedSums": "likewise, of several runs",
@@ -301,7 +315,6 @@ MODELS_ALONE: Mapping[str, str] = {
     "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",
     "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
-    "store_journal": "a real store is opened in each of its states; nothing leads its writer yet",
 }
 """Models that lead no class, and why."""
 
@@ -360,10 +373,12 @@ def called_in(run: Callable[[], object]) -> set[str]:
 
     before = sys.getprofile()
     sys.setprofile(note)
+    threading.setprofile(note)
     try:
         run()
     finally:
         sys.setprofile(before)
+        threading.setprofile(None)
     models = {Path(code.co_filename).stem for code in codes if "permitflow_model" in Path(code.co_filename).parts}
     classes = {
         f"{code.co_filename.partition('/permitflow/')[2]} {code.co_qualname.partition('.')[0]}"

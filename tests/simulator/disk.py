@@ -178,6 +178,17 @@ class SimulatedDisk:
         file = self._names.get(name)
         return None if file is None else bytes(file.content)
 
+    def contents(self, *, flushed: bool) -> dict[str, bytes]:
+        """What is in all files, as programs see it, or as it was flushed, for who judges."""
+        names = self._kept_names if flushed else self._names
+        return {name: bytes(file.kept if flushed else file.content) for name, file in names.items()}
+
+    def leave(self, name: str, content: bytes | None) -> None:
+        """Let a file have this content, flushed, whatever was written; None: it is not there."""
+        file = None if content is None else File(bytearray(content), bytearray(content), name=name)
+        self._name(name, file)
+        self.flush_names()
+
     def make(self, name: str) -> File:
         """An empty file of this name.
 
