@@ -1122,10 +1122,10 @@ class RowsLostError(PermitflowError):
     wanted_row: int  # the first row that the query needs
     reason: str  # why it is gone
     text = (
-        "channel {channel!r} has not all rows any more that this query needs from row {wanted_row} on, as "
+        "channel {channel!r} no longer has all rows that this query needs from row {wanted_row} on, as "
         "consumer {consumer!r}; {reason}. The query stops here and skips nothing. To go on without these rows, "
-        "set failOnDataLoss to false; or start it with a new checkpoint, where rows have expired with startingOffsets, "
-        "too (and a new table, or remove duplicate rows from the old one)"
+        "set failOnDataLoss to false; or start it with a new checkpoint and a new table (or remove duplicate rows from "
+        "the old one), and with startingOffsets if rows have expired"
     )
 
 
@@ -1194,7 +1194,7 @@ class EarlyAnswerError(PermitflowError):
     sent: int
     text = (
         "{method} has answered after {sent} messages, before all rows of this task were sent: the others are not "
-        "delivered; a service that takes rows must answer behind the last one"
+        "delivered; a service that takes rows must answer after the last one"
     )
 
 
@@ -1227,7 +1227,7 @@ class BrokersUnreachableError(PermitflowError):
     waited_seconds: float
     reason: str
     text = (
-        "no Kafka broker has answered for {waited_seconds:g} s, asked were {servers}: {reason}; what was not consumed "
+        "no Kafka broker of {servers} has answered for {waited_seconds:g} s: {reason}; what was not consumed "
         "comes again to the next consumer of the group; unreachable_seconds is the longest wait"
     )
 
