@@ -6,7 +6,7 @@ from collections import deque
 import pyarrow as pa
 import pytest
 
-from permitflow import Demand, LocalReceiver, LocalSender, RecorderFactory, open_channel
+from permitflow import ChannelParameters, Demand, LocalReceiver, LocalSender, RecorderFactory, open_channel
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import (
     InvalidParametersError,
@@ -125,8 +125,17 @@ async def test_an_application_that_does_not_wait_asks_too() -> None:
     assert receiver.receive_nowait().payload == ["a"]
 
 
-@pytest.mark.parametrize("parameters", [Demand(size=1), Demand(size=4, initial=0), Demand(size=4, batch=4)], ids=str)
-async def test_blocking_clients_ask_and_report_in_time(parameters: Demand) -> None:
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        Demand(size=1),
+        Demand(size=4, initial=0),
+        Demand(size=4, batch=4),
+        ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0),
+    ],
+    ids=str,
+)
+async def test_blocking_clients_ask_and_report_in_time(parameters: Demand | ChannelParameters) -> None:
     chunk = pa.record_batch({"n": [1, 2, 3]})
 
     def produce(address: str) -> None:

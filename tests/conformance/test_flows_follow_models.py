@@ -314,6 +314,7 @@ CHUNK = pa.record_batch({"n": [1, 2, 3]})
         Demand(size=1, batch=1),
         Demand(size=4),
         Demand(size=4, batch=4, initial=0),
+        ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0),
         *(ChannelParameters(row_permits=8, max_chunk_cost=2, oversize=oversize) for oversize in Oversize),
     ],
     ids=str,

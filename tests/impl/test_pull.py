@@ -2,20 +2,16 @@
 
 import asyncio
 from collections import deque
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, Permits, open_channel
 from permitflow.client import RemoteSender, SameHost, get, put
-from permitflow.client.blocking import open_sink, open_source
-from permitflow.errors import OverspendError, WouldBlock
+from permitflow.errors import WouldBlock
 from permitflow.exchange import Exchange
 from permitflow.flows.permits.core import PermitReceiver, PermitSender
 from permitflow.stream.traffic import ChannelTraffic
-from permitflow.tracing import FileTrace, read_trace
-from permitflow_testing.traces import judge_all
 from tests.support.served import served
 from tests.support.turns import until
 
@@ -24,18 +20,6 @@ PULL = ChannelParameters(row_permits=8, permit_batch=2, initial_permits=0)
 
 
 # The ends.
-
-
-def test_withheld_permits_are_granted_once_on_request() -> None:
-    receiver: PermitReceiver[str] = PermitReceiver(ChannelParameters(row_permits=8, initial_permits=3))
-    assert (receiver.granted.rows, receiver.withheld, receiver.take_feedback()) == (3, 5, None)
-    with pytest.raises(OverspendError, match="4 row permits but had only 3"):
-        receiver.deliver_many(["a"], [4])
-    assert receiver.ask()
-    assert receiver.take_feedback() == Permits(rows=5)
-    assert (receiver.granted.rows, receiver.withheld) == (8, 0)
-    assert not receiver.ask()
-    assert receiver.take_feedback() is None
 
 
 def test_the_first_consumption_is_a_question_too() -> None:
@@ -108,37 +92,3 @@ async def test_nothing_leaves_an_exchange_before_the_application_asks(listen: st
         assert inside(exchange).rows_out == 0
         assert receiver.statistics().peak_inbox_rows == 0
         assert len([message async for message in receiver]) == 41
-
-
-async def test_a_blocking_client_asks_by_itself(listen: str) -> None:
-    def blocking_producer(address: str) -> None:
-        with open_sink(address, "c", CHUNK.schema) as sink:
-            for _ in range(50):
-                sink.send(CHUNK)
-            sink.end(closes_channel=True)
-
-    def blocking_consumer(address: str) -> int:
-        with open_source(address, "c") as source:
-            return sum(1 for _ in source)
-
-    async with served("c", parameters=PULL, schema=CHUNK.schema, listen=listen) as (_, address):
-        consuming = asyncio.create_task(asyncio.to_thread(blocking_consumer, address))
-        await asyncio.to_thread(blocking_producer, address)
-        assert await consuming == 50
-
-
-async def test_runs_recorded_through_an_exchange_follow_the_model(listen: str, tmp_path: Path) -> None:
-    path = tmp_path / "run.jsonl"
-    with FileTrace(path) as trace:
-        async with (
-            served("c", parameters=PULL, listen=listen, record=trace.recorder) as (_, address),
-            put(address, "c", CHUNK.schema, record=trace.recorder) as sender,
-            get(address, "c", record=trace.recorder) as receiver,
-            asyncio.TaskGroup() as group,
-        ):
-            group.create_task(produce(sender))
-            assert len([message async for message in receiver]) == 41
-    verdicts = list(judge_all(read_trace(path)))
-    assert len(verdicts) == 3  # the producer's stream, the channel, the consumer's stream
-    for verdict in verdicts:
-        assert verdict.is_valid, verdict.describe()
