@@ -484,9 +484,6 @@ def is_frame(frame: Frame, _parameters: Parameters) -> bool:
     return frame.number >= 1 if frame.word == "messages" or frame.word == "permits" else frame.number == 0
 
 
-LAST_WORDS: tuple[Word, ...] = ("close", "ok", "error", "gone")
-
-
 def is_last(word: Word) -> bool:
     """May nothing follow it?"""
     return word == "close" or word == "ok" or word == "error" or word == "gone"

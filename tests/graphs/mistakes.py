@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, Final
 from unittest.mock import patch
 
 from permitflow.stages.blueprint import BufferNode, Node, SourceNode, StageNode, UnboundedNode
 from permitflow_model import stage_graph
-from permitflow_model.stage_graph import Stage
+from permitflow_model.stage_graph import Parameters, Stage
+from permitflow_model.stage_graph_waits import Wait, ring_of
 from permitflow_tools.checking import graphs, graphs_advice, graphs_structure
 
 Mistake = Callable[[], Any]
@@ -16,12 +18,12 @@ Mistake = Callable[[], Any]
 
 def _constants(changed: Callable[[Node, Stage], Stage]) -> Mistake:
     """Other numbers reach the model."""
-    right = graphs_structure._constants
+    right = graphs_structure.stage_of
 
     def wrong(node: Node, *how: Any) -> Stage:
         return changed(node, right(node, *how))
 
-    return lambda: patch.object(graphs_structure, "_constants", wrong)
+    return lambda: patch.object(graphs_structure, "stage_of", wrong)
 
 
 def _kind(kind: str, taken_for: str) -> Mistake:
@@ -36,15 +38,11 @@ def _nothing(name: str) -> Mistake:
 
 @contextmanager
 def _reversed_ring() -> Iterator[None]:
-    right = graphs._told_ring
+    def wrong(parameters: Parameters, *found: Any) -> list[Wait]:
+        stages = len(parameters.stages)
+        return [replace(wait, on=(wait.on + 1) % stages) for wait in ring_of(parameters, *found)]
 
-    def wrong(found: Any) -> Iterator[graphs.GraphWait]:
-        names = [*found.blueprint.stages]
-        for wait in right(found):
-            other = names[(names.index(wait.on) + 1) % len(names)]
-            yield wait._replace(on=other)
-
-    with patch.object(graphs, "_told_ring", wrong), patch.object(graphs_advice, "advice_for", lambda *_: ()):
+    with patch.object(graphs, "ring_of", wrong), patch.object(graphs_advice, "advice_for", lambda *_: ()):
         yield
 
 
@@ -80,8 +78,8 @@ MISTAKES: Final[Mapping[str, tuple[Mistake, int]]] = {
         ),
         72,
     ),
-    "completion is forgotten": (_nothing("_endless"), 26),
-    "starvation is forgotten": (_nothing("_starving"), 7),
+    "completion is forgotten": (_nothing("never_completing"), 26),
+    "starvation is forgotten": (_nothing("starving"), 7),
     "a client reads while it writes": (
         _constants(lambda _, made: made._replace(capacity=made.capacity + made.writes)),
         16,

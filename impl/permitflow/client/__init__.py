@@ -3,7 +3,12 @@
 Both dial gRPC (``host:port``), plain TCP (``tcp://host:port``) and UDP (``udp://host:port``).  Needs permitflow[grpc].
 """
 
-import permitflow.client.extra  # says what is missing
+from permitflow.opening import require_extra
+
+# Before an import says it in other words; gRPC itself is loaded for addresses that ask for it.
+require_extra("grpc", "pyarrow")
+
+# ruff: noqa: E402
 import permitflow.wire  # noqa: F401  # sets what gRPC reads when it is loaded
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost

@@ -8,7 +8,6 @@ Rules as in ponyc's ``actor.c`` and ``scheduler.c``, with one run queue in place
 """
 
 from collections.abc import Callable, Mapping
-from hashlib import blake2b
 from typing import Generic, TypeVar
 
 from permitflow.callables import plain, plain_of_one
@@ -57,7 +56,6 @@ class MuteScheduler(Generic[M]):
         # The run queue: no actor is in it twice.
         self._ready: dict[str, None] = {}
         self._running: str | None = None
-        self._order = blake2b(digest_size=8)
 
     def spawn(self, name: str, behaviour: Behaviour[M]) -> None:
         """Add an actor.
@@ -114,7 +112,6 @@ class MuteScheduler(Generic[M]):
             return False
         name = [*self._ready][self._choose(len(self._ready))]
         del self._ready[name]
-        self._order.update(name.encode() + b"\n")
         try:
             if self._actors[name].may_rest:
                 self._actors.unset_overloaded(name)
@@ -172,8 +169,3 @@ class MuteScheduler(Generic[M]):
     def waiting(self) -> Mapping[str, int]:
         """Messages in each mailbox."""
         return {name: len(self._actors[name].mailbox) for name in self._actors.names}
-
-    @property
-    def order_signature(self) -> str:
-        """A hash of the order in which actors ran: the same choices give the same one."""
-        return self._order.hexdigest()

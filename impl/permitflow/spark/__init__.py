@@ -8,8 +8,11 @@ does not use are loaded on first use.
 
 from typing import TYPE_CHECKING
 
-import permitflow.spark.extra  # noqa: F401  # says what is missing
-from permitflow.opening import opening
+from permitflow.opening import opening, require_extra
+
+require_extra("spark", "pyspark", "pyarrow")  # before an import says it in other words
+
+# ruff: noqa: E402
 from permitflow.spark.causes import cause_of
 from permitflow.spark.configure import Configuration, configuration, configure
 from permitflow.spark.listener import ExchangeListener, listener

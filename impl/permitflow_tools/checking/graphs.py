@@ -154,7 +154,9 @@ def decide(blueprint: Blueprint, budget: Budget | None = None) -> GraphVerdict:
     verdict = _explored(blueprint, budget)
     if verdict.verdict != "live":
         return verdict
-    return _running_dry(blueprint, budget) or _starving(blueprint, budget) or _endless(blueprint, budget) or verdict
+    return (
+        _running_dry(blueprint, budget) or starving(blueprint, budget) or never_completing(blueprint, budget) or verdict
+    )
 
 
 def _argument(blueprint: Blueprint) -> str:
@@ -435,7 +437,8 @@ def _told_event(producer: str, consumer: str, token: str) -> tuple[str, str]:
 # Inputs that starve.
 
 
-def _starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+def starving(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+    """The verdict if an input may wait for ever while the rest of the graph goes on."""
     ends = endings(blueprint)
     for name, node in blueprint.stages.items():
         if isinstance(node, ConcatNode) and (verdict := _starving_concat(blueprint, name, ends)):
@@ -506,7 +509,8 @@ def _starving_concat(blueprint: Blueprint, name: str, ends: Mapping[str, bool]) 
 # Sinks that never end.
 
 
-def _endless(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+def never_completing(blueprint: Blueprint, budget: Budget) -> GraphVerdict | None:
+    """The verdict if a sink never hears that all its sources have ended, because of a loop."""
     from networkx import find_cycle
 
     ends = endings(blueprint)

@@ -57,7 +57,7 @@ def parameters_of(
     number = {arc: position for position, arc in enumerate(blueprint.arcs)}
     return Parameters(
         tuple(
-            _constants(blueprint.stages[name], is_exact, counted_unbounded, (at_once or {}).get(name, 0))
+            stage_of(blueprint.stages[name], is_exact, counted_unbounded, (at_once or {}).get(name, 0))
             for name in names
         ),
         tuple((positions[arc.producer], positions[arc.consumer]) for arc in blueprint.arcs),
@@ -66,7 +66,8 @@ def parameters_of(
     )
 
 
-def _constants(node: Node, is_exact: bool, counted_unbounded: int, at_once: int) -> Stage:
+def stage_of(node: Node, is_exact: bool, counted_unbounded: int, at_once: int) -> Stage:
+    """A node as a stage of the model, with the model's constants."""
     match node:
         case SourceNode():
             is_counted = node.elements is not None and (is_exact or node.elements <= MOST_COUNTED)

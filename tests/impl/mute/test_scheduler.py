@@ -93,15 +93,14 @@ def test_a_message_to_oneself_does_not_mute() -> None:
 NODES, TOKENS, TIME_TO_LIVE = 48, 600, 16
 
 
-def ring(seed: int) -> tuple[str, int]:
-    """Pony's systematic test: tokens go round a ring of nodes; the order of the runs, and how often a token came."""
+def ring(seed: int) -> tuple[str, ...]:
+    """Pony's systematic test: tokens go round a ring of nodes; to whom each was passed on, in order."""
     actors: MuteScheduler[int] = MuteScheduler(random.Random(seed).randrange, batch=4)
-    came = 0
+    passed: list[str] = []
 
     def node(to: str) -> Callable[[int, Callable[[str, int], None]], None]:
         def pass_on(left: int, send: Callable[[str, int], None]) -> None:
-            nonlocal came
-            came += 1
+            passed.append(to)
             if left:
                 send(to, left - 1)
 
@@ -112,14 +111,14 @@ def ring(seed: int) -> tuple[str, int]:
     for number in range(TOKENS):
         actors.send(f"{number % 7}", TIME_TO_LIVE)
     actors.run()
-    return actors.order_signature, came
+    return tuple(passed)
 
 
 def test_a_seed_determines_the_order_of_all_runs() -> None:
     runs = [ring(seed) for seed in range(5)]
-    assert [came for _, came in runs] == [TOKENS * (TIME_TO_LIVE + 1)] * 5
+    assert [*map(len, runs)] == [TOKENS * (TIME_TO_LIVE + 1)] * 5
     assert [ring(seed) for seed in range(5)] == runs
-    assert len({signature for signature, _ in runs}) == 5
+    assert len({*runs}) == 5
 
 
 def test_a_cycle_of_senders_cannot_lock_itself_up() -> None:
