@@ -15,7 +15,7 @@ from permitflow_model.adaptive_gate import SYSTEM, Parameters, State, is_target,
 from permitflow_proofs.code.adaptive_window import Unmeasured, any_measure
 from permitflow_proofs.code.input_gate.counts import MODULES, any_numbers, as_code
 from permitflow_proofs.code.input_gate.receiver import GateCase
-from permitflow_proofs.code.refinement import Call, Outcome, attempt, is_larger, obligation
+from permitflow_proofs.code.refinement import Call, Outcome, attempt, field, is_larger, obligation, put
 from permitflow_proofs.code.stand_ins import standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.symbols import (
@@ -83,10 +83,10 @@ def _is_resize(case: Resizing, after: input_gate_credit.State, outcome: Outcome)
 def _measuring() -> tuple[Any, Parameters]:
     """A gate that adapts, with any number of inputs, some of which are over; its pool has the least target."""
     numbers, most = any_numbers()
-    gate: Any = core.Gate(as_code(numbers, most))
-    gate._over = natural("over")
-    limit(gate._over <= numbers.inputs)
-    gate._consumed_rows, gate._largest_cost = natural("consumed_before"), natural("largest_cost", 1)
+    over = natural("over")
+    limit(over <= numbers.inputs)
+    any_history = {"_consumed_rows": natural("consumed_before"), "_largest_cost": natural("largest_cost", 1)}
+    gate = put(core.Gate(as_code(numbers, most)), {"_over": over, **any_history})
     made = _model(numbers, gate)
     limit(made.floor <= made.floating)
     return gate, made
@@ -100,13 +100,14 @@ def _call(gate: Any, call: Callable[[Any], None]) -> Outcome:
 def _observes(wrong: int) -> bool:
     """Whatever was measured, it resizes to a target that Resize may have, or not at all."""
     gate, made = _measuring()
-    gate._adaptive = any_measure(made.inputs * made.exclusive + made.floating)
-    rows, consumed, most, targets = natural("consumed_rows"), gate._consumed_rows, gate._largest_cost, list[int]()
-    gate.resize = targets.append
+    rows, targets = natural("consumed_rows"), list[int]()
+    consumed, most = field(gate, "_consumed_rows"), field(gate, "_largest_cost")
+    put(gate, {"_adaptive": any_measure(made.inputs * made.exclusive + made.floating), "resize": targets.append})
     outcome = _call(gate, lambda gate: gate.observe(Unmeasured(), rows, is_busy=truth("is_busy")))
-    if outcome.refusal is not None or len(targets) > 1 or not is_larger(most, rows).condition(gate._largest_cost):
+    found, largest = field(gate, "_consumed_rows"), field(gate, "_largest_cost")
+    if outcome.refusal is not None or len(targets) > 1 or not is_larger(most, rows).condition(largest):
         return False
-    return equal(gate._consumed_rows, consumed + rows) and all(is_target(target + wrong, made) for target in targets)
+    return equal(found, consumed + rows) and all(is_target(target + wrong, made) for target in targets)
 
 
 def _starts(wrong: int) -> bool:
@@ -114,9 +115,10 @@ def _starts(wrong: int) -> bool:
     gate, made = _measuring()
     is_latency = bool(truth("is_latency"))
     outcome = _call(gate, lambda gate: gate.aim_at(0.5 if is_latency else 0))
-    if gate._adaptive is None:
+    adaptive = field(gate, "_adaptive")
+    if adaptive is None:
         return not is_latency and isinstance(outcome.refusal, InvalidParametersError)
-    return is_latency and equal(gate._adaptive.target, made.inputs * made.exclusive + made.floating + wrong)
+    return is_latency and equal(adaptive.target, made.inputs * made.exclusive + made.floating + wrong)
 
 
 def _leaves_something(wrong: int) -> bool:

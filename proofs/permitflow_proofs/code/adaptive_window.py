@@ -19,7 +19,7 @@ from permitflow_model.kernel.queue import Queue
 from permitflow_proofs.adaptive_window import SUBJECT
 from permitflow_proofs.code.batches import Batch, InvariantBroken, RunningSums
 from permitflow_proofs.code.permit_channel.common import MODULES
-from permitflow_proofs.code.refinement import attempt, fields_of, put
+from permitflow_proofs.code.refinement import attempt, field, fields_of, put
 from permitflow_proofs.code.stand_ins import Inbox, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.frame import is_same_part
@@ -134,10 +134,8 @@ class _Adapting:
         self.end: Any = core.PermitReceiver(_as_code(made, self.most))
         runs: Any = Inbox(state.inbox, _shown, _told, [(False, False)])
         markers = dict(zip(("_barriers.due", "_watermarks.due"), self.markers_due, strict=True))
-        put(
-            self.end, {**self.stands_for(state, self.withheld), **markers, "_runs": runs, "_largest_cost": self.largest}
-        )
-        self.end._adaptive = any_measure(made.row_permits)
+        told = {**self.stands_for(state, self.withheld), **markers, "_adaptive": any_measure(made.row_permits)}
+        put(self.end, {**told, "_runs": runs, "_largest_cost": self.largest})
         self.before = self.fields()
 
     def fields(self) -> Mapping[str, Any]:
@@ -241,7 +239,7 @@ def _are_consumed(wrong: int) -> bool:
     sums = RunningSums(batch, state.unreturned)
     rows = batch.sums(batch.count)
     try:
-        outcome = case.call(lambda end: end._consume(batch, rows, (), ()))
+        outcome = case.call(lambda end: field(end, "_consume")(batch, rows, (), ()))
     except InvariantBroken:
         return False
     sums.know()
@@ -352,7 +350,7 @@ def _observes(wrong: int) -> bool:
     case = _Adapting()
     state, made = case.state, case.parameters
     outcome = case.call(lambda end: end.observe(Unmeasured()))
-    aim = made.row_permits - case.end._rows._surplus, case.end._rows._batch
+    aim = made.row_permits - field(case.end, "_rows._surplus"), field(case.end, "_rows._batch")
     if outcome.refusal is not None:
         return False
     if not (aim[0] != state.target or aim[1] != state.batch):
@@ -383,12 +381,11 @@ def _measures(wrong: int) -> bool:
 def _starts(wrong: int) -> bool:
     """It aims at the whole window, from when it is told to adapt; not if it is recorded, or the latency cannot be."""
     case = _Adapting()
-    case.end._adaptive = None
     is_recorded, is_latency = bool(truth("is_recorded")), bool(truth("is_latency"))
-    case.end._record = _nobody if is_recorded else None
+    put(case.end, {"_adaptive": None, "_record": _nobody if is_recorded else None})
     outcome = case.call(lambda end: end.aim_at(0.5 if is_latency else 0))
-    adaptive = case.end._adaptive
-    case.end._adaptive = None
+    adaptive = field(case.end, "_adaptive")
+    put(case.end, {"_adaptive": None})
     is_right = (outcome.refusal is None) == (is_latency and not is_recorded) == (adaptive is not None)
     if adaptive is not None:
         is_right = is_right and equal(adaptive.target, case.parameters.row_permits + wrong)

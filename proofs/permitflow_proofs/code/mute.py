@@ -453,7 +453,7 @@ def _lower_ones(node: int) -> Iterator[int]:
 def _leads_down(wrong: int) -> bool:
     """The walk down from a node, if those from the nodes next to it come to smaller numbers only."""
     case = _Case(*SUBJECT.any_case())
-    case.graph._all_below = _lower_ones
+    put(case.graph, {"_all_below": _lower_ones})
     with standing_in(_MODULES):
         return all(node + wrong < ONE for node in vars(core.MuteGraph)["_all_below"](case.graph, ONE))
 
@@ -463,7 +463,7 @@ def _connects(wrong: int) -> bool:
     before, made, _ = _any_hop_more()
     limit(merged(partial(is_here, before, made, UP)))
     case = _Case(before, made, (ONE, TWO))
-    case.graph._all_below = _lower_ones
+    put(case.graph, {"_all_below": _lower_ones})
     newest = larger(heard_by(before, UP, MUTER), heard_by(before, DOWN, MUTER))
     after = before._replace(heard=before.heard.put(UP - 1, before.heard.get(UP - 1).put(MUTER - 1, newest)))
     return _is_right(case, lambda graph: graph.connect(UP, DOWN), after, wrong, lambda _: not case.edges[UP, DOWN])

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, is_dataclass
 from dataclasses import fields as dataclass_fields
 from functools import partial
+from operator import attrgetter
 from types import FrameType, ModuleType
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
@@ -136,8 +137,15 @@ class Case(ABC, Generic[S, P]):
         return all_of(list(agree.values()))
 
 
+# ``put``, ``field`` and ``fields_of`` are the seam between claims and the private state of the code: claims are about
+# that state, and name its fields, as words, where they say what these stand for.
+
+
 def put(core: Any, fields: Mapping[str, Any]) -> Any:
-    """Let fields of an object, or of objects that it holds, have these values; returns it."""
+    """Let fields of an object, or of objects that it holds, have these values; returns it.
+
+    A method may be given, too: what the object does instead.
+    """
     for path, value in fields.items():
         *owners, name = path.split(".")
         owner = core
@@ -145,6 +153,11 @@ def put(core: Any, fields: Mapping[str, Any]) -> Any:
             owner = getattr(owner, one)
         setattr(owner, name, value)
     return core
+
+
+def field(core: Any, path: str) -> Any:
+    """What a field of an object, or of one that it holds, has; or one of its methods."""
+    return attrgetter(path)(core)
 
 
 class Is(NamedTuple):

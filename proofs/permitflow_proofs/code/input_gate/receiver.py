@@ -33,7 +33,7 @@ from permitflow_proofs.code.input_gate.counts import (
     cost_of,
     recorder,
 )
-from permitflow_proofs.code.refinement import Call, Case, Event, Is, Outcome, attempt, fields_of, is_larger, put
+from permitflow_proofs.code.refinement import Call, Case, Event, Is, Outcome, attempt, field, fields_of, is_larger, put
 from permitflow_proofs.code.stand_ins import Inbox, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
@@ -134,6 +134,8 @@ class GateCase(Case[State, Parameters]):
 
     modules = MODULES
     off_by_one = "pool"
+    runs_the_loop = False
+    """Does the loop run that lends in turn, or what stands in for it?"""
 
     history: Mapping[str, int]
     """Fields of which no state tells."""
@@ -197,17 +199,22 @@ class GateCase(Case[State, Parameters]):
     def make(self, record: Callable[..., None] | None) -> Any:
         """A gate with two inputs."""
         gate: Any = core.Gate(as_code(self.parameters, self.most))
-        state = self.state
-        gate.pool, gate.has_failed, gate._surplus = state.pool, state.failed, self.surplus
-        gate.pending = state.epoch if is_pending(state) else None
-        gate.last = state.epoch - 1
-        gate._over = state.channels.sum_of(_one_if_over)
-        gate._serve, gate._line = partial(self.lend, gate), _InLine(gate, self.in_line)
+        state, line = self.state, _InLine(gate, self.in_line)
+        told = {
+            "pool": state.pool,
+            "has_failed": state.failed,
+            "pending": state.epoch if is_pending(state) else None,
+            "last": state.epoch - 1,
+            "_surplus": self.surplus,
+            "_over": state.channels.sum_of(_one_if_over),
+            "_line": line,
+        }
+        put(gate, told if self.runs_the_loop else {**told, "_serve": partial(self.lend, gate, line)})
         for name in state.channels.names():
             channel = state.channels.get(name)
             member = core.GateReceiver.__new__(core.GateReceiver)
             seam.Inbound.__init__(member, gate.parameters, record=recorder(record, str(name), "receiver"))
-            told = {
+            own = {
                 **self.history,
                 "untaken": self.history["_here"],
                 **_fields_of(channel),
@@ -215,8 +222,8 @@ class GateCase(Case[State, Parameters]):
                 "gate": gate,
             }
             numbers = {"_exclusive": self.parameters.exclusive, "_max_chunk_cost": self.most, "_batch": self.batch}
-            told["_runs"] = Inbox(self.line(channel), lambda message: message, lambda message: message, self.shapes)
-            gate.members.append(put(member, {**told, **numbers, "is_admitted": True}))
+            own["_runs"] = Inbox(self.line(channel), lambda message: message, lambda message: message, self.shapes)
+            gate.members.append(put(member, {**own, **numbers, "is_admitted": True}))
         return gate
 
     def line(self, channel: Channel) -> Chunks:
@@ -246,12 +253,12 @@ class GateCase(Case[State, Parameters]):
         members = [(str(name), dict(fields_of(member))) for name, member in enumerate(core.members)]
         return {**own, **{f"{name}.{field}": value for name, fields in members for field, value in fields.items()}}
 
-    def lend(self, gate: Any) -> None:
+    def lend(self, gate: core.Gate, line: "_InLine") -> None:
         """In place of the loop: each in line gets no more than it lacks, and all of it unless there is no more."""
-        lendable = gate.pool - gate._surplus
+        lendable = lendable_in(gate)
         if not lendable > 0:
             return
-        loans = list(zip(gate.members, self.loans, gate._line.are_in, strict=True))
+        loans = list(zip(gate.members, self.loans, line.are_in, strict=True))
         given = sum(self.loans)
         limit(all_of([loan <= member.lacks * is_in for member, loan, is_in in loans]))
         limit(given <= lendable)
@@ -260,13 +267,19 @@ class GateCase(Case[State, Parameters]):
         for member, loan, _ in loans:
             if loan > 0:
                 gate.pool -= loan
-                member._is_behind_barrier = bool(member._is_behind_barrier)
+                put(member, {"_is_behind_barrier": bool(field(member, "_is_behind_barrier"))})
                 member.lend(loan)
                 gate.touch(member)
 
     def replay(self) -> Explanation:
         """As recorded runs are explained."""
         return Explanation(self.parameters)
+
+
+def lendable_in(gate: core.Gate) -> int:
+    """What is in the pool, without what is not lent."""
+    surplus: int = field(gate, "_surplus")
+    return gate.pool - surplus
 
 
 _NOT_COMPARED = ("members", "parameters", "wake", "touched", "_line", "_serve")
@@ -509,7 +522,7 @@ def _consumed(case: Consuming, after: State, outcome: Outcome) -> Mapping[str, A
 def _is_served(case: GateCase, _after: State, outcome: Outcome) -> bool:
     """Where there is something to lend, no input that was in the line lacks any, nor does the one that was called."""
     gate = outcome.core
-    if outcome.refusal is not None or not gate.pool > gate._surplus:
+    if outcome.refusal is not None or not lendable_in(gate) > 0:
         return True
     return outcome.result is None or bool(merged(lambda: gate.members[0].lacks <= 0))
 
@@ -725,10 +738,11 @@ class Lending(GateCase):
         limit(implies(any_of([other.over, other.stopped]), False))
         return state._replace(channels=Members((own, other._replace(over=False, released=False))))
 
+    runs_the_loop = True
+
     def __init__(self) -> None:
         super().__init__()
-        del self.silent._serve
-        self.silent._largest_cost = natural("largest_cost", 1)
+        put(self.silent, {"_largest_cost": natural("largest_cost", 1)})
         self.lacking = [member.lacks for member in self.silent.members]
         self.at_first = [member for member, is_in in zip(self.silent.members, self.in_line, strict=True) if is_in]
 
@@ -736,12 +750,13 @@ class Lending(GateCase):
         """Let the loop begin after any number of its turns, as far as its invariant tells them."""
         gate = self.silent
         stay = [member for member in self.at_first if truth("stays")]
-        gate._line = _Turns(self, stay[::-1] if len(stay) > 1 and truth("turned") else stay)
+        self.turns = _Turns(self, stay[::-1] if len(stay) > 1 and truth("turned") else stay)
+        put(gate, {"_line": self.turns})
         for member, loan in zip(gate.members, self.loans, strict=True):
             member.borrowed += loan
             member.free += loan
             gate.pool -= loan
-        limit(self.is_kept(gate._line.members))
+        limit(self.is_kept(self.turns.members))
 
     def lent(self) -> list[int]:
         """To each input."""
@@ -773,11 +788,11 @@ def _lends_in_turn(wrong: int) -> bool:
     case.after_any_turns()
     with standing_in(case.modules):
         try:
-            case.silent._serve()
+            case.silent.take_home(0)
         except InvariantBroken:
             return False
     is_over = case.silent.pool <= case.surplus
-    left = case.silent._line.members if is_over else ()
+    left = case.turns.members if is_over else ()
     return bool(case.is_kept(left, wrong))
 
 
@@ -792,7 +807,7 @@ def _arrive(wrong: int) -> bool:
     cost, out = batch.costs(batch.look(batch.count)), case.credit_out()
     with standing_in(case.modules):
         rows = batch.sums(batch.count)
-        outcome = attempt(case.silent, lambda gate: gate.members[0]._accept_chunks(batch, rows, batch.least))
+        outcome = attempt(case.silent, lambda gate: field(gate.members[0], "_accept_chunks")(batch, rows, batch.least))
     may = not case.own.stopped and bool(batch.most <= case.most) and bool(cost <= out)
     if outcome.refusal is not None:
         return not may and case.holds(case.silent, case.state, {}, wrong)
@@ -809,7 +824,7 @@ def _are_consumed(wrong: int) -> bool:
     limit(cost <= content_in(case.own.inbox).data)
     with standing_in(case.modules):
         rows = batch.sums(batch.count)
-        outcome = attempt(case.silent, lambda gate: gate.members[0]._consume(batch, rows, (), ()))
+        outcome = attempt(case.silent, lambda gate: field(gate.members[0], "_consume")(batch, rows, (), ()))
     after = attempted("ConsumeData", case.state, case.parameters, 0, cost)
     is_lent = after is not None and after.pool > case.surplus
     for name, loan in enumerate(case.loans if is_lent else ()):
