@@ -44,7 +44,7 @@ TABLES = {
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "store.md": ("store-owner-taken-over",),
     "kept-channel.md": ("kept-slowest", "kept-told"),
-    "staging.md": ("staging-older-run", "staging-half"),
+    "staging.md": ("staging-older-run", "staging-one-by-one"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),
 }

@@ -50,7 +50,7 @@ _GAUGES = (
     "bytes_with_consumers",
     "suspended_streams",
 )
-_KEPT = ("staged_rows", "published_rows", "expired_row", "kept_bytes")
+_KEPT = ("staged_rows", "published_rows", "expired_row", "kept_bytes", "in_doubt_rows")
 _LABELLED: Mapping[str, tuple[str, Callable[[ChannelTraffic], Mapping[str, int]]]] = {
     "state": ("state", lambda traffic: {traffic.state: 1}),
     "lag_rows": ("consumer", lambda traffic: {} if traffic.kept is None else traffic.kept.lag_rows),

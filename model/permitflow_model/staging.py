@@ -14,8 +14,8 @@ from permitflow_model.kernel.parameters import Bounded, Natural, Positive
 from permitflow_model.kernel.system import Action, System, require
 from permitflow_model.registry import Registered
 
-Phase = Literal["running", "publishing", "recovering", "down", "failed"]
-AttemptPhase = Literal["none", "started", "open", "ended", "published", "late", "forgotten"]
+Phase = Literal["running", "publishing", "recovering", "down"]
+AttemptPhase = Literal["none", "started", "open", "ended", "prepared", "published", "late", "forgotten"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,7 +120,7 @@ def home_of(one: Attempt, tasks: NamedFamily[Task]) -> int:
 
 def is_staged(one: Attempt) -> bool:
     """Are its rows in an exchange, and belong to nothing yet?"""
-    return one.phase == "open" or one.phase == "ended"
+    return one.phase == "open" or one.phase == "ended" or one.phase == "prepared"
 
 
 def is_elsewhere(one: Attempt, task: int, run: int, batch: int) -> bool:
@@ -170,7 +170,8 @@ def ordered(state: State) -> tuple[int, Named]:
 
 def is_there_at(task: Task, home: int, named: Named, attempts: NamedFamily[Attempt]) -> bool:
     """If a task lies at this exchange, are all rows of the named attempt there?"""
-    return task.home != home or attempts.get(named(task) - 1).phase == "ended"
+    phase = attempts.get(named(task) - 1).phase
+    return task.home != home or phase == "ended" or phase == "prepared"
 
 
 def _is_there(state: State, name: int, named: Named) -> bool:
@@ -192,6 +193,23 @@ def _publishing(state: State, name: int, batch: int, named: Named) -> State:
 def has_published(published: int, batch: int) -> bool:
     """Has this exchange published this batch?"""
     return published >= batch
+
+
+def is_ready(task: Task, attempts: NamedFamily[Attempt], published: NamedFamily[int], batch: int) -> bool:
+    """Is what the driver names of it prepared, or was its batch published?"""
+    return has_published(published.get(task.home - 1), batch) or attempts.get(task.chosen - 1).phase == "prepared"
+
+
+def is_ready_at(task: Task, home: int, attempts: NamedFamily[Attempt], published: NamedFamily[int], batch: int) -> bool:
+    """If a task lies at this exchange, has it nothing to prepare any more?"""
+    return task.home != home or is_ready(task, attempts, published, batch)
+
+
+def prepared_at(name: int, one: Attempt, home: int, tasks: NamedFamily[Task]) -> Attempt:
+    """It after this exchange has prepared what the driver names."""
+    if is_not_ended_at(one, home, tasks) or tasks.get(one.task - 1).chosen != name + 1:
+        return one
+    return one._replace(phase="prepared")
 
 
 def _without_choice(task: Task) -> Task:
@@ -237,11 +255,27 @@ def hear_attempt(state: State, _parameters: Parameters, name: int) -> State:
     return state._replace(tasks=state.tasks.put(one.task - 1, task._replace(chosen=name + 1)))
 
 
+def prepare_batch(state: State, parameters: Parameters, name: int) -> State:
+    """All tasks are done: of several exchanges, each keeps what is named at it; if that is not there, the query fails.
+
+    It is kept from now on, though nothing is heard for long; a query that has failed can be run again.
+    """
+    require(state.phase == "running")
+    require(parameters.exchanges > 1)
+    require(state.tasks.every(is_chosen))
+    require(not state.tasks.every(is_ready_at, name + 1, state.attempts, state.published, state.batch))
+    if not _is_there(state, name, chosen_of):
+        return state._replace(phase="down")
+    return state._replace(attempts=state.attempts.map_by_name(prepared_at, name + 1, state.tasks))
+
+
 def decide_batch(state: State, parameters: Parameters) -> State:
-    """All tasks are done.  What is named now stands: for several exchanges it is written down."""
+    """What is named now stands: for several exchanges, which have prepared it, it is written down."""
     require(state.phase == "running")
     require(state.batch <= parameters.batches)
     require(state.tasks.every(is_chosen))
+    if parameters.exchanges > 1:
+        require(state.tasks.every(is_ready, state.attempts, state.published, state.batch))
     after = state._replace(phase="publishing", decided=0)
     if parameters.exchanges == 1:
         return after
@@ -256,7 +290,7 @@ def publish_batch(state: State, _parameters: Parameters, name: int) -> State:
         return state
     if _is_there(state, name, named):
         return _publishing(state, name, batch, named)
-    return state._replace(phase="down" if state.decided == 0 else "failed")
+    return state._replace(phase="down")
 
 
 def forget_decision(state: State, _parameters: Parameters) -> State:
@@ -341,7 +375,7 @@ def _expired_at(one: Attempt, home: int, tasks: NamedFamily[Task]) -> Attempt:
 
 
 def expire_attempts(state: State, parameters: Parameters, name: int) -> State:
-    """Nothing was heard for long: an exchange where no attempt goes on forgets what is staged."""
+    """Nothing was heard for long: an exchange where no attempt goes on forgets what is staged and not prepared."""
     require(parameters.expires)
     require(state.attempts.every(is_not_open_at, name + 1, state.tasks))
     require(not state.attempts.every(is_not_ended_at, name + 1, state.tasks))
@@ -369,8 +403,8 @@ def publish_late_order(state: State, _parameters: Parameters, name: int) -> Stat
 
 
 def done(state: State, parameters: Parameters) -> State:
-    """All batches are in the commit log, or the query has failed."""
-    require(state.batch > parameters.batches or state.phase == "failed")
+    """All batches are in the commit log."""
+    require(state.batch > parameters.batches)
     return state
 
 
@@ -451,11 +485,8 @@ def all_or_none(state: State, _parameters: Parameters) -> bool:
     behind = [name for name, batch in enumerate(published) if batch < newest]
     if not behind:
         return True
-    return (
-        state.decided == newest
-        and all(published[name] == newest - 1 and _is_there(state, name, decided_of) for name in behind)
-        and state.phase != "failed"
-    )
+    is_decided = [published[name] == newest - 1 and _is_there(state, name, decided_of) for name in behind]
+    return state.decided == newest and all(is_decided)
 
 
 def is_in_order(published: int, batch: int) -> bool:
@@ -469,8 +500,8 @@ def batches_in_order(state: State, _parameters: Parameters) -> bool:
 
 
 def named_is_there(state: State, parameters: Parameters) -> bool:
-    """What the driver is about to publish is there, unless it has expired."""
-    if state.phase not in ("publishing", "recovering") or parameters.expires:
+    """What the driver is about to publish is there, unless it has expired at the only exchange."""
+    if state.phase not in ("publishing", "recovering") or (parameters.exchanges == 1 and parameters.expires):
         return True
     batch, named = ordered(state)
     published = cast("Members[int]", state.published)
@@ -500,6 +531,11 @@ def no_repetition(state: State, _parameters: Parameters) -> bool:
     return state.phase != "running" or all(done < state.batch for done in cast("Members[int]", state.published))
 
 
+def at_once(state: State, _parameters: Parameters) -> bool:
+    """All exchanges have always published the same batches."""
+    return len(set(cast("Members[int]", state.published))) == 1
+
+
 def _task_names(parameters: Parameters) -> Iterable[tuple[int]]:
     return ((name,) for name in range(parameters.tasks))
 
@@ -527,6 +563,7 @@ SYSTEM: System[State, Parameters] = System(
         Action("OpenAttempt", open_attempt, _attempt_names),
         Action("EndAttempt", end_attempt, _attempt_names),
         Action("HearAttempt", hear_attempt, _attempt_names),
+        Action("PrepareBatch", prepare_batch, _exchange_names),
         Action("DecideBatch", decide_batch),
         Action("PublishBatch", publish_batch, _exchange_names),
         Action("ForgetDecision", forget_decision),
@@ -543,7 +580,7 @@ SYSTEM: System[State, Parameters] = System(
         "NamedIsThere": named_is_there,
         "GivenBack": given_back,
     },
-    probes={"NewestRunProbe": newest_run, "NoRepetitionProbe": no_repetition},
+    probes={"NewestRunProbe": newest_run, "NoRepetitionProbe": no_repetition, "AtOnceProbe": at_once},
 )
 
 REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.staging:theorems")

@@ -85,8 +85,7 @@ def _decision(state: State, parameters: Parameters) -> bool:
         (
             implies(is_there, all_of((equal(state.decided, state.batch), parameters.exchanges > 1))),
             implies(_in(state, "running"), equal(state.decided, 0)),
-            implies(_in(state, "recovering", "failed"), is_there),
-            implies(_in(state, "failed"), parameters.expires),
+            implies(_in(state, "recovering"), is_there),
         )
     )
 
@@ -108,12 +107,12 @@ def _chosen(state: State, parameters: Parameters, name: int) -> bool:
     """What the driver names is an attempt of its own that has ended, and is there or was displaced."""
     task = state.tasks.get(name)
     one, is_named = _at(state, task.chosen), _not(equal(task.chosen, 0))
-    is_there = any_of((_is_in(one, "ended"), all_of((parameters.expires, _is_in(one, "forgotten")))))
+    is_there = any_of((_is_in(one, "ended", "prepared"), all_of((parameters.expires, _is_in(one, "forgotten")))))
     is_own = all_of(
         (
             _named_is_of(state, task.chosen, name, state.batch),
             equal(one.run, state.run),
-            _is_in(one, "ended", "published", "late", "forgotten"),
+            _is_in(one, "ended", "prepared", "published", "late", "forgotten"),
             any_of((is_there, _published(state, task) >= state.batch)),
         )
     )
@@ -139,17 +138,16 @@ def _late(state: State, parameters: Parameters, name: int) -> bool:
 
 
 def _decided(state: State, parameters: Parameters, name: int, exchange: int) -> bool:
-    """What a decision names is there until it is published, as long as an exchange has not published the batch."""
+    """What a decision names is prepared until it is published, as long as an exchange has not published the batch."""
     task, is_there = state.tasks.get(name), _not(equal(state.decided, 0))
     one, is_behind = _at(state, task.decided), state.published.get(exchange) < state.decided
     is_published = _published(state, task) >= state.decided
-    is_kept = any_of((_is_in(one, "ended"), all_of((parameters.expires, _is_in(one, "forgotten")))))
     return all_of(
         (
             implies(is_there, _named_is_of(state, task.decided, name, state.decided)),
             implies(equal(state.decided, 0), equal(task.decided, 0)),
             implies(all_of((is_there, is_behind, is_published)), _is_in(one, "published")),
-            implies(all_of((is_there, is_behind, _not(is_published))), is_kept),
+            implies(all_of((is_there, is_behind, _not(is_published))), _is_in(one, "prepared")),
         )
     )
 
@@ -330,7 +328,7 @@ _ARGUMENTS: dict[str, Callable[[Parameters], tuple[int, ...]]] = {
     **dict.fromkeys(
         ("LoseAttempt", "DiscardAttempt", "OpenAttempt", "EndAttempt", "HearAttempt"), lambda _: (_ATTEMPT,)
     ),
-    **dict.fromkeys(("ExpireAttempts", "PublishLateOrder", "PublishBatch"), lambda _: (_EXCHANGE,)),
+    **dict.fromkeys(("ExpireAttempts", "PublishLateOrder", "PrepareBatch", "PublishBatch"), lambda _: (_EXCHANGE,)),
 }
 
 SUBJECT = Subject(SYSTEM, partial(any_parameters_of, Parameters), _any_state, _ARGUMENTS)
@@ -412,25 +410,25 @@ def _stays(before: State, after: State, _parameters: Parameters, *, stays: bool)
     return implies(_is_in(old, "published"), all_of((is_same, is_published)) if stays else _not(is_published))
 
 
-def _all_or_none(state: State, parameters: Parameters, *, less: int) -> bool:
-    """Two exchanges have published the same batches; or what was decided is there where one is behind."""
+def _all_or_none(state: State, _parameters: Parameters, *, less: int) -> bool:
+    """Two exchanges have published the same batches; or what was decided is prepared where one is behind."""
     task, mine, others = state.tasks.get(_T), state.published.get(_E), state.published.get(_F)
-    is_there = _is_in(_at(state, task.decided), "ended")
+    is_there = _is_in(_at(state, task.decided), "prepared")
     is_decided = all_of(
         (
             equal(state.decided, others),
             equal(mine, others - 1 - less),
-            _not(_in(state, "failed")),
             implies(equal(task.home, _E + 1), is_there),
         )
     )
-    return implies(all_of((_not(parameters.expires), mine < others)), is_decided)
+    return implies(mine < others, is_decided)
 
 
-def _named_is_there(state: State, parameters: Parameters, *, phase: str) -> bool:
+def _named_is_there(state: State, parameters: Parameters, *, phases: tuple[str, ...]) -> bool:
     task, mine = state.tasks.get(_T), state.published.get(_E)
-    is_here = all_of((_not(parameters.expires), equal(task.home, _E + 1)))
-    chosen, decided = (_is_in(_at(state, number), phase) for number in (task.chosen, task.decided))
+    is_kept = any_of((parameters.exchanges > 1, _not(parameters.expires)))
+    is_here = all_of((is_kept, equal(task.home, _E + 1)))
+    chosen, decided = (_is_in(_at(state, number), *phases) for number in (task.chosen, task.decided))
     return all_of(
         (
             implies(all_of((is_here, _in(state, "publishing"))), any_of((mine >= state.batch, chosen))),
@@ -512,7 +510,7 @@ def _may_be_discarded(state: State, _parameters: Parameters, _name: int) -> bool
     one = _one(state)
     is_dead = any_of((one.run < state.run, _in(state, "down")))
     is_decided = equal(state.tasks.get(one.task - 1).decided, _ATTEMPT + 1)
-    return all_of((_is_in(one, "open", "ended"), is_dead, _not(is_decided)))
+    return all_of((_is_in(one, "open", "ended", "prepared"), is_dead, _not(is_decided)))
 
 
 def _lies_here(state: State, one: Attempt) -> bool:
@@ -563,7 +561,7 @@ def _crashes(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _is_not_missing(task: Task, number: Callable[[Task], int], state: State) -> bool:
-    is_there = _is_in(state.attempts.get(number(task) - 1), "ended")
+    is_there = _is_in(state.attempts.get(number(task) - 1), "ended", "prepared")
     return implies(equal(task.home, _EXCHANGE + 1), is_there)
 
 
@@ -577,7 +575,7 @@ def _publishes(before: State, after: State, order: _Order) -> bool:
 
     def of(name: int) -> bool:
         one, old = after.attempts.get(name), before.attempts.get(name)
-        goes = all_of((_is_in(old, "open", "ended"), _lies_here(before, old), old.batch <= batch))
+        goes = all_of((_is_in(old, "open", "ended", "prepared"), _lies_here(before, old), old.batch <= batch))
         is_named = equal(number(before.tasks.get(old.task - 1)), name + 1)
         return all_of(
             (
@@ -607,7 +605,7 @@ def _answers(before: State, after: State, _parameters: Parameters) -> bool:
         return after.phase == before.phase and _changes_nothing(before, after)
     if _has_all(before, number):
         return after.phase == before.phase and _publishes(before, after, (batch, number))
-    return after.phase == ("down" if before.decided == 0 else "failed") and _changes_nothing(before, after)
+    return after.phase == "down" and _changes_nothing(before, after)
 
 
 def _may_come_late(state: State, _parameters: Parameters, _name: int) -> bool:
@@ -639,8 +637,37 @@ def _has_one(task: Task) -> bool:
     return _not(equal(task.chosen, 0))
 
 
+def _is_ready(task: Task, state: State) -> bool:
+    is_prepared = _is_in(state.attempts.get(task.chosen - 1), "prepared")
+    return any_of((_published(state, task) >= state.batch, is_prepared))
+
+
+def _is_ready_here(task: Task, state: State) -> bool:
+    return implies(equal(task.home, _EXCHANGE + 1), _is_ready(task, state))
+
+
+def _may_prepare(state: State, parameters: Parameters, _name: int) -> bool:
+    is_done = all_of((_in(state, "running"), parameters.exchanges > 1, state.tasks.every(_has_one)))
+    return all_of((is_done, _not(state.tasks.every(_is_ready_here, state))))
+
+
+def _prepares(before: State, after: State, _parameters: Parameters) -> bool:
+    """All there: it does not expire any more.  Else the query fails."""
+    if not _has_all(before, lambda task: task.chosen):
+        return after.phase == "down" and _changes_nothing(before, after)
+
+    def of(name: int) -> bool:
+        one, old = after.attempts.get(name), before.attempts.get(name)
+        is_named = equal(before.tasks.get(old.task - 1).chosen, name + 1)
+        goes = all_of((_is_in(old, "ended"), _lies_here(before, old), is_named))
+        return all_of((implies(goes, _is_in(one, "prepared")), implies(_not(goes), one.phase == old.phase)))
+
+    return after.phase == "running" and all_of([of(name) for name in _names(before.attempts)])
+
+
 def _may_decide(state: State, parameters: Parameters) -> bool:
-    is_done = state.tasks.every(_has_one)
+    is_ready = any_of((equal(parameters.exchanges, 1), state.tasks.every(_is_ready, state)))
+    is_done = all_of((state.tasks.every(_has_one), is_ready))
     return all_of((_in(state, "running"), state.batch <= parameters.batches, is_done))
 
 
@@ -693,8 +720,8 @@ _PUBLISHED: dict[str, Change] = {"published.0": None, **_each("attempts", "phase
 FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Done",
-        when=lambda state, parameters: state.batch > parameters.batches or state.phase == "failed",
-        possible="when all batches are in the commit log, or the query has failed",
+        when=lambda state, parameters: state.batch > parameters.batches,
+        possible="when all batches are in the commit log",
     ),
     Frame(
         "SpeculateAttempt",
@@ -775,19 +802,27 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         possible="when it has ended or is late, in its own run, the first of its task",
     ),
     Frame(
+        "PrepareBatch",
+        {"phase": None, **_each("attempts", "phase")},
+        _prepares,
+        "what is named at this exchange is prepared; if something is missing, the driver is down",
+        when=_may_prepare,
+        possible="of several exchanges, when the driver has one of each task and this one has not prepared all of its",
+    ),
+    Frame(
         "DecideBatch",
         {"phase": "publishing", "decided": None, **_each("tasks", "decided")},
         _decides,
         "with several exchanges, batch and names are written down",
         when=_may_decide,
-        possible="when the driver has one of each task",
+        possible="when the driver has one of each task, and several exchanges have prepared them",
     ),
     Frame(
         "PublishBatch",
         {"phase": None, **_PUBLISHED},
         _answers,
         "nothing, if it was published before; else what is named is published, and what else was staged is late; if "
-        "something is missing, the driver is down, or the query has failed where it was decided",
+        "something is missing, the driver is down",
         when=lambda state, _parameters, _name: _in(state, "publishing", "recovering"),
         possible="while the driver publishes",
     ),
@@ -833,9 +868,9 @@ def theorems() -> tuple[Theorem, ...]:
         kept(
             "decision",
             "Decision",
-            "A decision is about the batch that is run now; a query fails only for want of rows that have expired.",
-            lambda state, _: state._replace(phase="failed", decided=0),
-            "after the step the query has failed for nothing",
+            "A decision is about the batch that is run now, and a driver that recovers has one.",
+            lambda state, _: state._replace(phase="recovering", decided=0),
+            "after the step it recovers, and nothing is decided",
             about="DecideBatch",
         ),
         kept(
@@ -874,8 +909,8 @@ def theorems() -> tuple[Theorem, ...]:
         kept(
             "decided",
             "Decided",
-            "As long as an exchange has not published what was decided, it has all that is named at it, or that has "
-            "expired, and another one that has published it has published what is named there.",
+            "As long as an exchange has not published what was decided, it has prepared all that is named at it, and "
+            "another one that has published it has published what is named there.",
             lambda state, _: _task(state._replace(decided=state.batch), _T, decided=0),
             "after the step the decision names none",
             about="DecideBatch",
@@ -999,18 +1034,19 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "all-or-none",
             "AllOrNone",
-            "Where nothing expires: an exchange that is behind another one has all that a decision names at it, and "
-            "the query has not failed; so each batch is published in all exchanges, or in none.",
+            "An exchange that is behind another one has prepared all that a decision names at it, which does not "
+            "expire; so each batch is published in all exchanges, or in none.",
             follows("of any two", partial(_all_or_none, less=0), partial(_all_or_none, less=1), "behind by two"),
         ),
         _CHAPTER.theorem(
             "named",
             "NamedIsThere",
-            "Where nothing expires: what a driver is about to publish is there, or its batch was published.",
+            "What a driver is about to publish is there, or its batch was published: with several exchanges always, "
+            "with one where nothing expires.",
             follows(
                 "of any task",
-                partial(_named_is_there, phase="ended"),
-                partial(_named_is_there, phase="open"),
+                partial(_named_is_there, phases=("ended", "prepared")),
+                partial(_named_is_there, phases=("open",)),
                 "it goes on",
             ),
         ),

@@ -5,6 +5,7 @@
 (*                                                                         *)
 (*   driver --StartAttempt--> attempt --OpenAttempt, EndAttempt--> staged  *)
 (*          <--------HearAttempt------                                     *)
+(*          --PrepareBatch--> prepared                                     *)
 (*          --DecideBatch--> decision --PublishBatch--> published          *)
 (*                                                                         *)
 (* Each attempt has a name that no other one has had or will have.  A task *)
@@ -13,15 +14,18 @@
 (* it has heard.  An exchange publishes what is named at it all together;  *)
 (* all else at that batch, or an older one, is late: its rows are dropped. *)
 (*                                                                         *)
-(* Where the tasks of a batch lie at several exchanges, the driver writes  *)
-(* down what it names before the first one publishes.  A driver that finds *)
-(* such a decision carries it out before it runs anything.                 *)
+(* Where the tasks of a batch lie at several exchanges, each of them first *)
+(* prepares what is named at it, which does not expire any more.  Then the *)
+(* driver writes down what it names, before the first one publishes.  A    *)
+(* driver that finds such a decision carries it out before it runs         *)
+(* anything.                                                               *)
 (*                                                                         *)
 (* A task here is a part: the rows of one partition for one channel.       *)
 (* Source: Apache Spark: task attempts, speculation, commit and abort of a *)
-(* writer; a coordinator's log in two-phase commit.                        *)
-(* Not modelled: rows and room; exchanges that lose what was staged; two   *)
-(* drivers at a time, of which Spark allows none.                          *)
+(* writer; two-phase commit: prepared participants, a coordinator's log.   *)
+(* Not modelled: rows and room; exchanges that lose what was staged; an    *)
+(* order to prepare that comes late, which only delays that rows expire;   *)
+(* two drivers at a time, of which Spark allows none.                      *)
 (***************************************************************************)
 EXTENDS Integers
 
@@ -37,11 +41,11 @@ CONSTANTS
 ASSUME Assumption ==
     /\ {Tasks, Attempts, Batches, Exchanges} \subseteq Nat \ {0} /\ Faults \in Nat
     /\ Expires \in BOOLEAN
-    /\ Fair \subseteq {"StartAttempt", "OpenAttempt", "EndAttempt", "HearAttempt", "DecideBatch", "PublishBatch",
-                      "ForgetDecision", "FinishBatch", "RestartDriver"}
+    /\ Fair \subseteq {"StartAttempt", "OpenAttempt", "EndAttempt", "HearAttempt", "PrepareBatch", "DecideBatch",
+                      "PublishBatch", "ForgetDecision", "FinishBatch", "RestartDriver"}
 
 VARIABLES
-    phase,        \* what the driver is at: "running", "publishing", "recovering", "down", "failed"
+    phase,        \* what the driver is at: "running", "publishing", "recovering", "down"
     run,          \* how many drivers there were
     batch,        \* that is run now: those before it are in the commit log
     begun,        \* attempts that were started; the number of the newest one is its name
@@ -79,7 +83,7 @@ Fails == faults < Faults /\ faults' = faults + 1
 Home(one) == tasks[one.task].home
 
 \* Are its rows in an exchange, and belong to nothing yet?
-IsStaged(one) == one.phase \in {"open", "ended"}
+IsStaged(one) == one.phase \in {"open", "ended", "prepared"}
 
 \* Is it at a task that is run now, and may the driver still hear of it?
 IsAlive(one, t) == one.task = t /\ one.run = run /\ one.batch = batch /\ one.phase # "forgotten"
@@ -100,7 +104,12 @@ Moved(a, to) ==
 Named(order, t) == tasks[t][order]
 
 IsThere(e, order) ==
-    \A t \in TaskNames : tasks[t].home = e => attempts[Named(order, t)].phase = "ended"
+    \A t \in TaskNames : tasks[t].home = e => attempts[Named(order, t)].phase \in {"ended", "prepared"}
+
+AllChosen == \A t \in TaskNames : tasks[t].chosen # 0
+
+\* Is what the driver names of it prepared, or was its batch published?
+IsReady(t) == published[tasks[t].home] >= batch \/ attempts[tasks[t].chosen].phase = "prepared"
 
 \* What is named becomes published, and what else is staged for this batch or an older one is late.
 Publishing(e, number, order) ==
@@ -135,24 +144,38 @@ HearAttempt(a) ==
     /\ tasks' = [tasks EXCEPT ![one.task].chosen = a]
     /\ UNCHANGED <<phase, run, batch, begun, decided, late, faults, attempts, published>>
 
-\* All tasks are done.  What is named now stands: for several exchanges it is written down.
+\* All tasks are done: of several exchanges each keeps what is named at it from now on, though it hears nothing for
+\* long.  If that is not there, the query fails, and can be run again.
+PrepareBatch(e) ==
+    /\ phase = "running" /\ Exchanges > 1 /\ AllChosen
+    /\ \E t \in TaskNames : tasks[t].home = e /\ ~IsReady(t)
+    /\ IF IsThere(e, "chosen")
+       THEN /\ attempts' = [a \in AttemptNames |->
+                   LET one == attempts[a] IN
+                   IF one.phase = "ended" /\ Home(one) = e /\ tasks[one.task].chosen = a
+                   THEN [one EXCEPT !.phase = "prepared"] ELSE one]
+            /\ UNCHANGED phase
+       ELSE phase' = "down" /\ UNCHANGED attempts
+    /\ UNCHANGED <<run, batch, begun, decided, late, faults, tasks, published>>
+
+\* What is named now stands: for several exchanges, which have prepared it, it is written down.
 DecideBatch ==
-    /\ phase = "running" /\ batch <= Batches
-    /\ \A t \in TaskNames : tasks[t].chosen # 0
+    /\ phase = "running" /\ batch <= Batches /\ AllChosen
+    /\ Exchanges > 1 => \A t \in TaskNames : IsReady(t)
     /\ phase' = "publishing"
     /\ decided' = IF Exchanges > 1 THEN batch ELSE 0
     /\ tasks' = IF Exchanges > 1 THEN [t \in TaskNames |-> [tasks[t] EXCEPT !.decided = tasks[t].chosen]] ELSE tasks
     /\ UNCHANGED <<run, batch, begun, late, faults, attempts, published>>
 
-\* An exchange publishes what is named at it: at once, and once.  If that is not there, the query fails: it can be run
-\* again, unless a decision says that it must be there.
+\* An exchange publishes what is named at it: at once, and once.  If that is not there, the query fails, and can be run
+\* again.
 PublishBatch(e) ==
     /\ phase \in {"publishing", "recovering"}
     /\ IF published[e] >= Ordered
        THEN UNCHANGED <<phase, published, attempts>>
        ELSE IF IsThere(e, Order)
        THEN Publishing(e, Ordered, Order) /\ UNCHANGED phase
-       ELSE phase' = (IF decided = 0 THEN "down" ELSE "failed") /\ UNCHANGED <<published, attempts>>
+       ELSE phase' = "down" /\ UNCHANGED <<published, attempts>>
     /\ UNCHANGED <<run, batch, begun, decided, late, faults, tasks>>
 
 \* Each exchange has published what was decided.
@@ -216,7 +239,7 @@ DiscardAttempt(a) ==
     /\ Moved(a, "forgotten")
     /\ UNCHANGED faults
 
-\* Nothing was heard for long: an exchange where no attempt goes on forgets what is staged.
+\* Nothing was heard for long: an exchange where no attempt goes on forgets what is staged and not prepared.
 ExpireAttempts(e) ==
     /\ Expires
     /\ \A a \in AttemptNames : attempts[a].phase = "open" => Home(attempts[a]) # e
@@ -242,8 +265,8 @@ PublishLateOrder(e) ==
     /\ Publishing(e, late, "late")
     /\ UNCHANGED <<phase, run, batch, begun, decided, late, faults, tasks>>
 
-\* All batches are in the commit log, or the query has failed.
-Done == (batch > Batches \/ phase = "failed") /\ UNCHANGED vars
+\* All batches are in the commit log.
+Done == batch > Batches /\ UNCHANGED vars
 
 Environment ==
     \/ Done
@@ -259,6 +282,7 @@ Protocol ==
     \/ \E a \in AttemptNames : OpenAttempt(a)
     \/ \E a \in AttemptNames : EndAttempt(a)
     \/ \E a \in AttemptNames : HearAttempt(a)
+    \/ \E e \in Homes : PrepareBatch(e)
     \/ DecideBatch
     \/ \E e \in Homes : PublishBatch(e)
     \/ ForgetDecision \/ FinishBatch \/ RestartDriver
@@ -270,6 +294,7 @@ Fairness ==
     /\ "OpenAttempt" \in Fair => WF_vars(\E a \in AttemptNames : OpenAttempt(a))
     /\ "EndAttempt" \in Fair => WF_vars(\E a \in AttemptNames : EndAttempt(a))
     /\ "HearAttempt" \in Fair => WF_vars(\E a \in AttemptNames : HearAttempt(a))
+    /\ "PrepareBatch" \in Fair => WF_vars(\E e \in Homes : PrepareBatch(e))
     /\ "DecideBatch" \in Fair => WF_vars(DecideBatch)
     /\ "PublishBatch" \in Fair => WF_vars(\E e \in Homes : PublishBatch(e))
     /\ "ForgetDecision" \in Fair => WF_vars(ForgetDecision)
@@ -281,14 +306,15 @@ Spec == Init /\ [][Next]_vars /\ Fairness
 -----------------------------------------------------------------------------
 
 TypeOK ==
-    /\ phase \in {"running", "publishing", "recovering", "down", "failed"}
+    /\ phase \in {"running", "publishing", "recovering", "down"}
     /\ {run, batch} \subseteq Nat \ {0} /\ {faults, decided, late} \subseteq Nat
     /\ begun \in 0 .. Attempts /\ decided <= batch /\ late <= batch
     /\ \A t \in TaskNames :
         /\ tasks[t].home \in Homes
         /\ {tasks[t].chosen, tasks[t].decided, tasks[t].late} \subseteq 0 .. begun
     /\ \A a \in AttemptNames :
-        /\ attempts[a].phase \in {"none", "started", "open", "ended", "published", "late", "forgotten"}
+        /\ attempts[a].phase \in {"none", "started", "open", "ended", "prepared", "published", "late",
+                                 "forgotten"}
         /\ IF a > begun THEN attempts[a] = NotBegun
            ELSE attempts[a].task \in TaskNames /\ attempts[a].batch \in 1 .. batch /\ attempts[a].run \in 1 .. run
     /\ \A e \in Homes : published[e] \in Nat
@@ -314,13 +340,13 @@ PublishedOfOneRun == \A a, b \in AttemptNames :
 AllOrNone == \A e, f \in Homes :
     published[e] < published[f] =>
         /\ decided = published[f] /\ published[e] = published[f] - 1
-        /\ phase # "failed" /\ IsThere(e, "decided")
+        /\ IsThere(e, "decided")
 
 \* Batches are published one after the other, and those in the commit log are.
 BatchesInOrder == \A e \in Homes : published[e] \in {batch - 1, batch}
 
-\* What the driver is about to publish is there, unless it has expired.
-NamedIsThere == (phase \in {"publishing", "recovering"} /\ ~Expires) =>
+\* What the driver is about to publish is there, unless it has expired at the only exchange.
+NamedIsThere == (phase \in {"publishing", "recovering"} /\ (Exchanges > 1 \/ ~Expires)) =>
     \A e \in Homes : published[e] >= Ordered \/ IsThere(e, Order)
 
 \* Of a batch that was published nothing is staged any more.
@@ -333,6 +359,9 @@ NewestRunProbe == \A a \in AttemptNames :
 
 \* False: no batch that was published is run again.
 NoRepetitionProbe == phase = "running" => \A e \in Homes : published[e] < batch
+
+\* False: all exchanges have always published the same batches.
+AtOnceProbe == \A e, f \in Homes : published[e] = published[f]
 
 \* All is published at last.
 AllPublished == <>(batch > Batches)

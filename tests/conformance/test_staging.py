@@ -23,7 +23,7 @@ from tests.support.staged import publish
 TWO_TASKS = Parameters(tasks=2, attempts=4, faults=1)
 SMALL = Parameters(tasks=1, attempts=2, exchanges=2, faults=1, expires=True)
 BATCHES = Parameters(tasks=1, attempts=4, batches=2, exchanges=2, faults=2)
-SEVERAL = replace(TWO_TASKS, exchanges=2)
+SEVERAL = replace(TWO_TASKS, exchanges=2, expires=True)
 EXPIRING = replace(TWO_TASKS, attempts=5, expires=True)
 
 QUERY = "copy of orders"
@@ -89,8 +89,10 @@ class DrivenStaging:
             books.restore(old.published_batches)
         self.areas = [self.added(task) for task in range(1, self.parameters.tasks + 1)]
         for name, one in enumerate(self.attempts):
-            if one.phase in ("open", "ended"):
-                one.part = self.home(one.task).restore_part(channel(one.task), self.key(name), [1], now=0.0)
+            if one.phase in ("open", "ended", "prepared"):
+                one.part = self.home(one.task).restore_part(
+                    channel(one.task), self.key(name), [1], now=0.0, is_prepared=one.phase == "prepared"
+                )
 
     def fail(self) -> None:
         require(self.faults < self.parameters.faults)
@@ -140,9 +142,14 @@ class DrivenStaging:
         require(part.state in (PartState.ENDED, PartState.LATE) and not self.tasks[one.task - 1].chosen)
         self.tasks[one.task - 1].chosen = name + 1
 
+    def is_ready(self, task: Named) -> bool:
+        one = self.attempts[task.chosen - 1]
+        return self.home(one.task).was_published(QUERY, self.batch) or one.phase == "prepared"
+
     def decide_batch(self) -> None:
         require(self.phase == "running" and self.batch <= self.parameters.batches)
         require(all(task.chosen for task in self.tasks))
+        require(self.parameters.exchanges == 1 or all(map(self.is_ready, self.tasks)))
         self.phase = "publishing"
         if self.parameters.exchanges > 1:
             self.decided = self.batch
@@ -191,7 +198,7 @@ class DrivenStaging:
         self.phase = "down"
 
     def done(self) -> None:
-        require(self.batch > self.parameters.batches or self.phase == "failed")
+        require(self.batch > self.parameters.batches)
 
     # What the books decide.
 
@@ -226,18 +233,32 @@ class DrivenStaging:
         require(bool(self.books[name].expire(now=2 * TIMEOUT_SECONDS)))
         self.fail()
 
-    def publish_at(self, name: int, batch: int, named: Sequence[int]) -> Publication:
-        parts = [
+    def stated_at(self, name: int, named: Sequence[int]) -> list[StagedPart]:
+        return [
             self.stated(attempt - 1) for task, attempt in enumerate(named, 1) if self.home(task) is self.books[name]
         ]
-        return publish(self.books[name], QUERY, batch, parts, now=0.0)
+
+    def prepare_batch(self, name: int) -> None:
+        require(self.phase == "running" and self.parameters.exchanges > 1 and all(task.chosen for task in self.tasks))
+        own = [task for at, task in enumerate(self.tasks, 1) if self.home(at) is self.books[name]]
+        require(not all(map(self.is_ready, own)))
+        books = self.books[name]
+        try:
+            planned = books.planning(QUERY, self.batch, self.stated_at(name, [task.chosen for task in self.tasks]))
+        except StagedPartError:
+            self.phase = "down"
+        else:
+            books.prepare(planned, now=0.0)
+
+    def publish_at(self, name: int, batch: int, named: Sequence[int]) -> Publication:
+        return publish(self.books[name], QUERY, batch, self.stated_at(name, named), now=0.0)
 
     def publish_batch(self, name: int) -> None:
         require(self.phase in ("publishing", "recovering"))
         try:
             self.publish_at(name, *self.order())
         except StagedPartError:
-            self.phase = "failed" if self.decided else "down"
+            self.phase = "down"
 
     def publish_late_order(self, name: int) -> None:
         require(bool(self.late))
@@ -251,7 +272,8 @@ class DrivenStaging:
         for task in range(1, self.parameters.tasks + 1):
             own = [one.phase for one in self.attempts if one.task == task]
             area = self.areas[task - 1]
-            assert area.staged_rows == own.count("open") + own.count("ended"), "all else is given back"
+            staged = own.count("open") + own.count("ended") + own.count("prepared")
+            assert area.staged_rows == staged, "all else is given back"
             assert area.log.next_row == own.count("published")
         return State(
             phase=self.phase,
@@ -284,10 +306,10 @@ def refuse(fresh: Callable[[], DrivenStaging], state: State) -> None:
     driven = fresh()
     for name, one in enumerate(driven.attempts):
         books = driven.home(one.task)
-        if one.phase in ("open", "ended"):
+        if one.phase in ("open", "ended", "prepared"):
             with pytest.raises(StagedPartError, match="has begun before"):
                 books.open(channel(one.task), driven.key(name), now=0.0)
-            wrong = driven.stated(name)._replace(rows=2) if one.phase == "ended" else driven.stated(name)
+            wrong = driven.stated(name) if one.phase == "open" else driven.stated(name)._replace(rows=2)
             with pytest.raises(StagedPartError):
                 publish(books, QUERY, one.batch, [wrong], now=0.0)
     assert driven.observe() == state
@@ -316,7 +338,7 @@ WALKS = {"small": SMALL, "two tasks": TWO_TASKS, "several exchanges": SEVERAL, "
 def test_the_books_take_every_edge_of_the_model(name: str) -> None:
     parameters = WALKS[name]
     done = walk(SYSTEM, DrivenStaging(parameters), parameters, in_each_state=refuse)
-    assert done.states >= 144
+    assert done.states >= 162
     assert min(done.edges, done.refusals) > done.states
 
 
@@ -398,7 +420,14 @@ class Lenient(StagingBooks):
         return super().planning(query, batch, there)
 
 
-@pytest.mark.parametrize("wrong", [Hoarding, Repeating, Sweeping, Lenient])
+class Forgetful(StagingBooks):
+    """What is prepared may expire."""
+
+    def prepare(self, planned: Publication, now: float) -> None:
+        """Nothing is noted."""
+
+
+@pytest.mark.parametrize("wrong", [Hoarding, Repeating, Sweeping, Lenient, Forgetful])
 def test_the_walk_notices_books_that_are_wrong(wrong: type[StagingBooks]) -> None:
     with pytest.raises(Divergence):
         walk(SYSTEM, DrivenStaging(SMALL, wrong), SMALL)

@@ -174,6 +174,7 @@ LATER: Final = {
         pb.ControlRequest(add=pb.AddStreamRequest(stream="new", channels=2)).SerializeToString(),
         pb.ControlRequest(remove=pb.RemoveRequest(channels=["new/0"])).SerializeToString(),
         pb.ControlRequest(reset=pb.ResetRequest(channels=[ONCE])).SerializeToString(),
+        pb.ControlRequest(rollback=pb.RollbackRequest(channels=[KEPT])).SerializeToString(),
         pb.ControlRequest(purge=pb.PurgeRequest(channels=[ONCE, KEPT])).SerializeToString(),
         pb.ControlRequest(peek=pb.PeekRequest(channel=KEPT, rows=3)).SerializeToString(),
         pb.ControlRequest(positions=pb.PositionsRequest(channels=[KEPT], consumer="default")).SerializeToString(),

@@ -61,12 +61,14 @@ from permitflow.stream.control import (
     Peek,
     Peeked,
     Positions,
+    Prepare,
     Publish,
     Published,
     Purge,
     RemoveChannels,
     ResetChannels,
     Retention,
+    Rollback,
     StagedPart,
 )
 from permitflow.stream.divided_control import about, merged
@@ -160,6 +162,17 @@ class AioControl:
         """
         found = [await self._where(Close(names, consumer), names) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(found))
+
+    async def prepare(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
+        """Keep attempts until the batch is published, however long that takes, all or none.
+
+        Of a batch that lies at several exchanges, prepare all of it before you publish at the first one.
+
+        Raises:
+            UndecodableDataError: the exchange is older, and does not know this order.
+            PermitflowError: as ``publish``.
+        """
+        return await self._ask(Prepare(query, batch, tuple(parts)), Published)
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
         """Make one attempt at each partition of a batch part of its channel, all or none.
@@ -328,6 +341,18 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         found = [await self._ask(Purge(names, consumer), Changed) for names in _portions(names_of(channels))]
+        return tuple(chain.from_iterable(each.channels for each in found))
+
+    async def rollback(self, channels: Sequence[str]) -> tuple[ChangedChannel, ...]:
+        """Forget attempts that are in doubt: prepared, of queries of which nothing was heard for long.
+
+        If their query comes again, its batch cannot be published as a whole, and it says so.
+
+        Raises:
+            RetentionError: one of the channels does not keep its rows; nothing was rolled back.
+            PermitflowError: as ``positions``.
+        """
+        found = [await self._ask(Rollback(names), Changed) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(each.channels for each in found))
 
     async def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:

@@ -642,6 +642,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     positions = _asking(AioControl.positions)
     acknowledge = _asking(AioControl.acknowledge)
     close_channels = _asking(AioControl.close_channels)
+    prepare = _asking(AioControl.prepare)
     publish = _asking(AioControl.publish)
     discard = _asking(AioControl.discard)
     statistics = _asking(AioControl.statistics)
@@ -650,6 +651,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     remove = _asking(AioControl.remove)
     reset = _asking(AioControl.reset)
     purge = _asking(AioControl.purge)
+    rollback = _asking(AioControl.rollback)
     peek = _asking(AioControl.peek)
     by_exchange = _asking(AioControl.by_exchange)
 

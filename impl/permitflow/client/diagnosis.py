@@ -115,6 +115,8 @@ def why_no_room(traffic: ChannelTraffic) -> str:
         beyond = f"{kept.published_rows} rows of earlier batches are beyond the channel's permits"
         return f"the staging area has no room: {beyond}; {_why_kept(kept)}"
     staged = f"{kept.staged_rows} rows are staged by batches that were not published yet"
+    if kept.in_doubt_rows:
+        staged += f", {kept.in_doubt_rows} of them in doubt (permitflow channel rollback)"
     return f"the staging area has no room: {staged}; do other queries write into this channel, or did one die?"
 
 

@@ -31,10 +31,11 @@ from permitflow.stream.control import (
     RemoveChannels,
     ResetChannels,
     Retention,
+    Rollback,
 )
 from permitflow.wire.arrow import BatchCodec
 
-__all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", "remove", "reset"]
+__all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", "remove", "reset", "rollback"]
 
 MOST_PEEKED_BYTES = 8 << 20
 """The most bytes of rows that a peek shows, unless the first chunk alone takes more."""
@@ -171,6 +172,18 @@ async def purge(exchange: Exchange, request: Purge) -> Changed:
             dropped = await channel.purge(_PURGE_SECONDS)
         changed.append(ChangedChannel(channel.name, dropped.rows, dropped.barriers, 0))
     return Changed(tuple(changed))
+
+
+async def rollback(exchange: Exchange, request: Rollback) -> Changed:
+    """Forget what is in doubt: prepared attempts of queries of which nothing was heard for long.
+
+    Raises:
+        UnknownChannelError: no channel has one of these names.
+        RetentionError: one of them does not keep its rows.
+    """
+    channels = [exchange.replay_channel(channel.name) for channel in _channels(exchange, request.channels)]
+    rows = [await exchange.staging.rollback(channel.name) for channel in channels]
+    return Changed(tuple(ChangedChannel(each.name, gone, 0, 0) for each, gone in zip(channels, rows, strict=True)))
 
 
 async def peek(exchange: Exchange, request: Peek) -> Peeked[pa.Schema]:

@@ -486,4 +486,6 @@ class Exchange:
         told = channel.statistics()
         if told.kept is None:
             return told
-        return replace(told, kept=replace(told.kept, staged_rows=self.staging.area(channel.name).staged_rows))
+        staging, name = self.staging, channel.name
+        staged_rows, in_doubt_rows = staging.area(name).staged_rows, staging.in_doubt_rows(name)
+        return replace(told, kept=replace(told.kept, staged_rows=staged_rows, in_doubt_rows=in_doubt_rows))

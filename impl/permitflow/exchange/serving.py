@@ -43,12 +43,14 @@ from permitflow.stream.control import (
     Discarded,
     Peek,
     Positions,
+    Prepare,
     Publish,
     Published,
     Purge,
     RemoveChannels,
     ResetChannels,
     Right,
+    Rollback,
 )
 from permitflow.stream.frames import Cancel, Get, Put
 from permitflow.stream.handshake import agree, require_version
@@ -283,10 +285,12 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
             await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before closing
             await _together(each.end() for each in channels if each.state is ChannelState.OPEN)
             return await _positions(exchange, channels, request.consumer)
-        case Publish():
+        case Prepare() | Publish():
             for name in {part.channel for part in request.parts}:
                 exchange.replay_channel(name)
-            was_published = await exchange.staging.publish(request.query, request.batch, request.parts)
+            staging = exchange.staging
+            order = staging.publish if isinstance(request, Publish) else staging.prepare
+            was_published = await order(request.query, request.batch, request.parts)
             last_batch = exchange.staging.books.published_batches.get(request.query, request.batch)
             return Published(was_published, last_batch)
         case Discard():
@@ -311,6 +315,8 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
             return await administration.reset(exchange, request)
         case Purge():
             return await administration.purge(exchange, request)
+        case Rollback():
+            return await administration.rollback(exchange, request)
         case Peek():
             return await administration.peek(exchange, request)
 

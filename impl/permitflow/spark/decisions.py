@@ -1,9 +1,10 @@
 """Which attempts at a batch count, written down before the first of several exchanges publishes its part of it.
 
 A publication is all or nothing in one exchange.  With several exchanges, the first may have published its part when the
-driver dies, and a batch that Spark runs again has other attempts, whose rows may lie elsewhere.  So the driver writes
-the attempts that count into the query's checkpoint first: that is the moment at which the batch is published.  A driver
-that finds such a decision carries it out, and forgets it once every exchange has published.
+driver dies, and a batch that Spark runs again has other attempts, whose rows may lie elsewhere.  So this is two-phase
+commit: every exchange prepares the attempts that count, then the driver writes them into the query's checkpoint, and
+that is the moment at which the batch is published.  A driver that finds such a decision carries it out, however late,
+and forgets it once every exchange has published.
 """
 
 import json

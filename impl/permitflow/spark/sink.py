@@ -21,8 +21,8 @@ A batch must fit into the staging areas of its channels (``staging_rows`` of the
 their channels at once.  If consumers are slow, published rows beyond the window fill the staging areas, and tasks wait
 for room: that is the back-pressure.
 
-If there are several exchanges, the driver writes down which attempts count before the first one publishes:
-``decisions.py``.
+If there are several exchanges, each of them prepares the attempts that count, which do not expire from then on.  Then
+the driver writes them down, before the first one publishes: ``decisions.py``.
 
 ``abort`` of a staged batch drops the rows that this driver's tasks have staged, and never published rows: an abort may
 arrive after the batch was published, or while the next driver runs the batch again.
@@ -433,6 +433,8 @@ class _Staged(_Sending):
 
     def _decide(self, decisions: Decisions, decision: Decision) -> Published:
         """Publish in several exchanges, all or nothing.  An earlier decision about the same batch stands."""
+        if decision.parts:  # they do not expire from now on, though this driver, or the next one, may come late
+            self._insist(lambda control: control.prepare(*decision))
         standing = decisions.decide(decision)
         self._carry_out_earlier(before=standing)
         published = self._carry_out(standing)
@@ -466,7 +468,8 @@ class _Staged(_Sending):
             if (decisions := self._decisions) is not None:
                 error.add_note(
                     "other exchanges may have published their rows of this batch: this one has lost its own, because "
-                    f"it has no store. To go on without them, delete {decisions.where(decision)}"
+                    "it has no store, or an administrator has rolled them back. To go on without them, delete "
+                    f"{decisions.where(decision)}"
                 )
             raise
 

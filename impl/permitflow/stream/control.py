@@ -39,6 +39,7 @@ __all__ = [
     "Peeked",
     "PeekedBatch",
     "Positions",
+    "Prepare",
     "Publish",
     "Published",
     "Purge",
@@ -47,6 +48,7 @@ __all__ = [
     "ResetChannels",
     "Retention",
     "Right",
+    "Rollback",
     "StagedPart",
 ]
 
@@ -66,11 +68,11 @@ class Right(StrEnum):
     """What a peer may be allowed to do with a channel."""
 
     PRODUCE = "produce"
-    """Put rows into it, and publish, discard or end what was put."""
+    """Put rows into it, and prepare, publish, discard or end what was put."""
     CONSUME = "consume"
     """Get and peek at its rows, acknowledge."""
     ADMINISTER = "administer"
-    """See its peers; add, reset, purge and remove it."""
+    """See its peers; add, reset, purge and remove it; roll back what is in doubt."""
 
 
 class Request:
@@ -181,6 +183,11 @@ class _OfParts(Request):
     @property
     def named(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(part.channel for part in self.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepare(_OfParts):
+    """Keep one attempt at each partition of a batch until it is published, however long that takes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,6 +312,13 @@ class Purge(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
+class Rollback(_OfChannels):
+    """Forget attempts that are in doubt: prepared, of queries of which nothing was heard for long."""
+
+    right = Right.ADMINISTER
+
+
+@dataclass(frozen=True, slots=True)
 class Peek(Request):
     """Ask for the first rows that wait in a channel; they stay there."""
 
@@ -377,7 +391,7 @@ class ChangedChannel(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The reply to RemoveChannels, ResetChannels and Purge: what was done to each channel, in order."""
+    """The reply to RemoveChannels, ResetChannels, Purge and Rollback: what was done to each channel, in order."""
 
     channels: tuple[ChangedChannel, ...]
 
@@ -441,7 +455,7 @@ class Positions(Generic[S]):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """The reply to Publish."""
+    """The reply to Prepare and to Publish."""
 
     was_published: bool
     """An earlier request has published the batch, or a later one; this request has changed nothing."""
@@ -459,6 +473,7 @@ class Discarded:
 ControlRequest: TypeAlias = (
     AskPositions
     | Acknowledge
+    | Prepare
     | Publish
     | Discard
     | Close
@@ -468,6 +483,7 @@ ControlRequest: TypeAlias = (
     | RemoveChannels
     | ResetChannels
     | Purge
+    | Rollback
     | Peek
 )
 ControlReply: TypeAlias = Positions[S] | Published | Discarded | Statistics | Channels[S] | Changed | Peeked[S]

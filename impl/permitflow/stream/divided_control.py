@@ -16,7 +16,9 @@ from permitflow.stream.control import (
     ListedChannel,
     Peek,
     Positions,
+    Prepare,
     Publish,
+    Published,
 )
 from permitflow.stream.traffic import Statistics
 
@@ -26,7 +28,7 @@ def about(request: ControlRequest, names: Collection[str]) -> ControlRequest:
     match request:
         case Acknowledge():
             return replace(request, rows=tuple(row for row in request.rows if row.channel in names))
-        case Publish() | Discard():
+        case Prepare() | Publish() | Discard():
             return replace(request, parts=tuple(part for part in request.parts if part.channel in names))
         case Peek() | AddStream():
             return request
@@ -44,6 +46,8 @@ def merged(replies: Sequence[ControlReply[Any]], names: Sequence[str], at_second
         return first
     if isinstance(first, Discarded):
         return Discarded(sum(each.rows for each in replies if isinstance(each, Discarded)))
+    if isinstance(first, Published):
+        return next((each for each in replies if isinstance(each, Published) and each.was_published), first)
     told: dict[str, Any] = {}
     for reply in replies:
         assert isinstance(reply, Statistics | Positions | Channels | Changed), "the others are about one place"

@@ -30,6 +30,7 @@ FIGURES: Mapping[str, str] = {
     "acknowledged": "By consumer: the first row that it still needs.",
     "lag_rows": "By consumer: the rows that it has still to acknowledge.",
     "staged_rows": "Rows that are staged, and not published: no consumer sees them.",
+    "in_doubt_rows": "Staged rows that may be published elsewhere, and wait for an order of a query that is silent.",
     "published_rows": "Published rows that exceed the window of the channel.",
     "resumes": "How often its streams have gone on over another connection.",
     "suspended_streams": "Streams that have lost their connection, and wait for another one.",
@@ -55,6 +56,7 @@ class KeptRows:
     published_rows: int = 0
     expired_row: int = 0
     kept_bytes: int = 0
+    in_doubt_rows: int = 0
 
     @property
     def first_kept_row(self) -> int:

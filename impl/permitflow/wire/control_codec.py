@@ -28,11 +28,13 @@ from permitflow.stream.control import (
     Peek,
     Peeked,
     Positions,
+    Prepare,
     Publish,
     Published,
     Purge,
     RemoveChannels,
     ResetChannels,
+    Rollback,
 )
 from permitflow.stream.traffic import Statistics
 from permitflow.wire.buffers import Received
@@ -49,6 +51,7 @@ MOST_REPLY_BYTES = 32 << 20
 _REQUESTS: dict[type, str] = {
     AskPositions: "positions",
     Acknowledge: "acknowledge",
+    Prepare: "prepare",
     Publish: "publish",
     Discard: "discard",
     Close: "close",
@@ -58,18 +61,20 @@ _REQUESTS: dict[type, str] = {
     RemoveChannels: "remove",
     ResetChannels: "reset",
     Purge: "purge",
+    Rollback: "rollback",
     Peek: "peek",
 }
 # A request's repeated fields, each with a noun for its items, and the most of them.
 _CHANNELS = ("channels", "channels", MOST_CHANNELS)
 _ITEMS: Mapping[str, tuple[str, str, int] | None] = {
     "acknowledge": ("rows", "channels", MOST_CHANNELS),
+    "prepare": ("parts", "attempts", MOST_PUBLISHED),
     "publish": ("parts", "attempts", MOST_PUBLISHED),
     "discard": ("parts", "attempts", MOST_CHANNELS),
     "add": ("consumers", "consumers", MOST_CHANNELS),
     "peek": None,
 }
-_SPLIT = {"publish": "write to fewer channels, or in fewer partitions"}
+_SPLIT = dict.fromkeys(("prepare", "publish"), "write to fewer channels, or in fewer partitions")
 _REPLIES: dict[type, str] = {
     Positions: "positions",
     Published: "published",

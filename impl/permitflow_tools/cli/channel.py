@@ -14,7 +14,7 @@ from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
-from permitflow_tools.cli.traffic_table import bytes_here, lag_in_words
+from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words, lag_in_words
 
 if TYPE_CHECKING:
     from permitflow.client import ChangedChannel, ListedChannel
@@ -65,7 +65,7 @@ def list_(
     Columns: producers and consumers that are connected; rows that wait in the channel, or are kept, and their bytes,
     by which --expire-bytes counts; the room that is left for rows; of channels that keep their rows, what each consumer
     has still to acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable
-    again.
+    again. So do rows in doubt: see permitflow channel rollback.
 
     If there are several exchanges, those that answer are listed; the others are named, and so is a channel that two of
     them have.
@@ -104,7 +104,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) ->
             "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
             *([lag_in_words(traffic.kept)] if kept else []),
             each.parameters.flow.name,
-            printable(traffic.reason),
+            printable(traffic.reason) or in_doubt_in_words(traffic),
         )
     print_table(console, table)
     for each in listed if shows_connections else ():
@@ -222,6 +222,23 @@ def purge(
 
 @channel.command()
 @dials
+def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
+    """Forget rows that are in doubt: staged, and perhaps published by other exchanges.
+
+    A query that publishes at several exchanges lets each of them prepare its rows, which do not expire from then on.
+    They are in doubt if nothing was heard of the query for --staging-timeout-seconds: permitflow channel list and top
+    show them. If the query comes again, it publishes or replaces them. If it never does, they only take room. If it
+    comes after all, and other exchanges have published the batch, it fails, and says how to go on without these rows.
+
+    Exit code 0: done; says how many rows. 1: the exchange does not answer. 2: unknown channel, or it keeps no rows.
+    """
+    with exchange.orders() as orders:
+        changed = orders.rollback(_chosen(orders, names))
+    _tell("rolled back", changed, exchange, as_json=as_json)
+
+
+@channel.command()
+@dials
 def peek(
     exchange: Place,
     name: Annotated[str, typer.Argument(metavar="CHANNEL", help="A channel, as orders/0.")],
@@ -274,7 +291,7 @@ def _tell(deed: str, changed: "Sequence[ChangedChannel]", exchange: Place, *, as
         return
     console = open_console()
     for each in changed:
-        done = [f"{each.rows:,} rows dropped"] if each.rows or deed == "purged" else []
+        done = [f"{each.rows:,} rows dropped"] if each.rows or deed in ("purged", "rolled back") else []
         done += [f"{each.barriers:,} barriers dropped"] if each.barriers else []
         done += [f"{each.streams:,} streams ended"] if each.streams else []
         print_lines(console, f"{deed} {each.channel}{': ' if done else ''}{', '.join(done)}")

@@ -47,6 +47,7 @@ from permitflow.stream.control import (
     ControlReply,
     ControlRequest,
     Discard,
+    Prepare,
     Publish,
     RemoveChannels,
     Retention,
@@ -379,7 +380,7 @@ class Processes:
             async with self._changing:
                 return await self._add(request)
         owners = {self._owner(name): name for name in reversed(request.named)}
-        if len(owners) > 1 and isinstance(request, AskPositions | Acknowledge | Close | Publish | Discard):
+        if len(owners) > 1 and isinstance(request, AskPositions | Acknowledge | Close | Prepare | Publish | Discard):
             return await self._order(AskPositions(request.named[:1]))  # refused: no channel here keeps its rows
         if len(owners) > 1:
             one, other, *_ = owners.values()

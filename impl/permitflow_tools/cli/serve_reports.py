@@ -14,7 +14,7 @@ from permitflow.exchange.draining import Remainder
 from permitflow.stream.traffic import ChannelTraffic, Rates
 from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.outcomes import complain
-from permitflow_tools.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
+from permitflow_tools.cli.traffic_table import gauges_in_words, in_doubt_in_words, lag_in_words, traffic_table
 from permitflow_tools.parameters.quantities import size_text
 
 
@@ -194,6 +194,7 @@ def _out(traffic: ChannelTraffic) -> str:
     if kept is None:
         return f"{traffic.rows_out:,} out"
     staged = f", {kept.staged_rows:,} staged" if kept.staged_rows else ""
+    staged += f" ({in_doubt})" if (in_doubt := in_doubt_in_words(traffic)) else ""
     beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
     expired = f", {traffic.expired_rows:,} expired" if traffic.expired_rows else ""
     acknowledged = traffic.rows_out - traffic.expired_rows

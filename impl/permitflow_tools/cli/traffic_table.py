@@ -78,6 +78,8 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
         columns.append(_Column("lag", [lag_in_words(traffic.kept, between="\n") for traffic in traffics], False))
     if any(traffic.expired_rows for traffic in traffics):
         columns.append(_Column("expired", [f"{traffic.expired_rows:,}" for traffic in traffics]))
+    if any(map(in_doubt_in_words, traffics)):
+        columns.append(_Column("in doubt", [in_doubt_in_words(traffic) for traffic in traffics], False))
     if any(traffic.compressed_streams for traffic in traffics):
         columns.append(_Column("compressed", [printable(traffic.compression) for traffic in traffics], False))
     if any(traffic.consumer_stopped_seconds for traffic in traffics):
@@ -88,6 +90,11 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
 def bytes_here(traffic: ChannelTraffic) -> int:
     """Bytes of the rows that wait in a channel, or are kept."""
     return traffic.bytes_held if traffic.kept is None else traffic.kept.kept_bytes
+
+
+def in_doubt_in_words(traffic: ChannelTraffic) -> str:
+    """Rows that ``permitflow channel rollback`` would forget; empty: none."""
+    return f"{traffic.kept.in_doubt_rows:,} rows in doubt" if traffic.kept and traffic.kept.in_doubt_rows else ""
 
 
 def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:

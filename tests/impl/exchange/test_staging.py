@@ -9,7 +9,9 @@ import contextlib
 import random
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -157,10 +159,10 @@ FEW_ROWS = 12
 
 
 @contextmanager
-def exchange_in(folder: Path) -> Iterator[tuple[Exchange, ReplayChannel]]:
+def exchange_in(folder: Path, **options: Any) -> Iterator[tuple[Exchange, ReplayChannel]]:
     """An exchange with one channel; at the end of the block its process is gone."""
     with SqliteStore(folder) as store:
-        exchange = Exchange(parameters=WINDOW, store=store)
+        exchange = Exchange(parameters=WINDOW, store=store, **options)
         channel = exchange.add_channel("a", retention=Retention.REPLAY, staging_rows=FEW_ROWS)
         try:
             yield exchange, channel
@@ -219,6 +221,31 @@ async def test_only_ended_attempts_can_be_published_after_a_restart(tmp_path: Pa
         await exchange.staging.publish("q", 0, [whole])
         assert await read(channel, 3) == [1, 2, 3]
         assert exchange.staging.area("a").staged_rows == 0
+
+
+async def test_what_is_prepared_is_so_after_a_restart_until_rolled_back(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, _):
+        prepared, _other = await stage(exchange, [1, 2, 3], 0), await stage(exchange, [4], 0)
+        assert not await exchange.staging.prepare("q", 0, [prepared])
+    with exchange_in(tmp_path) as (exchange, _):
+        exchange.staging.books.expire(now=inf)
+        assert exchange.staging.area("a").staged_rows == 3
+        assert await exchange.staging.rollback("a") == 0, "the query may come yet"
+    with exchange_in(tmp_path, staging_timeout_seconds=-1) as (exchange, _):
+        assert exchange.staging.in_doubt_rows("a") == 3
+        assert await exchange.staging.rollback("a") == 3
+    with exchange_in(tmp_path) as (exchange, channel):
+        assert [*channel.found.staged.values()] == [[1]], "the other one, which nobody has forgotten"
+        with pytest.raises(StagedPartError, match="is not staged"):
+            await exchange.staging.publish("q", 0, [prepared])
+
+
+async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Path) -> None:
+    with exchange_in(tmp_path) as (exchange, channel):
+        staged = await stage(exchange, [1], 0)
+        await channel.end()
+        with pytest.raises(ChannelClosedError):
+            await exchange.staging.prepare("q", 0, [staged])
 
 
 async def test_late_rows_left_by_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from itertools import count
+from math import inf
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -11,13 +14,15 @@ from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
 from permitflow.channels.interface import stream_channels
-from permitflow.client import EndOutcome, Retention, StagedPart, Staging, control, put
+from permitflow.client import EndOutcome, Published, Retention, StagedPart, Staging, control, put
+from permitflow.client.blocking import BlockingControl
 from permitflow.errors import (
     BatchOrderError,
     CheckpointError,
     InvalidOptionError,
     InvalidParametersError,
     PeerGoneError,
+    StagedPartError,
 )
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.spark.decisions import Decision, Decisions
@@ -118,6 +123,44 @@ async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_pat
         assert divided.published == [1, 2, 1]
         await asyncio.to_thread(following.commit, await divided.staged(0, [[1, 2, 3, 4], [], []]), 0)
         assert divided.published == [1, 2, 1]
+
+
+class KilledError(Exception):
+    """The driver is no more."""
+
+
+async def test_a_decided_batch_outlives_a_driver_that_is_long_away(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as divided:
+        driver, publish, publications = await divided.driver(), BlockingControl.publish, count(1)
+
+        def killed_at_the_second(*order: Any) -> Published:
+            if next(publications) == 2:
+                raise KilledError
+            return publish(*order)
+
+        messages = await divided.staged(0, [[1], [2, 3], [4]])
+        monkeypatch.setattr(BlockingControl, "publish", killed_at_the_second)
+        with pytest.raises(KilledError):
+            await asyncio.to_thread(driver.commit, messages, 0)
+        assert sum(divided.published) in (1, 2), "one exchange has published"
+        for exchange in divided.exchanges:
+            exchange.staging.books.expire(now=inf)
+        await divided.driver()
+        assert divided.published == [1, 2, 1]
+
+
+async def test_a_batch_that_one_exchange_has_lost_is_decided_nowhere(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        driver = await divided.driver()
+        messages = await divided.staged(0, [[1], [2, 3], [4]])
+        divided.exchanges[2].staging.books.expire(now=inf)
+        with pytest.raises(StagedPartError):
+            await asyncio.to_thread(driver.commit, messages, 0)
+        assert (divided.published, Decisions(str(tmp_path)).pending()) == ([0, 0, 0], [])
+        await asyncio.to_thread(driver.abort, messages, 0)
+        assert not any(exchange.staging.books.has_staged for exchange in divided.exchanges)
 
 
 async def test_a_query_whose_channel_two_exchanges_have_is_refused(tmp_path: Path) -> None:

@@ -1,4 +1,7 @@
-"""Drivers and exchanges are killed while batches are published in several exchanges: each batch is whole, once."""
+"""Drivers and exchanges are killed while batches are published in several exchanges: each batch is whole, once.
+
+Drivers are away for longer than it takes staged rows to expire.
+"""
 
 import multiprocessing
 import random
@@ -18,7 +21,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 from permitflow.channels.interface import stream_channels
 from permitflow.client import EndOutcome, StagedPart, Staging
 from permitflow.client.blocking import control, open_sink, open_source
-from permitflow.errors import PermitflowError
+from permitflow.errors import PermitflowError, StagedPartError
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.sink import StagedMessage, StagedStreamWriter
 from tests.permitflow_tools.cli.conftest import serving
@@ -28,6 +31,7 @@ CHANNELS = stream_channels("orders", 6)
 ROWS_OF_BATCH = 60
 ARROW = pa.schema([("x", pa.int64())])
 KILLS = 9
+EXPIRY_SECONDS = 1
 SPAWNING = multiprocessing.get_context("spawn")
 
 
@@ -47,7 +51,11 @@ def drive(address: str, folder: Path, tell: Connection) -> None:
             messages = [staged(address, batch, partition, part) for partition, part in enumerate(parts)]
         except PermitflowError:  # as a task that fails, and is run again
             continue
-        writer.commit([*messages], batch)
+        try:
+            writer.commit([*messages], batch)
+        except StagedPartError:  # they have expired before they were prepared: the query fails, and is started again
+            writer.abort([*messages], batch)
+            continue
         with committed.open("a") as file:
             file.write(".")
         tell.send(batch)
@@ -94,7 +102,7 @@ class Cluster:
         own, store = self.addresses[position], str(self._folder / str(position))
         kept = ("--retention", "replay", "--kept-rows", "1000000", "--store", store)
         cluster = ("--cluster", self.address, "--quiet", "--resume-seconds", "0")
-        stream = ("--stream", f"orders:{len(CHANNELS)}")
+        stream = ("--stream", f"orders:{len(CHANNELS)}", "--staging-timeout-seconds", str(EXPIRY_SECONDS))
         process = self._stack.enter_context(serving("--address", own, *stream, *kept, *cluster))
         assert line_of(process) == f"listening at {own}"
         return process
@@ -126,6 +134,7 @@ def test_each_batch_is_whole_and_once_whoever_is_killed(tmp_path: Path) -> None:
                 sleep(random.random() / 4)
             if number % 3 == 2:  # both were away
                 cluster.restart(position)
+            sleep(2 * EXPIRY_SECONDS)
         with driving(cluster.address, tmp_path) as heard:
             committed = heard.recv()
         with control(cluster.address, timeout_seconds=30) as orders:

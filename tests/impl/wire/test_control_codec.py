@@ -33,11 +33,13 @@ from permitflow.stream.control import (
     Peeked,
     PeekedBatch,
     Positions,
+    Prepare,
     Publish,
     Purge,
     RemoveChannels,
     ResetChannels,
     Retention,
+    Rollback,
 )
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.checksum import checked
@@ -57,6 +59,7 @@ schemas = st.none() | st.just(pa.schema([("n", pa.int64()), pa.field("s", pa.str
 requests = st.one_of(
     st.builds(AskPositions, channel_names, names),
     st.builds(Acknowledge, st.lists(st.builds(ChannelRow, names, counts, names, counts), max_size=3).map(tuple), names),
+    st.builds(Prepare, names, counts, parts),
     st.builds(Publish, names, counts, parts),
     st.builds(Discard, names, counts, parts),
     st.builds(Close, channel_names, names),
@@ -73,6 +76,7 @@ requests = st.one_of(
     st.builds(RemoveChannels, channel_names, st.booleans()),
     st.builds(ResetChannels, channel_names, st.booleans()),
     st.builds(Purge, channel_names, names),
+    st.builds(Rollback, channel_names),
     st.builds(Peek, names, counts, names),
 )
 barriers = st.lists(st.builds(KeptBarrier, counts, counts), max_size=3).map(tuple)

@@ -3,12 +3,12 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pyarrow as pa
 
-from permitflow.client import put
-from permitflow.exchange import Exchange
+from permitflow.client import RemoteSender, Retention, StagedPart, Staging, control, put
+from permitflow.exchange import Exchange, ExchangeServer
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served
 
@@ -85,6 +85,27 @@ async def test_a_peek_shows_rows_and_a_purge_counts_them(command: Command) -> No
         assert json.loads(out)["rows"] == [{"n": 1, "s": "a"}]
         assert await shell("purge", "orders/0") == (0, "purged orders/0: 3 rows dropped\n", "")
         assert (await shell("peek", "orders/0"))[1] == "no rows wait\n"
+
+
+async def test_rows_in_doubt_are_shown_until_they_are_rolled_back(command: Command) -> None:
+    exchange = Exchange(staging_timeout_seconds=-1)
+    exchange.add_channel("orders/0", retention=Retention.REPLAY)
+    async with ExchangeServer(exchange, TCP) as server:
+        shell, stated = Shell(command, server.address), StagedPart("orders/0", 0, "x", BATCH.num_rows)
+
+        def attempt(partition: int) -> AbstractAsyncContextManager[RemoteSender]:
+            staging = Staging("q", 0, partition, stated.attempt)
+            return put(server.address, stated.channel, BATCH.schema, staging=staging)
+
+        # While it goes on, nothing of its query expires.
+        async with attempt(1), attempt(0) as sender, control(server.address) as orders:
+            await sender.send(BATCH)
+            await sender.end(closes_channel=False)
+            await orders.prepare("q", 0, [stated])
+        assert "3 rows in doubt" in (await shell("list"))[1]
+        assert await shell("rollback", "orders") == (0, "rolled back orders/0: 3 rows dropped\n", "")
+        assert "in doubt" not in (await shell("list"))[1]
+        assert (await shell("rollback", "orders/0"))[1] == "rolled back orders/0: 0 rows dropped\n"
 
 
 async def test_a_stream_is_added_with_the_options_of_serve(command: Command) -> None:

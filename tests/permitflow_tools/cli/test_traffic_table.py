@@ -1,6 +1,7 @@
 """The table of what flows keeps the channels' names, however narrow the terminal is."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
@@ -68,3 +69,9 @@ def test_a_name_wider_than_the_terminal_is_broken() -> None:
 def test_a_channel_that_keeps_its_rows_shows_their_bytes() -> None:
     kept = KeptRows(next_row=10, acknowledged={"etl": 9}, kept_bytes=5 << 20)
     assert "5 MiB" in printed(120, "log/0", kept=kept)[1]
+
+
+def test_rows_in_doubt_are_shown_where_there_are_some() -> None:
+    kept = KeptRows(next_row=10, acknowledged={"etl": 9}, staged_rows=7, in_doubt_rows=5)
+    assert "5 rows in doubt" in printed(140, "log/0", kept=kept)[1]
+    assert "in doubt" not in "".join(printed(140, "log/0", kept=replace(kept, in_doubt_rows=0)))

@@ -1,7 +1,8 @@
 """The books of staged rows in an exchange: which rows wait to be published, and which batches were published.
 
 A producer stages rows as an attempt at one partition of one batch of a query; ``publish`` makes one attempt at each
-partition part of its channel, all or none, once.  Payloads are elsewhere: these are counts, and decisions.  Times are
+partition part of its channel, all or none, once.  Where a batch lies at several exchanges, each of them first prepares
+its attempts, which do not expire from then on.  Payloads are elsewhere: these are counts, and decisions.  Times are
 given as seconds of any clock that does not go backwards.
 
 Only a chunk may have to wait: the room of each channel is bounded, and published rows beyond the channel's permits
@@ -34,6 +35,8 @@ class PartState(StrEnum):
     """Its stream goes on."""
     ENDED = "ended"
     """All of its rows are here: it can be published."""
+    PREPARED = "prepared"
+    """It can be published, and does not expire: other exchanges may publish theirs."""
     PUBLISHED = "published"
     """Its rows are part of the channel."""
     LATE = "late"
@@ -70,6 +73,11 @@ class Part:
     def is_kept(self) -> bool:
         """Is what it stages kept?"""
         return self.state is PartState.OPEN
+
+    @property
+    def is_whole(self) -> bool:
+        """Can it be published?"""
+        return self.state is PartState.ENDED or self.state is PartState.PREPARED
 
     @property
     def turn(self) -> tuple[int, float, int]:
@@ -262,7 +270,7 @@ class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
     Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
-    Spec: OpenAttempt, EndAttempt, PublishBatch, DiscardAttempt, ExpireAttempts, LoseAttempt of Staging.
+    Spec: OpenAttempt, EndAttempt, PrepareBatch, PublishBatch, DiscardAttempt, ExpireAttempts, LoseAttempt of Staging.
     """
 
     def __init__(
@@ -326,7 +334,9 @@ class StagingBooks:
         """Go on with the batches that an exchange before this one has published."""
         self._published.update(published_batches)
 
-    def restore_part(self, channel: str, staging: Staging, chunk_rows: Sequence[int], now: float) -> Part:
+    def restore_part(
+        self, channel: str, staging: Staging, chunk_rows: Sequence[int], now: float, *, is_prepared: bool = False
+    ) -> Part:
         """Go on with what an exchange before this one had of an attempt, whether or not there is room for it.
 
         If the attempt had not ended, publishing says that rows are missing.
@@ -334,7 +344,7 @@ class StagingBooks:
         part = self._open(channel, staging, now)
         if part.is_kept:
             self._areas[channel].take(part, *chunk_rows)
-            part.state = PartState.ENDED
+            part.state = PartState.PREPARED if is_prepared else PartState.ENDED
         return part
 
     # Attempts.
@@ -412,7 +422,7 @@ class StagingBooks:
     # Batches.
 
     def planning(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
-        """What publishing attempts would do: all of them in the order of their partitions, or none.
+        """What publishing attempts, or preparing them, would do: all of them in the order of their partitions, or none.
 
         All other attempts at this batch, and at older ones of the query, will be late.  Without parts the batch is
         empty.  Nothing is changed yet, and meanwhile nothing of this query may be published or discarded.
@@ -433,13 +443,20 @@ class StagingBooks:
         published = tuple(chosen[place] for place in sorted(chosen))
         return Publication(False, published, (), self._displaced_by(query))
 
+    def prepare(self, planned: Publication, now: float) -> None:
+        """What is planned to be published does not expire from now on; as for ``carry_out``."""
+        for part in planned.published:
+            if part.state is PartState.ENDED:
+                part.state = PartState.PREPARED
+                self._queries[part.staging.query].heard = now
+
     def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
         """Carry out a planned publication that was meanwhile written down; return what was published.
 
         Meanwhile, attempts may have begun and broken off, and channels may have been removed with what was staged for
         them; but nothing of this query was published or discarded.
         """
-        published = tuple(part for part in planned.published if part.state is PartState.ENDED)
+        published = tuple(part for part in planned.published if part.is_whole)
         for part in published:
             self._remove(part, PartState.PUBLISHED, now)
             self._areas[part.channel].log.publish(part.rows)
@@ -468,7 +485,7 @@ class StagingBooks:
         staging = Staging(query, batch, stated.partition, stated.attempt)
         part = self._parts.get((stated.channel, staging))
         if part is None:
-            missing = "is not staged: it never came, or its stream broke off, or it was forgotten or discarded since"
+            missing = "is not staged: it never came, its stream broke off, or it was forgotten or discarded since"
             raise Part(stated.channel, staging, 0, 0).error(missing)
         if part.state is PartState.OPEN:
             raise part.error("has not ended")
@@ -480,12 +497,27 @@ class StagingBooks:
 
     def expire(self, now: float) -> tuple[Part, ...]:
         """Forget the attempts of queries without any sign for too long; to be called now and then."""
-        silent = [query for query in self._queries.values() if now - query.heard > self._timeout_seconds]
+        silent = [query for query in self._queries.values() if self._is_silent(query, now) and not query.is_present]
         reason = f"is forgotten: nothing was heard of its query for {self._timeout_seconds:g} s"
-        gone = tuple(part for query in silent if not query.is_present for part in query.parts)
+        gone = tuple(part for query in silent for part in query.parts if part.state is not PartState.PREPARED)
         for part in gone:
             self._drop(part, PartState.FORGOTTEN, reason, now)
         return gone
+
+    def in_doubt(self, channel: str, now: float) -> tuple[Part, ...]:
+        """The prepared attempts of queries without any sign for too long: were they to be published?"""
+        prepared = (part for part in self._areas[channel].parts if part.state is PartState.PREPARED)
+        return tuple(part for part in prepared if self._is_silent(self._queries[part.staging.query], now))
+
+    def rollback(self, channel: str, now: float) -> tuple[Part, ...]:
+        """Forget what is in doubt, by an administrator's order: it cannot be published any more."""
+        gone = self.in_doubt(channel, now)
+        for part in gone:
+            self._drop(part, PartState.FORGOTTEN, "was rolled back by an administrator", now)
+        return gone
+
+    def _is_silent(self, query: StagedQuery, now: float) -> bool:
+        return now - query.heard > self._timeout_seconds
 
     # Books.
 

@@ -88,7 +88,9 @@ class StagingAreas:
         area = self.books.add_channel(channel.name, limit_rows, channel.books)
         self._places[channel.name] = _Place(channel, area)
         for staging, chunk_rows in channel.found.staged.items():
-            part = self.books.restore_part(channel.name, staging, chunk_rows, self._clock())
+            part = self.books.restore_part(
+                channel.name, staging, chunk_rows, self._clock(), is_prepared=staging in channel.found.prepared
+            )
             if part.state is PartState.LATE:
                 self._left_over.append(part)
         self._go_on()
@@ -153,6 +155,24 @@ class StagingAreas:
 
     # Batches.
 
+    async def prepare(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
+        """Let attempts wait to be published, all or none, for however long; return whether the batch was published.
+
+        Raises:
+            PermitflowError: as ``publish``.
+        """
+        async with self._ordering:
+            plan = await self._planned(query, batch, parts)
+            for name in {part.channel for part in plan.published}:
+                self._places[name].channel.require_appendable()
+            await self._prepare(plan)
+            return plan.was_published
+
+    @settled
+    async def _prepare(self, plan: Publication) -> None:
+        await self._store.prepare([(part.channel, part.staging) for part in plan.published])
+        self.books.prepare(plan, self._clock())
+
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
         """Publish attempts to their channels, all or none; return whether the batch was published before.
 
@@ -165,12 +185,15 @@ class StagingAreas:
             StoreError: the write failed.
         """
         async with self._ordering:
-            planning = partial(self.books.planning, query, batch, parts)
-            plan = planning() if len(parts) <= _FEW_ATTEMPTS else await self._turns.run(planning)
+            plan = await self._planned(query, batch, parts)
             if not plan.was_published:
                 channels = {part.channel: self._places[part.channel].channel for part in plan.published}
                 await self._publish(query, batch, plan, channels)
             return plan.was_published
+
+    async def _planned(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
+        planning = partial(self.books.planning, query, batch, parts)
+        return planning() if len(parts) <= _FEW_ATTEMPTS else await self._turns.run(planning)
 
     @settled
     async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
@@ -200,9 +223,21 @@ class StagingAreas:
         self._forget(dropped)
         return sum(part.rows for part in dropped)
 
+    async def rollback(self, channel: str) -> int:
+        """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``."""
+        async with self._ordering:
+            dropped = self.books.rollback(channel, self._clock()) if channel in self._places else ()
+        await asyncio.gather(*map(self._forget_kept, dropped))
+        self._note_change(dropped)
+        return sum(part.rows for part in dropped)
+
     def area(self, channel: str) -> StagingArea:
         """The books of a channel's staged rows."""
         return self._places[channel].area
+
+    def in_doubt_rows(self, channel: str) -> int:
+        """Prepared rows of queries of which nothing was heard for long.  See ``StagingBooks.in_doubt``."""
+        return sum(part.rows for part in self.books.in_doubt(channel, self._clock()))
 
     def stop(self) -> None:
         """Stop all background work; a later exchange may continue with the store."""

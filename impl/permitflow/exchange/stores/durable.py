@@ -63,7 +63,10 @@ _REMOVE = (
 _UNNEEDED = "FROM kept WHERE channel = ? AND first_row < ? AND first_row + rows <= ?"
 _FORGET = (f"DELETE FROM batches WHERE id IN (SELECT batch {_UNNEEDED})", f"DELETE {_UNNEEDED}")
 _FIND_PART = f"{_PARTS} AND query = ? AND batch = ? AND partition = ? AND attempt = ?"
-_ADD_PART = "INSERT INTO parts (channel, query, batch, partition, attempt) VALUES (?, ?, ?, ?, ?) RETURNING id"
+_ADD_PART = (
+    "INSERT INTO parts (channel, query, batch, partition, attempt, is_prepared) VALUES (?, ?, ?, ?, ?, 0) RETURNING id"
+)
+_PREPARE_PART = "UPDATE parts SET is_prepared = 1 WHERE id = ?"
 _NEXT_POSITION = "SELECT coalesce(max(position) + 1, 0) FROM staged WHERE part = ?"
 _FORGET_PARTS = (
     "DELETE FROM batches WHERE id IN (SELECT batch FROM staged WHERE part = ?)",
@@ -88,7 +91,7 @@ _LOAD_BATCHES = """
 SELECT first_row, taken_at, rows, schema, arrow, checksum FROM kept LEFT JOIN batches ON batch = id
 WHERE channel = ? AND first_row >= ? ORDER BY first_row LIMIT 64
 """
-_LOAD_PARTS = "SELECT id, query, batch, partition, attempt FROM parts WHERE channel = ? ORDER BY id"
+_LOAD_PARTS = "SELECT id, is_prepared, query, batch, partition, attempt FROM parts WHERE channel = ? ORDER BY id"
 _LOAD_STAGED = """
 SELECT position, rows, schema, arrow, checksum FROM staged LEFT JOIN batches ON batch = id
 WHERE part = ? AND position >= ? ORDER BY position LIMIT 64
@@ -182,6 +185,7 @@ class _Found:
         self.codecs = [BatchCodec(read_schema(arrow)) for (arrow,) in connection.execute(_LOAD_SCHEMAS, (channel,))]
         self.batches: list[KeptBatch] = []
         self.parts: dict[Staging, list[pa.RecordBatch]] = {}
+        self.prepared: list[Staging] = []
         next_row: int | None = None
         for first_row, taken_at, rows, *stored in _each(connection, _LOAD_BATCHES, channel):
             if next_row not in (None, first_row):
@@ -189,12 +193,13 @@ class _Found:
             next_row = first_row + rows
             what = f"the run of rows {first_row} to {next_row - 1}"
             self.batches.append(KeptBatch(first_row, _read(self.codecs, what, rows, *stored), taken_at))
-        for part, *key in connection.execute(_LOAD_PARTS, (channel,)).fetchall():
+        for part, is_prepared, *key in connection.execute(_LOAD_PARTS, (channel,)).fetchall():
             staging = Staging(*key)
             what = f"a run of staged rows ({staging})"
             chunks = [_read(self.codecs, what, *chunk) for _, *chunk in _each(connection, _LOAD_STAGED, part)]
             if chunks:
                 self.parts[staging] = chunks
+                self.prepared += [staging] if is_prepared else []
 
 
 def _each(connection: Connection, statement: str, number: int) -> Iterator[tuple[Any, ...]]:
@@ -282,6 +287,7 @@ class DurableChannelStore(ChannelStore):
             state=ChannelState(state),
             reason=reason,
             staged={staging: [chunk.num_rows for chunk in chunks] for staging, chunks in found.parts.items()},
+            prepared=found.prepared,
             barriers=[KeptBarrier(*place) for place in barriers],
         )
         self = cls(store, name, number, (flow, json.loads(parameters)), kept, found.batches, found.parts)
@@ -524,6 +530,21 @@ class DurableStore(Store):
             place.most_rows = parameters.most_rows or KEPT_CHUNK_ROWS
         self._channels |= places
         return list(places.values())
+
+    async def prepare(self, parts: Sequence[tuple[str, Staging]]) -> None:
+        """Note that attempts do not expire, in one transaction for all channels."""
+        numbers = [
+            (place.number, staging)
+            for channel, staging in parts
+            if isinstance(place := self._channels.get(channel), DurableChannelStore)
+        ]
+
+        def write(connection: Connection) -> None:
+            found = (_part_of(connection, channel, staging) for channel, staging in numbers)
+            connection.executemany(_PREPARE_PART, [(part,) for part in found if part is not None])
+
+        if numbers:
+            await self.database.submit(write, makes_room=True)
 
     async def publish(
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()

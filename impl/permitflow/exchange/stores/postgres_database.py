@@ -31,13 +31,13 @@ from psycopg.conninfo import conninfo_to_dict
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.books.ownership import StoreOwnership
 from permitflow.exchange.stores.database import (
-    PREVIOUS_VERSION,
     TABLES,
     TABLES_VERSION,
-    UPDATES,
+    VERSIONS,
     Database,
     Job,
     Load,
+    updates,
 )
 from permitflow.exchange.stores.system import WritingThread
 
@@ -362,9 +362,9 @@ def _lay_out(session: _Session, location: Location) -> None:
     if "store" in tables:
         version = session.value("SELECT version FROM store")
         _require_version(version)
-        if version == PREVIOUS_VERSION:
+        if version < TABLES_VERSION:
             session.execute("BEGIN")
-            for statement in UPDATES:
+            for statement in updates(version):
                 session.execute(statement.format_map({**_TYPES, "now": int(time() * 1e6)}))
             # Another epoch: an exchange of before can write no more.
             session.execute("UPDATE store SET version = ?, epoch = epoch + 1", [TABLES_VERSION])
@@ -386,7 +386,7 @@ def _require_version(version: int) -> None:
     if version > TABLES_VERSION:
         told = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise _UnfitError(told)
-    if version not in (PREVIOUS_VERSION, TABLES_VERSION):
+    if version not in VERSIONS:
         told = f"it is damaged, or from before the first release (tables of version {version}); name a new schema"
         raise _UnfitError(told)
 

@@ -103,6 +103,8 @@ class KeptChannel:
     """The reason why it is broken; else empty."""
     staged: Mapping[Staging, Sequence[int]] = field(default_factory=dict)
     """The rows of each chunk of each unpublished attempt, in the order in which the attempts began."""
+    prepared: Collection[Staging] = ()
+    """Those of these attempts that do not expire."""
     barriers: Sequence[KeptBarrier] = ()
     """Those that are needed, and the newest one, in order."""
 
@@ -377,6 +379,16 @@ class Store:
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query, in the order of publishing."""
         return dict(self._published_batches)
+
+    async def prepare(self, parts: Sequence[tuple[str, Staging]]) -> None:
+        """Note that attempts do not expire, all or none.
+
+        Args:
+            parts: each with its channel; the store may have nothing of a part without rows, or of a removed channel.
+
+        Raises:
+            StoreError: the write failed.
+        """
 
     async def publish(
         self, query: str, batch: int, parts: Sequence[PublishedPart], forgotten: Collection[str] = ()

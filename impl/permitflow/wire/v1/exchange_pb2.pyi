@@ -401,7 +401,7 @@ class JobTotal(_message.Message):
     def __init__(self, job: _Optional[str] = ..., rows: _Optional[int] = ...) -> None: ...
 
 class ControlRequest(_message.Message):
-    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "channels", "add", "remove", "reset", "purge", "peek", "checksum")
+    __slots__ = ("positions", "acknowledge", "publish", "discard", "close", "statistics", "channels", "add", "remove", "reset", "purge", "peek", "prepare", "rollback", "checksum")
     POSITIONS_FIELD_NUMBER: _ClassVar[int]
     ACKNOWLEDGE_FIELD_NUMBER: _ClassVar[int]
     PUBLISH_FIELD_NUMBER: _ClassVar[int]
@@ -414,6 +414,8 @@ class ControlRequest(_message.Message):
     RESET_FIELD_NUMBER: _ClassVar[int]
     PURGE_FIELD_NUMBER: _ClassVar[int]
     PEEK_FIELD_NUMBER: _ClassVar[int]
+    PREPARE_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_FIELD_NUMBER: _ClassVar[int]
     CHECKSUM_FIELD_NUMBER: _ClassVar[int]
     positions: PositionsRequest
     acknowledge: AcknowledgeRequest
@@ -427,8 +429,10 @@ class ControlRequest(_message.Message):
     reset: ResetRequest
     purge: PurgeRequest
     peek: PeekRequest
+    prepare: PrepareRequest
+    rollback: RollbackRequest
     checksum: int
-    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ..., channels: _Optional[_Union[ChannelsRequest, _Mapping]] = ..., add: _Optional[_Union[AddStreamRequest, _Mapping]] = ..., remove: _Optional[_Union[RemoveRequest, _Mapping]] = ..., reset: _Optional[_Union[ResetRequest, _Mapping]] = ..., purge: _Optional[_Union[PurgeRequest, _Mapping]] = ..., peek: _Optional[_Union[PeekRequest, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
+    def __init__(self, positions: _Optional[_Union[PositionsRequest, _Mapping]] = ..., acknowledge: _Optional[_Union[AcknowledgeRequest, _Mapping]] = ..., publish: _Optional[_Union[PublishRequest, _Mapping]] = ..., discard: _Optional[_Union[DiscardRequest, _Mapping]] = ..., close: _Optional[_Union[CloseRequest, _Mapping]] = ..., statistics: _Optional[_Union[StatisticsRequest, _Mapping]] = ..., channels: _Optional[_Union[ChannelsRequest, _Mapping]] = ..., add: _Optional[_Union[AddStreamRequest, _Mapping]] = ..., remove: _Optional[_Union[RemoveRequest, _Mapping]] = ..., reset: _Optional[_Union[ResetRequest, _Mapping]] = ..., purge: _Optional[_Union[PurgeRequest, _Mapping]] = ..., peek: _Optional[_Union[PeekRequest, _Mapping]] = ..., prepare: _Optional[_Union[PrepareRequest, _Mapping]] = ..., rollback: _Optional[_Union[RollbackRequest, _Mapping]] = ..., checksum: _Optional[int] = ...) -> None: ...
 
 class ControlReply(_message.Message):
     __slots__ = ("positions", "published", "discarded", "statistics", "channels", "changed", "peeked", "checksum")
@@ -525,6 +529,16 @@ class KeptBarrier(_message.Message):
     def __init__(self, number: _Optional[int] = ..., row: _Optional[int] = ...) -> None: ...
 
 class PublishRequest(_message.Message):
+    __slots__ = ("query", "batch", "parts")
+    QUERY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    query: str
+    batch: int
+    parts: _containers.RepeatedCompositeFieldContainer[StagedPart]
+    def __init__(self, query: _Optional[str] = ..., batch: _Optional[int] = ..., parts: _Optional[_Iterable[_Union[StagedPart, _Mapping]]] = ...) -> None: ...
+
+class PrepareRequest(_message.Message):
     __slots__ = ("query", "batch", "parts")
     QUERY_FIELD_NUMBER: _ClassVar[int]
     BATCH_FIELD_NUMBER: _ClassVar[int]
@@ -672,7 +686,7 @@ class ChannelTraffic(_message.Message):
     def __init__(self, channel: _Optional[str] = ..., state: _Optional[str] = ..., reason: _Optional[str] = ..., window_rows: _Optional[int] = ..., producers: _Optional[int] = ..., consumers: _Optional[int] = ..., rows_in: _Optional[int] = ..., rows_out: _Optional[int] = ..., rows_held: _Optional[int] = ..., peak_rows_held: _Optional[int] = ..., rows_with_consumers: _Optional[int] = ..., waiting_seconds: _Optional[float] = ..., consumer_waiting_seconds: _Optional[float] = ..., kept: _Optional[_Union[Kept, _Mapping]] = ..., compressed_streams: _Optional[_Mapping[str, int]] = ..., gauges: _Optional[_Mapping[str, int]] = ..., consumer_gauges: _Optional[_Mapping[str, int]] = ..., consumer_stopped_seconds: _Optional[float] = ..., resumes: _Optional[int] = ..., suspended_streams: _Optional[int] = ..., purged_rows: _Optional[int] = ..., byte_window: _Optional[int] = ..., bytes_held: _Optional[int] = ..., peak_bytes_held: _Optional[int] = ..., bytes_with_consumers: _Optional[int] = ..., expired_rows: _Optional[int] = ...) -> None: ...
 
 class Kept(_message.Message):
-    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row", "kept_bytes")
+    __slots__ = ("next_row", "acknowledged", "staged_rows", "published_rows", "expired_row", "kept_bytes", "in_doubt_rows")
     class AcknowledgedEntry(_message.Message):
         __slots__ = ("key", "value")
         KEY_FIELD_NUMBER: _ClassVar[int]
@@ -686,13 +700,15 @@ class Kept(_message.Message):
     PUBLISHED_ROWS_FIELD_NUMBER: _ClassVar[int]
     EXPIRED_ROW_FIELD_NUMBER: _ClassVar[int]
     KEPT_BYTES_FIELD_NUMBER: _ClassVar[int]
+    IN_DOUBT_ROWS_FIELD_NUMBER: _ClassVar[int]
     next_row: int
     acknowledged: _containers.ScalarMap[str, int]
     staged_rows: int
     published_rows: int
     expired_row: int
     kept_bytes: int
-    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ..., kept_bytes: _Optional[int] = ...) -> None: ...
+    in_doubt_rows: int
+    def __init__(self, next_row: _Optional[int] = ..., acknowledged: _Optional[_Mapping[str, int]] = ..., staged_rows: _Optional[int] = ..., published_rows: _Optional[int] = ..., expired_row: _Optional[int] = ..., kept_bytes: _Optional[int] = ..., in_doubt_rows: _Optional[int] = ...) -> None: ...
 
 class ChannelsRequest(_message.Message):
     __slots__ = ("channels", "first")
@@ -755,6 +771,12 @@ class PurgeRequest(_message.Message):
     channels: _containers.RepeatedScalarFieldContainer[str]
     consumer: str
     def __init__(self, channels: _Optional[_Iterable[str]] = ..., consumer: _Optional[str] = ...) -> None: ...
+
+class RollbackRequest(_message.Message):
+    __slots__ = ("channels",)
+    CHANNELS_FIELD_NUMBER: _ClassVar[int]
+    channels: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, channels: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class PeekRequest(_message.Message):
     __slots__ = ("channel", "rows", "consumer")

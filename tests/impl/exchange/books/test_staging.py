@@ -226,6 +226,31 @@ def test_a_query_of_which_nothing_is_heard_leaves_nothing_behind(exchange: Excha
     assert (exchange.areas["a"].staged_rows, exchange.logs["a"].kept_rows) == (0, 1)
 
 
+def prepare(exchange: Exchange, *parts: Part) -> None:
+    stated = [StagedPart(part.channel, part.staging.partition, part.staging.attempt, part.rows) for part in parts]
+    exchange.books.prepare(exchange.books.planning("q", 0, stated), now=0.0)
+
+
+def test_a_prepared_part_does_not_expire_and_can_be_published(exchange: Exchange) -> None:
+    prepared, other = exchange.staged(2), exchange.staged(3, attempt="not named")
+    prepare(exchange, prepared)
+    assert exchange.books.expire(now=TIMEOUT_SECONDS + 1) == (other,)
+    assert not exchange.publish(prepared)
+    assert exchange.drain() == [prepared]
+
+
+def test_only_a_silent_querys_prepared_parts_are_rolled_back(exchange: Exchange) -> None:
+    prepared, ended = exchange.staged(2), exchange.staged(3, 1)
+    prepare(exchange, prepared)
+    assert exchange.books.rollback("a", now=TIMEOUT_SECONDS) == ()
+    assert exchange.books.in_doubt("a", now=TIMEOUT_SECONDS + 1) == (prepared,)
+    assert exchange.books.rollback("b", now=TIMEOUT_SECONDS + 1) == ()
+    assert exchange.books.rollback("a", now=TIMEOUT_SECONDS + 1) == (prepared,)
+    assert exchange.areas["a"].staged_rows == ended.rows
+    with pytest.raises(StagedPartError, match="is not staged"):
+        exchange.publish(prepared, ended)
+
+
 # After a restart of the exchange.
 
 
