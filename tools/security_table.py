@@ -63,7 +63,7 @@ def _told(run: Run) -> str:
         "often while the attacker is stopped, and then beside a process that takes as much of the attacker's processor "
         f"and attacks nobody. {apart}; other programs ran as well (load {run.load[0]:g} before and "
         f"{run.load[1]:g} at the end).\n\n"
-        "- Attempts and answers are the attacker's; words that are no error are its own.\n"
+        "- Attempts and answers are the attacker's; words that are not an error are its own.\n"
         "- Memory: by how much the exchange grew.\n"
         "- Rate: the neighbour's by the clock, of that beside a process that is as busy as the attacker; the median of "
         "the turns.\n"
