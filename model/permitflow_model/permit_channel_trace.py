@@ -52,10 +52,6 @@ from permitflow_model.permit_channel import (
     total,
 )
 
-RECEIVER_ACTIONS = frozenset(action.name for action in SYSTEM.actions if action.end == "receiver")
-"""Actions that happen at the receiver; all others happen at the sender."""
-
-
 TraceEvent: TypeAlias = replay.RecordedStep
 """Its arguments: rows of the chunk, or 0; permits of the message, or returned permits: rows, barriers, watermarks."""
 

@@ -244,9 +244,9 @@ _packets = st.one_of(
     _feedbacks(),
     st.builds(Gone, _tokens),
     st.builds(Hello, _tokens),
-    st.builds(Open, _tokens, _cookies, st.integers(0, 2**32 - 1)),
+    st.builds(Open, _tokens, _cookies, _windows),
     st.builds(Challenge, _tokens, _cookies),
-    st.builds(Accept, _tokens, _tokens, st.integers(0, 2**32 - 1)),
+    st.builds(Accept, _tokens, _tokens, _windows),
 )
 over_udp = st.builds(
     Packets, st.booleans(), st.lists(_packets | mutated(_packets.map(whole)) | st.binary(max_size=60), max_size=8)

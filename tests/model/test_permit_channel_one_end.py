@@ -18,7 +18,6 @@ from permitflow_model.kernel.replay import Refused, Replay, Starved, replay
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import SYSTEM, Parameters, Permits, carried_by, plus
 from permitflow_model.permit_channel_trace import (
-    RECEIVER_ACTIONS,
     PermitChannelReplay,
     ReceiverAlone,
     SenderAlone,
@@ -54,7 +53,8 @@ HIDDEN: dict[str, tuple[Moves, ...]] = {
 
 
 def of_end(events: Sequence[Event], end: str) -> list[Event]:
-    return [event for event in events if (event.action in RECEIVER_ACTIONS) == (end == "receiver")]
+    of_receiver = {action.name for action in SYSTEM.actions if action.end == "receiver"}
+    return [event for event in events if (event.action in of_receiver) == (end == "receiver")]
 
 
 def judge(end: str, events: Sequence[Event]) -> Replay[World, Event]:
