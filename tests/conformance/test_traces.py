@@ -14,8 +14,8 @@ from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_chann
 from permitflow.client import get
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.tracing import ChannelTrace, FileTrace, MemoryTrace, read_trace
-from permitflow_testing.subjects.permits import CorePair
 from permitflow_testing.traces import judge, judge_all
+from tests.support.recordings import UNEQUAL_CHUNKS, LostOnTheWay, run_pair
 
 PRODUCER = """
 import sys
@@ -74,34 +74,10 @@ async def test_a_run_that_breaks_off_is_a_behaviour_that_is_not_at_rest() -> Non
 # The books of each end are in order in what follows, so that neither notices anything by itself.
 
 
-class LostOnTheWay(CorePair):
-    """The second return of permits never arrives."""
-
-    returns = 0
-
-    def add_permits(self) -> None:
-        self.returns += 1
-        if self.returns == 2:
-            self.grants.popleft()
-        super().add_permits()
-
-
 def recorded(moves: str) -> ChannelTrace:
-    """Let a pair make moves: a digit offers and sends a chunk of that size; d, c, a: deliver, consume, add permits."""
     trace = MemoryTrace()
-    pair = LostOnTheWay(ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10), record=trace.recorder)
-    steps = {"d": pair.deliver, "c": pair.consume, "a": pair.add_permits}
-    for move in moves:
-        if move.isdigit():
-            pair.offer_chunk(int(move))
-            pair.send_chunk()
-        else:
-            steps[move]()
+    run_pair(trace.recorder, moves, LostOnTheWay)
     return trace.trace().channels["channel"]
-
-
-# Two returns arrive while others are on their way, and everything comes home in the end.
-UNEQUAL_CHUNKS = "234234dddccca3dddccaa"
 
 
 @pytest.mark.parametrize("by_end", [False, True])

@@ -12,8 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -35,21 +33,6 @@ def clock_environment() -> dict[str, str]:
     except (OSError, subprocess.CalledProcessError):
         return {}
     return {"LD_PRELOAD": library}
-
-
-@contextmanager
-def environment(added: dict[str, str]) -> Iterator[None]:
-    """Of what is started meanwhile."""
-    before = {name: os.environ.get(name) for name in added}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
 
 
 def obey_clock(file: Path) -> bool:

@@ -20,7 +20,6 @@ from tests.faults.machine import (
     SmallDisk,
     clock_environment,
     enter,
-    environment,
     has_clocks,
     has_small_disks,
     obey_clock,
@@ -30,6 +29,7 @@ from tests.faults.parties import DISK, Consumer, Producer, Worker, play, serve
 from tests.faults.proxy import Proxy
 from tests.faults.schedules import ADDRESSES, Kind, Party, Retention, Schedule
 from tests.faults.words import Reader, Sender, serve_worker
+from tests.support.process import environment
 
 # Processes are forked off one that has loaded what takes long, but not gRPC, which does not survive a fork.
 FORKING = multiprocessing.get_context("forkserver")

@@ -12,12 +12,12 @@ from tests.faults.machine import (
     SmallDisk,
     clock_environment,
     enter,
-    environment,
     has_clocks,
     has_small_disks,
     obey_clock,
     set_clock,
 )
+from tests.support.process import environment
 
 SPAWNING = multiprocessing.get_context("spawn")
 DAY_SECONDS = 86_400

@@ -83,6 +83,23 @@ def deaf_port() -> Iterator[int]:
 
 
 @pytest.fixture
+def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
+    """How the next calls of the kernel that accept fail, last one first."""
+    numbers: list[int] = []
+    accept = socket.socket.accept
+
+    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
+        if numbers:
+            raise OSError(numbers.pop(), "it fails")
+        return accept(listener)
+
+    monkeypatch.setattr(socket.socket, "accept", failing)
+    monkeypatch.setattr("permitflow.carriers.accepting._RETRY_SECONDS", 0)
+    yield numbers
+    assert not numbers, "it was tried"
+
+
+@pytest.fixture
 def resolve_to(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """From now on every name has these addresses, families and ports of 127.0.0.1, in this order."""
 

@@ -1,6 +1,5 @@
 """Runs trials: sessions of Spark, two exchanges, and a service for each trial."""
 
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +24,7 @@ from tests.reruns.trials import (
     requests_of,
     writing,
 )
+from tests.support.process import environment
 from tests.support.served_exchange import ServedExchange, served_exchange
 from tests.support.spark_cluster import standalone_cluster
 
@@ -129,13 +129,6 @@ def run(trial: Trial, driver: Driver, once: ServedExchange, kept: ServedExchange
 def submit_arguments(settings: Sequence[str]) -> Iterator[None]:
     """Let sessions that start in the block have these settings of Spark's."""
     words = [word for setting in settings for word in ("--conf", setting)]
-    before = {name: os.environ.get(name) for name in ("PYSPARK_SUBMIT_ARGS", "PYSPARK_PYTHON")}
-    os.environ.update(PYSPARK_SUBMIT_ARGS=" ".join([*words, "pyspark-shell"]), PYSPARK_PYTHON=sys.executable)
-    try:
+    added = {"PYSPARK_SUBMIT_ARGS": " ".join([*words, "pyspark-shell"]), "PYSPARK_PYTHON": sys.executable}
+    with environment(added):
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

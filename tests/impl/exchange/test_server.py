@@ -7,7 +7,6 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Iterator
 from contextlib import suppress
 
 import grpc
@@ -49,23 +48,6 @@ def test_a_text_that_is_no_address_is_refused_before_anything_listens(address: s
 
 
 GUARD_SECONDS = 30.0
-
-
-@pytest.fixture
-def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How the next calls of the kernel that accept fail, last one first."""
-    numbers: list[int] = []
-    accept = socket.socket.accept
-
-    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
-        if numbers:
-            raise OSError(numbers.pop(), "it fails")
-        return accept(listener)
-
-    monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.carriers.accepting._RETRY_SECONDS", 0)
-    yield numbers
-    assert not numbers, "it was tried"
 
 
 async def test_an_exchange_out_of_descriptors_accepts_again_later(

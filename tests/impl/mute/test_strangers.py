@@ -279,23 +279,6 @@ async def test_a_reader_may_stand_still_beyond_the_time_out(house: House, monkey
     await until(lambda: house.has_heard("lost"))
 
 
-@pytest.fixture
-def failures(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """How the next calls of the kernel that accept fail, last one first."""
-    numbers: list[int] = []
-    accept = socket.socket.accept
-
-    def failing(listener: socket.socket) -> tuple[socket.socket, object]:
-        if numbers:
-            raise OSError(numbers.pop(), "it fails")
-        return accept(listener)
-
-    monkeypatch.setattr(socket.socket, "accept", failing)
-    monkeypatch.setattr("permitflow.carriers.accepting._RETRY_SECONDS", 0)
-    yield numbers
-    assert not numbers, "it was tried"
-
-
 @pytest.mark.parametrize("part", ["source", "inlet", "sink"])
 async def test_without_descriptors_it_waits_and_says_so_once(house: House, failures: list[int], part: str) -> None:
     failures.extend([errno.ENFILE, errno.EMFILE, errno.EMFILE, errno.ECONNABORTED])

@@ -6,45 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from permitflow import ChannelParameters, Demand, RecorderFactory
+from permitflow import Demand
 from permitflow.tracing import FileTrace
 from permitflow_testing.subjects.demand import DemandPair
-from permitflow_testing.subjects.permits import CorePair
 from tests.permitflow_tools.cli.conftest import Command, Report
+from tests.support.recordings import UNEQUAL_CHUNKS, LostOnTheWay, run_pair
 
-AGREED = ChannelParameters(row_permits=30, permit_batch=2, max_chunk_cost=10)
 # A digit offers and sends a chunk of so many rows; d, c, a deliver, consume, add permits.
 MOVES = "234234dddccca3dddccaadccaaaa"
-
-
-def run_pair(record: RecorderFactory, moves: str = MOVES, pair_type: type[CorePair] = CorePair) -> None:
-    pair = pair_type(AGREED, record=record)
-    steps = {"d": pair.deliver, "c": pair.consume, "a": pair.add_permits}
-    for move in moves:
-        if move.isdigit():
-            pair.offer_chunk(int(move))
-            pair.send_chunk()
-        else:
-            steps[move]()
-
-
-class LostOnTheWay(CorePair):
-    """The second return of permits never arrives."""
-
-    returns = 0
-
-    def add_permits(self) -> None:
-        self.returns += 1
-        if self.returns == 2:
-            self.grants.popleft()
-        super().add_permits()
 
 
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     """A run of one channel, both ends in one file."""
     with FileTrace(tmp_path / "good.jsonl") as trace:
-        run_pair(trace.recorder)
+        run_pair(trace.recorder, MOVES)
     return trace.path
 
 
@@ -81,7 +57,7 @@ def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], command:
 
 def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, command: Command) -> None:
     with FileTrace(tmp_path / "bad.jsonl") as trace:
-        run_pair(trace.recorder, "234234dddccca3dddccaa", LostOnTheWay)
+        run_pair(trace.recorder, UNEQUAL_CHUNKS, LostOnTheWay)
 
     code, stdout, _ = command("trace", "validate", str(trace.path))
 
@@ -132,7 +108,7 @@ def test_a_half_written_last_line_is_left_out_only_when_asked(good: Path, comman
 def test_one_channel_of_several_is_chosen_by_name(tmp_path: Path, report: Report, command: Command) -> None:
     with FileTrace(tmp_path / "two.jsonl") as trace:
         for number in (0, 1):
-            run_pair(lambda _name, *facts, number=number: trace.recorder(f"orders/{number}", *facts))
+            run_pair(lambda _name, *facts, number=number: trace.recorder(f"orders/{number}", *facts), MOVES)
 
     assert [channel["channel"] for channel in report("trace", "validate", str(tmp_path))[1]["channels"]] == [
         "orders/0",
