@@ -458,6 +458,35 @@ def _leads_down(wrong: int) -> bool:
         return all(node + wrong < ONE for node in vars(core.MuteGraph)["_all_below"](case.graph, ONE))
 
 
+_below = relation("below")
+"""Is there a way down from the first of two nodes to the second one?"""
+
+
+def _one_below(node: int) -> Iterator[int]:
+    """In place of the walk down from a node: the node that is looked at, if it is below."""
+    return iter([UP] if _below(node, UP) else [])
+
+
+def _finds_all(wrong: int) -> bool:
+    """The walk down from a node comes to each node next to it, and to each that the walk from there comes to."""
+    case = _Case(*SUBJECT.any_case())
+    put(case.graph, {"_all_below": _one_below})
+    limit(merged(lambda: case.is_edge(ONE, TWO)))
+    limit(any_of([equal(TWO, UP + wrong), _below(TWO, UP)]))
+    with standing_in(_MODULES):
+        return any(node == UP for node in vars(core.MuteGraph)["_all_below"](case.graph, ONE))
+
+
+def _closes_a_cycle(wrong: int) -> bool:
+    """An edge to a source, to the node itself or to one that leads to it, or one that is there, is refused."""
+    before, made = SUBJECT.any_case()
+    case = _Case(before, made, (ONE, TWO))
+    put(case.graph, {"_all_below": _one_below})
+    is_there = merged(lambda: case.is_edge(UP, DOWN))
+    limit(any_of([is_there, made.is_source(DOWN), equal(UP, DOWN), _below(DOWN, UP)]))
+    return _is_right(case, lambda graph: graph.connect(UP, DOWN), None, wrong)
+
+
 def _connects(wrong: int) -> bool:
     """Over a new edge a source learns what the node downstream knows; nothing is left in flight."""
     before, made, _ = _any_hop_more()
@@ -495,6 +524,8 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("a sink leaves", _leaves, _MORE),
     claim("a source is connected to one node more", _connects, _MORE),
     claim("a walk down comes to smaller numbers", _leads_down, "smaller by two"),
+    claim("a walk down finds each node below", _finds_all, "each next to one below"),
+    claim("an edge that closes a cycle is refused", _closes_a_cycle, _MORE),
     claim("a source joins over one hop more", _joins, _MORE),
     claim("a connection is made anew", _is_made_anew, _MORE),
     claim("a source is muted, or not", _is_muted, "one mute more holds it"),
