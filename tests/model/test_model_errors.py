@@ -177,7 +177,7 @@ def test_promises_of_another_form_are_refused(promises: Any) -> None:
         system(Action("up", up), leads_to=promises)
 
 
-@pytest.mark.parametrize("said", [(True, "why"), None, 1, "yes"], ids=repr)
+@pytest.mark.parametrize("said", [(True, "why"), None, 1, 0.5, "yes", [], State()], ids=repr)
 def test_a_condition_to_move_is_true_or_false(said: Any) -> None:
     with pytest.raises(ModelError, match=r"'NeverStuck' in state .*: must_move returned .*, as True or False"):
         explore(system(Action("up", up), must_move=lambda *_: said), None)

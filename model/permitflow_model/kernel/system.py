@@ -215,8 +215,9 @@ class System(Generic[S, P]):
         if self.must_move is None:
             return True
         must = self.must_move(state, parameters)
-        # Symbols are neither, and a tuple that says why is true.
-        if must is None or (isinstance(must, tuple | str | int) and not isinstance(must, bool)):
+        # A symbol has a truth of its own; other values are true for reasons that the model does not mean.
+        is_symbol = type(must).__module__ != "builtins" and hasattr(must, "__bool__")
+        if not is_symbol and not isinstance(must, bool):
             raise ModelError(f"must_move returned {must!r}; return whether it holds, as True or False")
         return not must or self.can_move(state, parameters)
 
