@@ -6,6 +6,7 @@ import asyncio
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -185,6 +186,8 @@ WRONG = {
         "say('listening')",
         "what is not an answer, 'listening': it is not JSON; remarks belong on its standard",
     ),
+    "says-a-long-word": ("say('x' * 300)", f"what is not an answer, '{'x' * 100}…': it is not JSON"),
+    "has-no-end-of-line": ("sys.exit('x' * (3 << 20))", f"ends with: {' / '.join(['x' * 200 + '…'] * 3)}"),
     "says-no-id": ("say('[1]')", "it is not a JSON object with a whole number as 'id'"),
     "has-no-outcome": ("say('{\"id\": 1}')", "an answer has one of ok, refused, cancelled, error"),
     "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
@@ -200,6 +203,20 @@ def test_a_wrong_driver_is_a_sentence(wrong: str, tmp_path: Path) -> None:
     with driven(scripted(tmp_path, program)) as driver, pytest.raises(DriverError) as problem:
         asyncio.run(driver.told("hello", seconds=seconds))
     assert said in str(problem.value)
+
+
+def test_a_driver_that_ends_before_all_is_read_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        """Other threads are slow: this one comes to its end first, if it ends at all without them."""
+        start(thread)
+        if thread.name == "_read":
+            thread.join(10.0)
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    with driven("true") as driver, pytest.raises(DriverError, match="has ended with exit code 0"):
+        asyncio.run(driver.told("hello", seconds=0.2))
 
 
 def test_an_answer_that_comes_twice_or_late_is_told_at_the_end(tmp_path: Path) -> None:

@@ -18,7 +18,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
 from shutil import which
-from textwrap import shorten
 from time import monotonic
 from typing import IO, Any, Final
 
@@ -205,10 +204,10 @@ class _Process:
                 program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
             )
         _running[self] = None
-        streams = self._process.stdin, self._process.stdout, self._process.stderr
-        self._threads = [
+        streams = self._process.stderr, self._process.stdin, self._process.stdout
+        self._threads = [  # who reads may wait for who listens
             threading.Thread(target=target, args=(stream,), daemon=True, name=target.__name__)
-            for target, stream in zip((self._write, self._read, self._listen), streams, strict=True)
+            for target, stream in zip((self._listen, self._write, self._read), streams, strict=True)
         ]
         for thread in self._threads:
             thread.start()
@@ -234,9 +233,9 @@ class _Process:
             stream.close()
 
     def _listen(self, stream: IO[bytes]) -> None:
-        for line in stream:
+        while line := stream.readline(_MOST_BYTES):
             if words := line.decode(errors="replace").strip():
-                self._words.append(shorten(words, 200))
+                self._words.append(_cut(words, 200))
 
     def _read(self, stream: IO[bytes]) -> None:
         while line := stream.readline(_MOST_BYTES):
@@ -276,7 +275,7 @@ class _Process:
     def _why_gone(self) -> str:
         with suppress(subprocess.TimeoutExpired):
             self._process.wait(_END_SECONDS)
-        self._threads[-1].join(_END_SECONDS)
+        self._threads[0].join(_END_SECONDS)
         code = self._process.returncode
         how = "has closed its standard output" if code is None else "has ended with " + _code_in_words(code)
         with self._lock:
@@ -335,8 +334,12 @@ def _starting() -> Iterator[None]:
 
 
 def _no_answer(line: bytes, why: str) -> str:
-    text = shorten(line.decode(errors="replace").strip(), 100)
+    text = _cut(line.decode(errors="replace").strip(), 100)
     return f"writes to its standard output what is not an answer, {text!r}: {why}; remarks belong on its standard error"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _code_in_words(code: int) -> str:
