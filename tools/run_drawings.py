@@ -43,7 +43,7 @@ TABLES = {
     "bridge.md": ("bridge-error-after-all", "bridge-accepted-lost", "bridge-another-goes-on"),
     "hash-dispatch.md": ("hash-dispatch-others-have", "hash-dispatch-moves"),
     "store.md": ("store-owner-taken-over",),
-    "kept-channel.md": ("kept-slowest", "kept-told"),
+    "kept-channel.md": ("kept-slowest", "kept-told", "named-late-write"),
     "staging.md": ("staging-older-run", "staging-one-by-one"),
     "mute.md": ("mute-set", "mute-unmute-lost", "mute-scheduler-helper"),
     "grpc-call.md": ("grpc-call-sent-twice", "grpc-call-last-lost", "grpc-call-two-threads"),

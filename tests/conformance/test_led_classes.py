@@ -48,6 +48,7 @@ from tests.conformance import (
     test_lossy_channel,
     test_mute_graph,
     test_mute_scheduler,
+    test_named_producer,
     test_port_machine,
     test_staging,
     test_staging_follows_model,
@@ -56,6 +57,7 @@ from tests.conformance import (
     test_stream_life,
     test_token_bucket,
 )
+from tests.support.simulated_time import in_simulated_time
 
 ROOT = Path(__file__).resolve().parents[2]
 CORES = (
@@ -163,6 +165,10 @@ def led_log() -> object:
     return walk(kept_channel.SYSTEM, test_kept_channel.DrivenLog(few), few)
 
 
+def led_starts() -> object:
+    return in_simulated_time(test_named_producer.led(0))
+
+
 def led_attempts() -> object:
     few = replace(test_staging.SMALL, exchanges=1)
     return walk(staging.SYSTEM, test_staging.DrivenStaging(few), few)
@@ -237,6 +243,7 @@ LED = [
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
     led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
     led("kept_channel", led_log, "exchange/books/replay.py ReplayBooks"),
+    led("named_producer", led_starts, "exchange/books/replay.py ReplayBooks"),
     led(
         "staging",
         led_attempts,

@@ -138,8 +138,8 @@ def test_environment_and_protocol_have_the_same_actions(name: str) -> None:
     found = re.search(r"^Environment ==(.*?)^Protocol ==(.*?)^Next ==", text, re.MULTILINE | re.DOTALL)
     assert found is not None
     for block, is_environment in zip(found.groups(), (True, False), strict=True):
-        sets = {"Sizes", "Names", "Offsets", "MostBytes", "UpToHorizon", "TaskNames", "AttemptNames", "Homes"}
-        sets |= {*declared(text, "CONSTANTS")}
+        sets = {"Sizes", "Names", "Offsets", "MostBytes", "UpToHorizon", "UpToWindow", "Homes"}
+        sets |= {"TaskNames", "AttemptNames", *declared(text, "CONSTANTS")}
         named = [word for word in re.findall(r"\b[A-Z]\w+", block) if word not in sets]
         assert named == [action.name for action in system.actions if action.is_environment is is_environment]
 

@@ -27,6 +27,7 @@ COMPARED = {
         "bridge-one",
         "staging-small",
         "kept-small",
+        "named-small",
         "stages-line",
         "resume-gives-up",
         "life-resumes",

@@ -124,7 +124,7 @@ class Network:
             loses: is that message lost?
             is_narrow: does a connection take one message after the other?
             write_seconds: how long it takes each of a client's, if it is narrow.
-            is_noticed: does the exchange notice the cuts?
+            is_noticed: does the exchange notice the cuts?  If not, it does when ``notice`` is called.
             outage_seconds: with a cut, all connections are cut, and none can be made for so long.
             sign_seconds: as of a carrier.
         """
@@ -138,6 +138,7 @@ class Network:
         self.failures: list[Exception] = []
         """Of streams, for reasons that are not their peers'."""
         self._lines: dict[Line, None] = {}  # in their order
+        self._unnoticed: list[Line] = []
         self._serving: set[asyncio.Task[None]] = set()
 
     def carry(self, line: Line, message: bytes) -> None:
@@ -164,6 +165,13 @@ class Network:
                 del self._lines[end]
                 if end.is_dialler or self.is_noticed:
                     end.give(_Cut())
+                else:
+                    self._unnoticed.append(end)
+
+    def notice(self) -> None:
+        """Let the exchange notice the cuts that it has not noticed."""
+        while self._unnoticed:
+            self._unnoticed.pop().give(_Cut())
 
     def cut_all(self) -> None:
         """Cut all connections."""

@@ -277,6 +277,8 @@ class ReplayChannel:
 
         Raises:
             TooManyProducersError: the name is new, and the channel remembers too many names.
+
+        Spec: ReplaceHolder, TakeName of NamedProducer.
         """
         while (older := self._producers.get(name)) is not None:
             await older.replaced(ProducerReplacedError(channel=self.name, producer=name, by=producer.peer))
@@ -287,7 +289,10 @@ class ReplayChannel:
         return self.rows_of(name)
 
     def disclaim(self, name: str, producer: "ReplayProducer") -> None:
-        """Free the name for its next producer."""
+        """Free the name for its next producer.
+
+        Spec: FreeName of NamedProducer.
+        """
         if self._producers.get(name) is producer:
             del self._producers[name]
 
@@ -327,6 +332,7 @@ class ReplayChannel:
             StoreError: the write failed; nothing was kept.
 
         Spec: Produce of SparkMicroBatch.
+        Spec: BeginWrite, WriteRows, NoteRows, FailWrite of NamedProducer.
         """
         rows, limit_rows = batches[0].num_rows, self.books.limit_rows
         if rows > limit_rows:
