@@ -83,8 +83,8 @@ def judge_query(
         consumer: the name under which the source reads.
         source: its number among the query's sources, in Spark's order.
         published: the batches that the sink lists as published, in its order; None: it has no list.
-        durable: must the exchange never lose rows, but for those that it says have expired?  If not, some were lost in
-            a crash or have expired; a run with both is refused.
+        durable: must the exchange never lose rows, but for those that it says have expired?  If not, a crash may have
+            lost some.
         staging_rows: rows that jobs may stage for a channel, if they publish into channels that the query reads.
 
     Raises:
@@ -124,18 +124,10 @@ def judge_query(
             [_event(facts, first_row) for facts in of_source],
         ]
 
-        def judged(*, loses_nothing: bool) -> QueryVerdict:
-            constants = query_parameters(**numbers, durable=loses_nothing, staging_rows=staging_rows)
-            interpretation = SparkMicroBatchReplay(constants)
-            outcome = interleave(interpretation, interpretation.start(), logs)
-            return QueryVerdict(channel, first_row, outcome, sum(map(len, logs)) - outcome.performed)
-
-        found = judged(loses_nothing=durable)
-        if durable or found.is_valid:
-            return found
-        # The model's exchange in memory lets no rows expire; one that loses none in a crash does.
-        expiring = judged(loses_nothing=True)
-        return expiring if expiring.is_valid else found
+        constants = query_parameters(**numbers, durable=durable, staging_rows=staging_rows)
+        interpretation = SparkMicroBatchReplay(constants)
+        outcome = interleave(interpretation, interpretation.start(), logs)
+        return QueryVerdict(channel, first_row, outcome, sum(map(len, logs)) - outcome.performed)
 
     channels = dict.fromkeys(str(facts["channel"]) for facts in source_facts if facts["action"] == "Restart")
     return [verdict(channel) for channel in channels]

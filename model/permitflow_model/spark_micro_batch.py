@@ -64,8 +64,6 @@ class Parameters(Bounded):
             raise ValueError(f"a chunk has at least one row, but sizes are {self.sizes}")
         if not any(self.acknowledge_in == call for call in ("latestOffset", "commit")):
             raise ValueError(f"acknowledge_in must be latestOffset or commit, not {self.acknowledge_in!r}")
-        if self.expires and not self.durable:
-            raise ValueError("where expires is True, durable must be, too")
 
 
 class Rows(NamedTuple):
@@ -159,14 +157,9 @@ def committed_end(state: State) -> int:
     return state.end if state.committed else state.start
 
 
-def gone(state: State, parameters: Parameters) -> int:
+def gone(state: State) -> int:
     """Rows below this take no permits."""
-    return max(state.acknowledged, state.lost) if parameters.expires else state.acknowledged
-
-
-def has_no_hole(state: State, parameters: Parameters) -> bool:
-    """Do new rows follow those that are there?  After a crash in which rows were lost, they would not."""
-    return parameters.durable or state.lost <= state.acknowledged
+    return max(state.acknowledged, state.lost)
 
 
 def keeps(state: State, row: int) -> bool:
@@ -187,8 +180,7 @@ def offer(state: State, parameters: Parameters, rows: int) -> State:
 def produce(state: State, parameters: Parameters) -> State:
     """The exchange takes the chunk over; its kept rows stay within the permits."""
     require(state.waiting > 0)
-    require(state.produced + state.waiting - gone(state, parameters) <= parameters.row_permits)
-    require(has_no_hole(state, parameters))
+    require(state.produced + state.waiting - gone(state) <= parameters.row_permits)
     return state._replace(produced=state.produced + state.waiting, waiting=0)
 
 
@@ -198,9 +190,8 @@ def produce_batch(state: State, parameters: Parameters, rows: int) -> State:
     The permits need not be there; rows beyond them take the room of the next staged batch.
     """
     require(state.produced + state.waiting + rows <= parameters.horizon)
-    beyond = max(0, state.produced - gone(state, parameters) - parameters.row_permits)
+    beyond = max(0, state.produced - gone(state) - parameters.row_permits)
     require(rows + beyond <= parameters.staging_rows)
-    require(has_no_hole(state, parameters))
     return state._replace(produced=state.produced + rows)
 
 
@@ -356,9 +347,9 @@ def crash_driver(state: State, parameters: Parameters) -> State:
 
 
 def crash_exchange(state: State, parameters: Parameters) -> State:
-    """An exchange that keeps its rows in memory crashes: the unacknowledged rows are lost."""
+    """An exchange that keeps its rows in memory crashes: what it had is lost."""
     require(not parameters.durable)
-    require(state.produced > state.acknowledged)
+    require(state.produced > gone(state))
     return _with_a_fault(state)._replace(lost=state.produced)
 
 
@@ -368,7 +359,7 @@ def expire(state: State, parameters: Parameters, row: int) -> State:
     What the query has acknowledged does not change: else it would never hear of its loss.
     """
     require(parameters.expires)
-    require(gone(state, parameters) < row)
+    require(gone(state) < row)
     require(row <= state.produced)
     return state._replace(lost=row)
 
@@ -436,7 +427,7 @@ def type_ok(state: State, _parameters: Parameters) -> bool:
 
 def bounded(state: State, parameters: Parameters) -> bool:
     """The exchange keeps no more rows than there are permits, and room for staged rows."""
-    return state.produced - gone(state, parameters) <= parameters.row_permits + parameters.staging_rows
+    return state.produced - gone(state) <= parameters.row_permits + parameters.staging_rows
 
 
 def acknowledged_is_committed(state: State, _parameters: Parameters) -> bool:

@@ -86,7 +86,7 @@ def query_parameters(*, row_permits: int, batch_cap: int, durable: bool, staging
         horizon=_WITHOUT_END,
         driver_crashes=True,
         durable=durable,
-        expires=durable,
+        expires=True,
         faults=_FAULTS,
     )
 
@@ -200,7 +200,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
         """The exchange has so many rows, and so many have expired: perhaps in turns, as either makes room."""
         if told.expired > told.produced:
             raise Refused(f"rows up to {told.expired} have expired, and the exchange has had only {told.produced}")
-        while (first_kept := gone(state, self.parameters)) < told.expired:
+        while (first_kept := gone(state)) < told.expired:
             within = min(told.produced, first_kept + self.parameters.row_permits)
             state = self._produced(state, max(within, state.produced))
             try:
@@ -215,7 +215,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
             raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
         if rows == state.produced:
             return state
-        first_kept = gone(state, self.parameters)
+        first_kept = gone(state)
         within = min(rows, first_kept + self.parameters.row_permits)
         try:
             if within > state.produced:

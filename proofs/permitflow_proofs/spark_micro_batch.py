@@ -145,8 +145,8 @@ def query(**fixed: object) -> Subject[State, Parameters]:
 QUERY = query()
 
 _IN_LATEST_OFFSET = query(acknowledge_in="latestOffset")
-_WITHOUT_STAGING = query(acknowledge_in="latestOffset", staging_rows=0, expires=False)
-"""No job publishes batches into the channel: their rows would come in addition to the permits; and no row expires."""
+_WITHOUT_STAGING = query(acknowledge_in="latestOffset", staging_rows=0, durable=True, expires=False)
+"""No job publishes batches into the channel: their rows would come in addition to the permits; and no row is lost."""
 _IN_COMMIT = query(acknowledge_in="commit", driver_crashes=False, durable=True, expires=False)
 """Acknowledged in ``commit``; the driver does not crash, and the exchange keeps its rows, which do not expire."""
 _IN_COMMIT_WITH_CRASHES = query(acknowledge_in="commit", driver_crashes=True)
@@ -177,7 +177,7 @@ def _invariant_theorems() -> tuple[Theorem, ...]:
             "Bounded",
             "The replay buffer of an exchange never has more than row_permits rows of a channel, and those that may be "
             "staged for it, whatever crashes.",
-            lambda s, p: s._replace(produced=gone(s, p) + p.row_permits + p.staging_rows + 1),
+            lambda s, p: s._replace(produced=gone(s) + p.row_permits + p.staging_rows + 1),
             "after the step the exchange keeps one row too many",
         ),
         _CHAPTER.kept(
@@ -425,7 +425,7 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
             "NeverStuck",
             "Acknowledging in latestOffset: until the query fails, no producer is ever stuck if and only if no chunk "
             "is larger than row_permits, whatever the cap and however often tasks and driver fail. (A query fails if "
-            "an exchange that keeps rows in memory crashes and loses some: then its producer may wait for ever.)",
+            "rows that it needs expire, or are lost with an exchange that keeps them in memory.)",
             claim("if", _is_live, "chunks of row_permits + 1"),
             claim("only if: a larger chunk is stuck as soon as it is offered", _never_fits, "of row_permits"),
         ),
@@ -458,8 +458,8 @@ def _threshold_theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "double-buffer",
             "PlanBatch",
-            "Acknowledging in latestOffset, if no job publishes batches into the channel, and no row expires: a full "
-            "batch can wait "
+            "Acknowledging in latestOffset, if no job publishes batches into the channel, and the exchange keeps its "
+            "rows, none of which expires: a full batch can wait "
             "while a full batch runs if and only if the batch cap is at most half of row_permits.",
             claim("only if", _two_batches_fit, "half of row_permits - 1"),
             *filling(_WITHOUT_STAGING.any_parameters),
@@ -542,19 +542,12 @@ def _progress_theorems() -> tuple[Theorem, ...]:
 # Frames.
 
 
-def _is_whole(state: State, parameters: Parameters) -> bool:
-    """No row was lost in a crash."""
-    return parameters.durable or state.lost <= state.acknowledged
+def _takes_more_over(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.produced > before.produced
 
 
-def _has_no_hole(before: State, after: State, parameters: Parameters) -> bool:
-    """Rows are taken over only where none before them was lost in a crash."""
-    return _is_whole(before, parameters) and after.produced > before.produced
-
-
-def _takes_it_over(before: State, after: State, parameters: Parameters) -> bool:
-    is_whole = after.waiting == 0 and after.produced == before.produced + before.waiting
-    return is_whole and _has_no_hole(before, after, parameters)
+def _takes_it_over(before: State, after: State, _parameters: Parameters) -> bool:
+    return after.waiting == 0 and after.produced == before.produced + before.waiting
 
 
 def _runs_on(before: State, after: State, _parameters: Parameters) -> bool:
@@ -638,18 +631,17 @@ def _in_commit_log(state: State) -> int:
 
 
 def _has_room_for_a_batch(state: State, parameters: Parameters, rows: int) -> bool:
-    has_expired = parameters.expires and state.lost > state.acknowledged
-    kept = state.produced - (state.lost if has_expired else state.acknowledged)
+    kept = state.produced - (state.lost if state.lost > state.acknowledged else state.acknowledged)
     room = rows if kept <= parameters.row_permits else rows + kept - parameters.row_permits
     may_come = state.produced + state.waiting + rows <= parameters.horizon
-    return may_come and room <= parameters.staging_rows and _is_whole(state, parameters)
+    return may_come and room <= parameters.staging_rows
 
 
 def _has_room_for_the_chunk(state: State, parameters: Parameters) -> bool:
     all_rows = state.produced + state.waiting
     has_permits = all_rows <= parameters.row_permits + state.acknowledged
-    has_expired = parameters.expires and all_rows <= parameters.row_permits + state.lost
-    return state.waiting > 0 and (has_permits or has_expired) and _is_whole(state, parameters)
+    are_lost = all_rows <= parameters.row_permits + state.lost
+    return state.waiting > 0 and (has_permits or are_lost)
 
 
 def _may_plan(state: State, parameters: Parameters) -> bool:
@@ -689,10 +681,10 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "ProduceBatch",
         {"produced": None},
-        _has_no_hole,
-        "it grows, and only where no row before is lost",
+        _takes_more_over,
+        "it grows",
         when=_has_room_for_a_batch,
-        possible="within StagingRows, less the rows kept beyond RowPermits; none was lost in a crash; up to Horizon",
+        possible="within StagingRows, less the rows kept beyond RowPermits; up to Horizon",
     ),
     Frame(
         "FailTask",
@@ -748,7 +740,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _loses_what_is_kept,
         "all that was produced",
         when=lambda state, parameters: (
-            not parameters.durable and state.produced > state.acknowledged and state.faults > 0
+            not parameters.durable and _kept_from(state, state.produced - 1) and state.faults > 0
         ),
         possible="where rows are kept, in memory only, up to Faults",
     ),
@@ -765,9 +757,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "Produce",
         {"waiting": None, "produced": None},
         _takes_it_over,
-        "the whole chunk, and only where no row before it is lost",
+        "the whole chunk",
         when=_has_room_for_the_chunk,
-        possible="where one waits, within RowPermits; none was lost in a crash",
+        possible="where one waits, within RowPermits",
     ),
     Frame(
         "PlanBatch",

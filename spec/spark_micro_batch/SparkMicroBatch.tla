@@ -14,7 +14,8 @@
 (* attempt at a task has a name of its own: publishing names it, and so    *)
 (* does an abort.                                                          *)
 (* Acknowledged rows are forgotten, and their permits return.  So are rows *)
-(* that expire, though nobody has acknowledged them: the query is told.    *)
+(* that expire, though nobody has acknowledged them, and rows that were    *)
+(* lost in a crash: the query is told.                                     *)
 (*                                                                         *)
 (* Rows are numbered from 0 since the channel was opened.  How permits     *)
 (* travel is PermitChannel's business; here they are there at once.  The   *)
@@ -46,7 +47,6 @@ ASSUME Assumption ==
     /\ Sizes \subseteq Nat \ {0}
     /\ AcknowledgeIn \in {"latestOffset", "commit"}
     /\ {DriverCrashes, Durable, Expires} \subseteq BOOLEAN
-    /\ Expires => Durable
     /\ Fair \subseteq {"Offer", "Produce", "PlanBatch", "WriteOffsetLog", "Acknowledge", "RunTask", "Stage", "Publish",
                       "WriteCommitLog", "Restart", "ReportLoss"}
 
@@ -98,10 +98,7 @@ Max(a, b) == IF a < b THEN b ELSE a
 CommittedEnd == IF committed THEN end ELSE start
 
 \* Rows below this take no permits.
-Gone == IF Expires THEN Max(acknowledged, lost) ELSE acknowledged
-
-\* What comes now follows what is there.  After a crash in which rows were lost, it would not.
-HasNoHole == Durable \/ lost <= acknowledged
+Gone == Max(acknowledged, lost)
 
 \* The exchange still has all rows from this one on that it ever had.
 Keeps(row) == acknowledged <= row /\ lost <= row
@@ -126,7 +123,6 @@ Offer(rows) ==
 \* The exchange takes the chunk over; what it keeps stays within the permits.
 Produce ==
     /\ waiting > 0 /\ produced + waiting - Gone <= RowPermits
-    /\ HasNoHole
     /\ produced' = produced + waiting
     /\ waiting' = 0
     /\ UNCHANGED <<acknowledged, lost, driver, tasks, sink, faults>>
@@ -136,7 +132,6 @@ Produce ==
 ProduceBatch(rows) ==
     /\ produced + waiting + rows <= Horizon
     /\ rows + Max(0, produced - Gone - RowPermits) <= StagingRows
-    /\ HasNoHole
     /\ produced' = produced + rows
     /\ UNCHANGED <<waiting, acknowledged, lost, driver, tasks, sink, faults>>
 
@@ -266,9 +261,9 @@ CrashDriver ==
     /\ aborting' = IF phase \in {"staged", "published"} THEN attempts ELSE aborting
     /\ UNCHANGED <<waiting, exchange, logs, attempts, late, published, staged, table>>
 
-\* An exchange that keeps its rows in memory crashes: unacknowledged rows are gone.
+\* An exchange that keeps its rows in memory crashes: what it had is gone.
 CrashExchange ==
-    /\ Fault /\ ~Durable /\ produced > acknowledged
+    /\ Fault /\ ~Durable /\ produced > Gone
     /\ lost' = produced
     /\ UNCHANGED <<waiting, produced, acknowledged, driver, tasks, sink>>
 

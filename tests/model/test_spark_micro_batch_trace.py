@@ -197,6 +197,13 @@ def test_an_exchange_in_memory_may_lose_rows_and_the_query_says_so() -> None:
     assert outcome.worlds[0].state.phase == "failed"
 
 
+def test_rows_in_memory_may_expire_and_others_be_lost_in_a_crash() -> None:
+    logs = run(plan(0, 2, 2), QueryEvent("ReportLoss", 0, 0, 4, 1), batches=[(0, 2)])
+    assert not replayed(logs).is_valid
+    interpretation = SparkMicroBatchReplay(query_parameters(row_permits=4, batch_cap=2, durable=False))
+    assert interleave(interpretation, interpretation.start(), logs).is_valid
+
+
 def test_rows_expire_before_more_than_the_window_can_come() -> None:
     """Of 23 rows with 4 permits, 19 have expired or been acknowledged, however often the query looked."""
     assert replayed(run(QueryEvent("ReportLoss", 0, 0, 23, 19), batches=[])).is_valid

@@ -177,11 +177,14 @@ def test_a_batch_planned_before_the_acknowledgement_is_no_behaviour(
     assert (code, found["channels"][0]["problems"][0]["action"]) == (1, "PlanBatch")
 
 
-def test_an_exchange_in_memory_may_let_rows_expire_too(tmp_path: Path, report: Report) -> None:
-    expired = ("ReportLoss", {"row": FIRST + 40, "produced": FIRST + 90, "expired": FIRST + 70})
-    record(tmp_path, planned(0, 20), acknowledged(20, 0, 40), planned(20, 40), acknowledged(40, 20, 40), expired)
+@pytest.mark.parametrize(("expired", "codes"), [(70, [0, 0]), (30, [1, 0])], ids=["expired", "and in a crash"])
+def test_an_exchange_in_memory_may_let_rows_expire_too(
+    tmp_path: Path, report: Report, expired: int, codes: list[int]
+) -> None:
+    loss = ("ReportLoss", {"row": FIRST + 40, "produced": FIRST + 90, "expired": FIRST + expired})
+    record(tmp_path, planned(0, 20), acknowledged(20, 0, 40), planned(20, 40), loss)
     query = ("trace", "query", str(tmp_path / "trace"), str(tmp_path / "checkpoint"))
-    assert [report(*query, *more)[0] for more in ((), ("--in-memory",))] == [0, 0]
+    assert [report(*query, *more)[0] for more in ((), ("--in-memory",))] == codes
 
 
 @pytest.mark.parametrize(

@@ -49,9 +49,7 @@ def follow(books: ReplayBooks, action: str, state: State) -> None:
 def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> None:
     assert (books.next_row, books.acknowledged) == (state.produced, {"default": state.acknowledged})
     assert books.expired_row == state.lost
-    assert (
-        books.kept_rows == state.produced - gone(state, parameters) <= parameters.row_permits + parameters.staging_rows
-    )
+    assert books.kept_rows == state.produced - gone(state) <= parameters.row_permits + parameters.staging_rows
     assert books.excess_rows == max(0, books.kept_rows - parameters.row_permits)
 
 
