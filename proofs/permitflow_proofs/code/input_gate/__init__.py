@@ -38,7 +38,8 @@ def theorems() -> tuple[Theorem, ...]:
             id="code-gate-loops",
             statement=(
                 "The loop of a gate that lends in turn lends each input in the line what it lacks, or all that there "
-                "is, and nobody more; any number of chunks arrive and are consumed as their sum."
+                "is, and nobody more; any number of chunks arrive and are consumed as their sum. A gate waits for each "
+                "of any number of inputs, also for one that has not joined."
             ),
             module="InputGate",
             operator="Next",

@@ -5,7 +5,8 @@ told by a contract, in place of the loop that lends in turn; a claim of its own 
 """
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -796,7 +797,43 @@ def _lends_in_turn(wrong: int) -> bool:
     return bool(case.is_kept(left, wrong))
 
 
-# Any number of chunks.
+# Any number of inputs, and of chunks.
+
+
+class _Joined(NamedTuple):
+    """Some of the inputs, so that of a number of them is said what is said of one: blocked, over, or neither."""
+
+    is_blocked: int
+    is_over: int
+
+
+@dataclass(frozen=True)
+class _AllJoined:
+    """All inputs that have joined, any number."""
+
+    number: int
+    blocked: int
+    over: int
+
+    def size(self) -> int:
+        """How many there are."""
+        return self.number
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((_Joined(self.blocked, 0), _Joined(0, self.over), _Joined(0, 0)))
+
+
+def _all_are_awaited(wrong: int) -> bool:
+    """A gate is aligned where no input is neither blocked nor over; one that has not joined yet is neither."""
+    made, most = any_numbers()
+    gate, joined = core.Gate(as_code(made, most)), natural("joined")
+    blocked, over, is_pending, has_failed = natural("blocked"), natural("over"), truth("pending"), truth("failed")
+    limit(all_of([joined <= made.inputs, blocked + over <= joined]))
+    pending = natural("number") if is_pending else None
+    put(gate, {"members": _AllJoined(joined, blocked, over), "pending": pending, "has_failed": has_failed})
+    with standing_in(MODULES):
+        is_all = equal(blocked + over + wrong, made.inputs)
+        return bool(gate.is_aligned) == bool(all_of([is_all, is_pending, implies(has_failed, False)]))
 
 
 def _arrive(wrong: int) -> bool:
@@ -836,6 +873,7 @@ def _are_consumed(wrong: int) -> bool:
 
 
 TOGETHER: tuple[SymbolicObligation, ...] = (
+    claim("all of any number of inputs are awaited", _all_are_awaited, "but for one"),
     claim("what is free is lent in turn", _lends_in_turn, "one less than is lacking"),
     claim("any number arrive at once", _arrive, "one more is in the pool"),
     claim("any number are consumed at once", _are_consumed, "one more is in the pool"),
