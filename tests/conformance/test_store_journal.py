@@ -27,7 +27,7 @@ from permitflow.exchange.stores.sqlite_database import FILE_NAME, SqliteDatabase
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.system import Writer
 from permitflow_model.store_journal import DAMAGED, SYSTEM, Parameters, Phase, Slots, State
-from permitflow_testing.moves import ActionRefused, Divergence, Walk, walk
+from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, Walk, walk
 from tests.simulator import sqlite_files
 from tests.simulator.disk import SimulatedDisk
 from tests.simulator.stepped import Point, SteppedDisk, SteppedSystem, Steps
@@ -118,7 +118,7 @@ class DrivenStore:
     """A store on a disk, and the process that writes it, if there is one."""
 
     def __init__(self, parameters: Parameters, system: type[SteppedSystem] = SteppedSystem) -> None:
-        """A new store, open."""
+        """A new store, before it is opened for the first time."""
         self.parameters = parameters
         self.disk = SteppedDisk()
         self.system = system(self.disk, f"led{next(_roots)}", lambda _: None)
@@ -135,6 +135,9 @@ class DrivenStore:
         """Those to what the writer took last."""
         self.is_early = False
         """Does a sender wait until the store is opened?"""
+
+    def begin(self) -> None:
+        """Open it."""
         self._begin_to_open()
         for go_on in (self.settle_store, self.note_commit, self.flush_note, self.confirm_writes):
             go_on()
@@ -382,9 +385,10 @@ class Replayed:
     """A driven store that is pickled as the moves that have led to it."""
 
     def __init__(self, make: Callable[[], DrivenStore], moves: Sequence[tuple[str, tuple[int, ...]]] = ()) -> None:
-        """Make these moves."""
+        """Open it, and make these moves."""
         self._make, self._moves = make, [*moves]
         self._driven = make()
+        self._driven.begin()
         for method, arguments in moves:
             getattr(self._driven, method)(*arguments)
 
@@ -404,12 +408,11 @@ class Replayed:
         return Replayed, (self._make, self._moves)
 
     def __del__(self) -> None:
-        if "_driven" in vars(self):
-            self._driven.end()
+        self._driven.end()
 
 
-def walked(parameters: Parameters, system: type[SteppedSystem] = SteppedSystem) -> Walk:
-    return walk(SYSTEM, Replayed(partial(DrivenStore, parameters, system)), parameters)
+def walked(parameters: Parameters) -> Walk:
+    return walk(SYSTEM, Replayed(partial(DrivenStore, parameters)), parameters)
 
 
 @pytest.mark.parametrize(
@@ -466,14 +469,25 @@ class Unflushed(SteppedSystem):
 
 
 @pytest.mark.parametrize(
-    ("system", "told"),
+    ("system", "actions", "told"),
     [
-        (Unsynchronized, "ended before it was 'written'"),
-        (Unsettled, "after SettleStore.*\n  kept: expected 1, found 0"),
-        (Unflushed, "ended before it was 'noted'"),
+        (Unflushed, (), "ended before it was 'noted'"),
+        (Unsynchronized, ("Submit", "WriteCommit"), "ended before it was 'written'"),
+        (
+            Unsettled,
+            ("Submit", "WriteCommit", "KillStore", "OpenStore", "SettleStore"),
+            "after SettleStore.*\n  kept: expected 1, found 0",
+        ),
     ],
-    ids=["a commit", "what it opens", "the journal"],
+    ids=["the journal", "a commit", "what it opens"],
 )
-def test_the_walk_notices_a_writer_that_flushes_less(system: type[SteppedSystem], told: str) -> None:
+def test_a_writer_that_flushes_less_is_noticed(system: type[SteppedSystem], actions: Sequence[str], told: str) -> None:
     with pytest.raises(Divergence, match=told):
-        walked(Parameters(commits=1, faults=1, losses=0), system)
+        lead(system, actions)
+
+
+def lead(system: type[SteppedSystem], actions: Sequence[str]) -> None:
+    parameters = Parameters(commits=1, faults=1, losses=0)
+    run = Lockstep(SYSTEM, Replayed(partial(DrivenStore, parameters, system)), parameters)
+    for action in actions:
+        run.do(action)
