@@ -1,4 +1,7 @@
-"""A link over datagrams: published vectors of flow control over lossy networks, what is sent again, and when."""
+"""A link over datagrams: what is sent again, and when; tests/conformance/test_lossy_channel.py has who may send what.
+
+Published vectors of flow control over lossy networks are played by the model: tests/model/test_lossy_channel.py.
+"""
 
 import pytest
 
@@ -41,36 +44,7 @@ def numbers(copies: list[tuple[int, str]]) -> list[int]:
     return [number for number, payload in copies if payload == f"data {number}"]
 
 
-# Limits: those of QUIC (RFC 9000, 4.1 and 13.3), of AMQP, of Akka and of RSocket.
-
-
-@pytest.mark.parametrize(
-    ("limits", "kept"),
-    [
-        ((4, 2, 3, 3), [4, 4, 4, 4]),
-        ((1_048_577, 1_048_575, 2_097_152, 2_097_152), [1_048_577, 1_048_577, 2_097_152, 2_097_152]),
-        ((10, 10), [10, 10]),
-    ],
-    ids=["out of order", "QUIC", "Akka"],
-)
-def test_the_largest_limit_counts(limits: tuple[int, ...], kept: list[int]) -> None:
-    sender: LinkSender[str] = LinkSender(epoch=EPOCH, window=4_194_304, limit=1)
-    heard = []
-    for limit in limits:
-        before = sender.limit
-        assert sender.hear(told(0, limit), NOW) == (limit > before)
-        heard.append(sender.limit)
-    assert heard == kept
-
-
-def test_a_limit_does_not_forget_what_is_under_way() -> None:
-    """AMQP: the receiver grants 6 from number 20 on, and number 20 crosses: 5 are left, and not 6."""
-    sender = sender_of(6, 6)
-    for number in range(6, 21):
-        sender.hear(told(number - 1, number + 5), NOW)
-        sender.send("", 1, NOW)
-    sender.hear(told(20, 26), NOW)
-    assert (sender.sent, sender.limit - sender.sent) == (21, 5)
+# Limits.
 
 
 def test_nothing_leaves_beyond_the_limit() -> None:
@@ -88,28 +62,6 @@ def test_data_beyond_the_limit_end_the_link() -> None:
     arrive(receiver, 3)
     with pytest.raises(OverspendError, match="sent 5 messages but only 4"):
         arrive(receiver, 4)
-
-
-def test_only_what_was_taken_is_granted() -> None:
-    """An application that stands still is heard of by the sender: not what has arrived counts."""
-    receiver = receiver_of(2)
-    arrive(receiver, 0, 1)
-    assert receiver.feedback(NOW) == told(2, 2)
-    assert receiver.take(NOW) == "data 0"
-    assert receiver.feedback(NOW) == told(2, 3)
-
-
-def test_what_is_told_again_is_the_newest() -> None:
-    """QUIC: a limit was lost; when it is told again, the limit is the one of now."""
-    sender, receiver = sender_of(2, 2), receiver_of(2)
-    arrive(receiver, 0)
-    receiver.take(NOW)
-    lost = receiver.feedback(NOW)
-    arrive(receiver, 1)
-    receiver.take(NOW)
-    assert lost == told(1, 3)
-    assert sender.hear(receiver.feedback(NOW), NOW)
-    assert (sender.acknowledged, sender.limit) == (2, 4)
 
 
 def test_half_a_window_is_granted_at_once() -> None:
@@ -159,17 +111,6 @@ def test_a_duplicate_is_acknowledged_at_once(number: int) -> None:
     arrive(receiver, number, now=NOW + 1)
     assert receiver.deadline == NOW + 1
     assert (receiver.refused, receiver.feedback(NOW + 1)) == (1, told(1, 9, (2, 3)))
-
-
-def test_what_comes_behind_a_gap_is_delivered_when_it_is_filled() -> None:
-    receiver = receiver_of(8)
-    arrive(receiver, 2, 5, 3, 1, 6)
-    assert receiver.feedback(NOW) == told(0, 8, (1, 4), (5, 7))
-    assert receiver.has_gap
-    assert not receiver.inbox
-    arrive(receiver, 0, 4)
-    assert [receiver.take(NOW) for _ in range(7)] == [f"data {number}" for number in range(7)]
-    assert receiver.feedback(NOW) == told(7, 15)
 
 
 def test_feedback_tells_of_the_oldest_gaps() -> None:

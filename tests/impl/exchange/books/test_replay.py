@@ -1,4 +1,4 @@
-"""The books of a channel that keeps its rows: what they allow is what the model of a streaming query allows."""
+"""The books of a channel that keeps its rows, beside what their model leads (conformance/test_kept_channel.py)."""
 
 from collections.abc import Callable
 
@@ -12,75 +12,6 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.exchange.books.replay import ReplayBooks
-from permitflow_model.kernel.explore import explore
-from permitflow_model.spark_micro_batch import SYSTEM, Parameters, State, gone, keeps
-
-PARAMETERS = {
-    "small batches": Parameters(row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, driver_crashes=True, faults=1),
-    "whole windows": Parameters(row_permits=2, batch_cap=2, sizes=(1, 2), horizon=5),
-    "published beyond the window": Parameters(row_permits=2, staging_rows=3, batch_cap=1, sizes=(1, 2), horizon=5),
-    "rows expire": Parameters(
-        row_permits=2, staging_rows=1, batch_cap=1, sizes=(1, 2), horizon=4, expires=True, driver_crashes=True, faults=1
-    ),
-    "acknowledged in commit": Parameters(
-        row_permits=3, batch_cap=1, sizes=(1, 2), horizon=5, acknowledge_in="commit", driver_crashes=True, faults=1
-    ),
-}
-
-
-def books_in(state: State, row_permits: int) -> ReplayBooks:
-    """As they are after a start from a store that has kept what the model keeps."""
-    acknowledged = {"default": state.acknowledged}
-    return ReplayBooks(row_permits, next_row=state.produced, acknowledged=acknowledged, expired_row=state.lost)
-
-
-def follow(books: ReplayBooks, action: str, state: State) -> None:
-    """Do what the model has done; other actions are none of the exchange's."""
-    if action == "Produce":
-        books.produce(state.produced - books.next_row)
-    elif action == "ProduceBatch":
-        books.publish(state.produced - books.next_row)
-    elif action in ("Acknowledge", "AcknowledgeForDriver"):
-        books.acknowledge("default", state.acknowledged)
-    elif action == "Expire":
-        books.expire(state.lost)
-
-
-def require_same(books: ReplayBooks, state: State, parameters: Parameters) -> None:
-    assert (books.next_row, books.acknowledged) == (state.produced, {"default": state.acknowledged})
-    assert books.expired_row == state.lost
-    assert books.kept_rows == state.produced - gone(state) <= parameters.row_permits + parameters.staging_rows
-    assert books.excess_rows == max(0, books.kept_rows - parameters.row_permits)
-
-
-@pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
-def test_the_books_take_over_and_keep_what_the_model_does(parameters: Parameters) -> None:
-    for state in explore(SYSTEM, parameters).states:
-        books = books_in(state, parameters.row_permits)
-        if state.waiting:
-            assert books.has_room(state.waiting) == SYSTEM.is_enabled("Produce", state, parameters)
-        for row in range(state.produced + 1):
-            assert is_readable(books, row) == keeps(state, row)
-
-
-def is_readable(books: ReplayBooks, row: int) -> bool:
-    try:
-        books.require_readable("default", row)
-    except (RowsForgottenError, RowsExpiredError):
-        return False
-    return True
-
-
-@pytest.mark.parametrize("parameters", PARAMETERS.values(), ids=PARAMETERS)
-def test_each_step_of_the_model_is_a_step_of_the_books(parameters: Parameters) -> None:
-    graph = explore(SYSTEM, parameters)
-    for source, action, target in graph.edges:
-        books = books_in(graph.states[source], parameters.row_permits)
-        follow(books, action, graph.states[target])
-        require_same(books, graph.states[target], parameters)
-
-
-# What the model of one consumer does not say.
 
 
 def test_rows_are_kept_until_the_slowest_consumer_acknowledges() -> None:
