@@ -36,6 +36,7 @@ from tests.simulator.stores import SimulatedSystem, new_store
 J = TypeVar("J")
 
 SLOT_BYTES = 4 << 10
+PAGE_BYTES = 16 << 10
 DATABASE = (FILE_NAME, f"{FILE_NAME}-wal")
 COMMITS = 3
 NOTHING_FAILS = Parameters(commits=1, faults=0, losses=0)
@@ -93,7 +94,7 @@ def _commit(connection: Connection) -> int:
     """Write something; the tables that are compared have the same after each commit of this number."""
     number = _number(connection) + 1
     connection.execute("INSERT INTO published VALUES (?, ?)", (f"query {number}", number))
-    connection.execute("INSERT INTO batches VALUES (NULL, 0, ?, 0)", (os.urandom(8),))
+    connection.execute("INSERT INTO batches VALUES (NULL, 0, ?, 0)", (os.urandom(PAGE_BYTES),))
     return number
 
 
@@ -487,7 +488,22 @@ def test_a_writer_that_flushes_less_is_noticed(system: type[SteppedSystem], acti
 
 
 def lead(system: type[SteppedSystem], actions: Sequence[str]) -> None:
-    parameters = Parameters(commits=1, faults=1, losses=0)
+    parameters = Parameters(commits=1, faults=2, losses=0)
     run = Lockstep(SYSTEM, Replayed(partial(DrivenStore, parameters, system)), parameters)
     for action in actions:
         run.do(action)
+
+
+class Full(SteppedSystem):
+    """When a killed process has left a log, the disk is full."""
+
+    def connect(self, path: Path) -> sqlite3.Connection:
+        """See ``System``."""
+        if self.size_bytes(path.with_name(DATABASE[1])):
+            self.disk.faults.capacity_bytes = self.disk.used_bytes()
+        return super().connect(path)
+
+
+def test_what_a_failed_flush_has_left_is_kept_on_a_full_disk() -> None:
+    """A flush alone would write nothing: the kernel has told of the failure once."""
+    lead(Full, ("Submit", "WriteCommit", "FailFlush", "KillStore", "OpenStore", "SettleStore", "NoteCommit"))

@@ -208,7 +208,7 @@ def _settle(connection: sqlite3.Connection, path: Path, system: System) -> None:
     """Let what a killed process has left in the log survive a crash of the machine, before any of it counts as kept.
 
     SQLite reads the log, and flushes nothing.  A flush alone might not help: after one that has failed, the next one
-    succeeds and writes nothing.  So all of it is written once more, into the file; on a full disk, it is flushed.
+    succeeds and writes nothing.  So all of it is written once more, into the file; on a full disk, into the log itself.
     """
     log = log_of(path, system)
     if not system.size_bytes(log):
@@ -220,6 +220,7 @@ def _settle(connection: sqlite3.Connection, path: Path, system: System) -> None:
             raise
         file = system.open(log)
         try:
+            system.write(file, 0, system.read(log) or b"")
             system.flush(file)
         finally:
             system.close(file)
