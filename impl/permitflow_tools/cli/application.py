@@ -30,12 +30,18 @@ _OLD_OPTIONS = {
 
 
 class _Commands(TyperGroup):
-    """All commands: an error that says what is wrong with what the user gave, or what failed, is one line."""
+    """All commands: an error that says what is wrong with what the user gave, or what failed, is one line.
+
+    So is an interrupt; the arguments of ``KeyboardInterrupt`` say what was done by then.
+    """
 
     def invoke(self, ctx: Any) -> Any:
         """Run a command."""
         try:
             return super().invoke(ctx)
+        except KeyboardInterrupt as interrupt:
+            complain("; ".join(["interrupted", *interrupt.args]))
+            raise
         except (DemoError, TraceWriteError) as error:
             complain(str(error))
             raise typer.Exit(ExitCode.FAILS) from None

@@ -25,7 +25,6 @@ from rich.segment import Segment
 from rich.table import Column, Table
 
 from permitflow.errors import printable
-from permitflow_tools.cli.outcomes import complain
 from permitflow_tools.simulation.run import Progress as Report
 
 if TYPE_CHECKING:
@@ -83,8 +82,7 @@ def tracked(items: Generator[T, None, None], total: int, name_of: Callable[[T], 
                 progress.update(task, completed=count, description=name_of(item))
                 yield item
     except KeyboardInterrupt:
-        complain(f"interrupted; {count} of {total} were done")
-        raise
+        raise KeyboardInterrupt(f"{count} of {total} were done") from None
 
 
 @contextmanager

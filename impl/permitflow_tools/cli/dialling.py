@@ -64,7 +64,7 @@ def dials(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @contextmanager
-def told_errors(interrupted: str = "") -> Iterator[None]:
+def told_errors(*interrupted: str) -> Iterator[None]:
     """End the command if the exchange refuses, with the exit code for what was at fault.
 
     ``interrupted``: what the user is told after an interrupt.
@@ -72,9 +72,7 @@ def told_errors(interrupted: str = "") -> Iterator[None]:
     try:
         yield
     except KeyboardInterrupt:
-        if interrupted:
-            complain(f"interrupted; {interrupted}")
-        raise
+        raise KeyboardInterrupt(*interrupted) from None
     except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
         unusable(str(error))
     except PermitflowError as error:

@@ -116,12 +116,12 @@ def get(
         unusable("--json: rows go to standard output: name a file")
     place = exchange.address, channel
     seconds, security = patience.slice_seconds, exchange.security
-    with told_errors(interrupted="no rows have come"):
+    with told_errors("no rows have come"):
         described = patience(lambda: probe(*place, timeout_seconds=seconds, security=security))
     # Before the channel is read: a consumer that leaves again breaks it.
     output = _Output(file, chosen, described)
     try:
-        with told_errors(interrupted="no rows have come"):
+        with told_errors("no rows have come"):
             source = patience(
                 lambda: open_source(
                     *place,
@@ -232,8 +232,7 @@ class _Writing:
             self._acknowledge(channel)
         except KeyboardInterrupt:
             self._source.close()
-            complain(f"interrupted; {self._left()}")
-            raise
+            raise KeyboardInterrupt(self._left()) from None
         except BrokenPipeError:
             self._source.cancel("the reader of its output has gone")
             # What is left in buffers would be complained of again, here and when Python flushes at exit.

@@ -138,7 +138,7 @@ def put(
                 open_dispatch(address, channels, found.schema, key=columns, timeout_seconds=seconds, **options)
             )
 
-        with told_errors(interrupted="no rows were sent"):
+        with told_errors("no rows were sent"):
             if not columns:  # who spreads rows asks by itself
                 require_single_places(address, [channel], security=exchange.security)
             sink = patience(opened_sink)
@@ -244,8 +244,7 @@ class _Moving:
         except KeyboardInterrupt:
             if not self._can_go_on:
                 sink.abort("its producer was interrupted")
-            complain(f"interrupted; {self._confirmed()}")
-            raise
+            raise KeyboardInterrupt(self._confirmed()) from None
         except PermitflowError as error:
             complain(f"{error}; {self._confirmed()}")
             raise typer.Exit(ExitCode.FAILS) from None

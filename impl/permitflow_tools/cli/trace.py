@@ -14,7 +14,7 @@ from rich.table import Table
 from permitflow.errors import TraceTruncatedError
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow_tools.cli.options import AllowTruncated, chosen, option, rows, whole_number
-from permitflow_tools.cli.outcomes import Json, complain, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.output import require_folder
 from permitflow_tools.cli.spark_session import require_master, spark_session
 
@@ -107,7 +107,8 @@ def validate(
             verdicts = _on_spark(spark, judging, is_kept=kept is not None)
     except KeyboardInterrupt:
         if checkpoint is not None and checkpoint.exists():
-            complain(f"interrupted; what was judged is kept in {checkpoint}, and the same command goes on from there")
+            where = f"what was judged is kept in {checkpoint}, and the same command goes on from there"
+            raise KeyboardInterrupt(where) from None
         raise
     referees = _ask_tlc(files, names, allow_truncated) if with_tlc else {}
     holds = all(verdict.is_valid for verdict in verdicts) and all(referee.agrees for referee in referees.values())

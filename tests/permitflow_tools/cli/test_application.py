@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from importlib.metadata import version
+from typing import NoReturn
 
 import pytest
 
@@ -181,6 +182,17 @@ def test_a_signal_ends_a_command_that_cleans_up_unless_ignored(
     process: Command, program: str, code: int, said: str
 ) -> None:
     assert process(program=program) == (code, said, "")
+
+
+@pytest.mark.parametrize(("words", "said"), [((), ""), (("2 of 3 were done",), "; 2 of 3 were done")], ids=str)
+def test_an_interrupted_command_says_so_and_what_it_has_done(
+    command: Command, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], said: str
+) -> None:
+    def is_serving(*_: object, **__: object) -> NoReturn:
+        raise KeyboardInterrupt(*words)
+
+    monkeypatch.setattr("permitflow.client.health.is_serving", is_serving)
+    assert command("health") == (130, "", f"Error: interrupted{said}\n")
 
 
 # What the loading of a command begins with, goes through, and ends with.

@@ -57,4 +57,4 @@ def test_an_interrupted_demo_ends_with_130(process: Command) -> None:
         "from permitflow_tools.cli import main; main()\n"
     )
     code, stdout, stderr = process(program=program)
-    assert (code, stdout, stderr) == (130, "", "")
+    assert (code, stdout, stderr) == (130, "", "Error: interrupted\n")
