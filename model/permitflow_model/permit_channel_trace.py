@@ -158,7 +158,7 @@ class PermitChannelReplay(replay.StepByStep[State, Parameters]):
             "Deliver": lambda: _named(state.wire.head()),
             "Consume": lambda: _named(state.inbox.head()),
             "Flush": lambda: f"of {state.unreturned} row permits",
-            "AddPermits": lambda: f"of {tuple(state.grants.head())}",
+            "AddPermits": lambda: f"of {in_words(state.grants.head())}",
         }
         enabled = (
             action.name for action in SYSTEM.actions if not action.is_environment and self._can(action.name, state)

@@ -101,5 +101,5 @@ def test_the_verdict_says_what_happened_where_and_what_was_allowed() -> None:
         "  AddPermits (permits: 4 rows), event 16 of the sender, is impossible: 4 row permits are not a sum"
     )
     assert "permits on their way back [(3, 0, 0), (4, 0, 0)" in state
-    assert "AddPermits of (3, 0, 0)" in allowed
+    assert "AddPermits of 3 row permits" in allowed
     assert left_over == "  1 later events were not looked at"
