@@ -280,4 +280,6 @@ class _Writing:
     def _left(self, *, has_failed: bool = False) -> str:
         rows = self._came if has_failed else self._written
         words = self._output.leave(keeps=rows > 0, has_failed=has_failed)
-        return f"{rows:,} rows {words if rows else 'have come'}"
+        if not rows:
+            words = "were written" if self._came else "have come"
+        return f"{rows:,} rows {words}"

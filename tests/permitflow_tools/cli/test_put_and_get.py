@@ -398,7 +398,7 @@ async def test_a_row_that_is_taken_in_part_is_not_acknowledged(
             getting.process.stdout.close()
             getting.process.stdout = None
             code, _, error = await getting.over()
-        assert (code, error) == (1, "Error: nobody reads the output any more; 0 rows have come\n")
+        assert (code, error) == (1, "Error: nobody reads the output any more; 0 rows were written\n")
         (channel,) = shell.exchange.statistics()
         assert channel.kept is not None
         assert channel.kept.acknowledged == {"default": 0}

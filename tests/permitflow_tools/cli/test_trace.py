@@ -69,7 +69,8 @@ def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, com
     assert "4 row permits are not a sum of what comes back first" in stdout
     assert "the state before it: row permits 11 at the sender" in stdout
     assert "= 30" in stdout
-    assert "AddPermits of 3 row permits" in next(line for line in stdout.splitlines() if line.startswith("allowed instead"))
+    (allowed,) = (line for line in stdout.splitlines() if line.startswith("allowed instead"))
+    assert "AddPermits of 3 row permits" in allowed
     assert "1 later events were not looked at" in stdout
 
 
