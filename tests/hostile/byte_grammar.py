@@ -120,7 +120,7 @@ def frame(kind: int, payload: bytes, flags: int = 0, stream: int = 0) -> bytes:
 
 def call_of(path: str, **more: bytes) -> bytes:
     """The headers of a gRPC call, none of them compressed."""
-    headers: dict[bytes, bytes] = {b":method": b"POST", b":scheme": b"http", b":path": path.encode()}
+    headers: dict[bytes, bytes] = {b":method": b"POST", b":scheme": b"http", b":path": path.encode("latin-1")}
     headers |= {b":authority": b"it", b"content-type": b"application/grpc", b"te": b"trailers"}
     headers |= {name.encode(): value for name, value in more.items()}
     return b"".join(b"\x00%b%b%b%b" % (_length(name), name, _length(value), value) for name, value in headers.items())
