@@ -273,15 +273,6 @@ class LostGrant(CorePair):
             self.grants.pop()
 
 
-class StackedWire(CorePair):
-    """Delivers the newest message first."""
-
-    def deliver(self) -> None:
-        self.wire.reverse()
-        super().deliver()
-        self.wire.reverse()
-
-
 class GrantsTwice(CorePair):
     """Grants what was withheld when the application asks, and once more."""
 
@@ -314,7 +305,6 @@ class SendsUnasked(CorePair):
     ("wrong", "graph"),
     [
         (LostGrant, "watermarks, two waiters"),
-        (StackedWire, "watermarks, two waiters"),
         (GrantsTwice, "pull"),
         (NeverGrants, "pull"),
         (SendsUnasked, "pull"),

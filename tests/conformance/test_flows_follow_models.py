@@ -64,14 +64,6 @@ class Flow(NamedTuple):
     """Ends with mistakes; the first graph shows them."""
 
 
-class RequestsOnArrival(DemandPair):
-    """Requests another message when one arrives."""
-
-    def deliver(self) -> None:
-        super().deliver()
-        self.consume()
-
-
 class RequestsSingly(DemandPair):
     """Requests a message more for each one that was consumed."""
 
@@ -137,7 +129,7 @@ FLOWS = {
             "4/2/4": demanded(4, 2, 4),
             "2/2/1": demanded(2, 2, 1),
         },
-        (RequestsOnArrival, RequestsSingly, NeverAsks),
+        (RequestsSingly, NeverAsks),
     ),
     "squelch": Flow(
         SquelchPair,
