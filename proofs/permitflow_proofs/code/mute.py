@@ -176,17 +176,20 @@ class _Neighbours:
 
     def __init__(self, is_one: Callable[[int], bool], looked_at: int) -> None:
         self._is_one, self._looked_at = is_one, looked_at
-        self._added: list[int] = []
+        self.added: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
         require_statement(sys._getframe(1))
         another = integer("another.node")
         limit(_is_another(another, self._looked_at))
-        one, others = ([node] if self._is_one(node) else [] for node in (self._looked_at, another))
+        one, others = ([node] if node in self else [] for node in (self._looked_at, another))
         return _InTurn(one, others).turns()
 
+    def __contains__(self, node: int) -> bool:
+        return any(node == added for added in self.added) or self._is_one(node)
+
     def __setitem__(self, node: int, _nothing: None) -> None:
-        self._added.append(node)
+        self.added.append(node)
 
 
 class _Elsewhere:
@@ -268,12 +271,9 @@ class _Nodes:
 class _Case:
     """Any state, and the graph of the code that stands for it."""
 
-    def __init__(
-        self, before: State, made: Parameters, *pairs: tuple[int, int], of_source: Callable[[int], bool] | None = None
-    ) -> None:
-        """``pairs``: of nodes, to look at the signals between them; ``of_source``: is there such an edge?"""
+    def __init__(self, before: State, made: Parameters, *pairs: tuple[int, int]) -> None:
+        """``pairs``: of nodes, to look at the signals between them."""
         self.before, self.made = before, made
-        self._of_source = of_source
         self.nodes = _Nodes(self)
         self.edges = _Edges(self, pairs)
         self.graph = put(core.MuteGraph(), {"_nodes": self.nodes, "_in_flight": self.edges})
@@ -484,7 +484,8 @@ def _closes_a_cycle(wrong: int) -> bool:
     put(case.graph, {"_all_below": _one_below})
     is_there = merged(lambda: case.is_edge(UP, DOWN))
     limit(any_of([is_there, made.is_source(DOWN), equal(UP, DOWN), _below(DOWN, UP)]))
-    return _is_right(case, lambda graph: graph.connect(UP, DOWN), None, wrong)
+    is_refused = _is_right(case, lambda graph: graph.connect(UP, DOWN), None, wrong)
+    return is_refused and not (case.nodes[UP].downstreams.added or case.nodes[DOWN].upstreams.added)
 
 
 def _connects(wrong: int) -> bool:
@@ -495,7 +496,11 @@ def _connects(wrong: int) -> bool:
     put(case.graph, {"_all_below": _lower_ones})
     newest = larger(heard_by(before, UP, MUTER), heard_by(before, DOWN, MUTER))
     after = before._replace(heard=before.heard.put(UP - 1, before.heard.get(UP - 1).put(MUTER - 1, newest)))
-    return _is_right(case, lambda graph: graph.connect(UP, DOWN), after, wrong, lambda _: not case.edges[UP, DOWN])
+
+    def is_connected(_nothing: None) -> bool:
+        return DOWN in case.nodes[UP].downstreams and UP in case.nodes[DOWN].upstreams and not case.edges[UP, DOWN]
+
+    return _is_right(case, lambda graph: graph.connect(UP, DOWN), after, wrong, is_connected)
 
 
 def _joins(wrong: int) -> bool:
