@@ -22,7 +22,7 @@
 (* Source: the write-ahead log of SQLite, flushed at each commit.          *)
 (* Not modelled: what is written, what makes room on a full disk, a flush  *)
 (* that lies, several copies of one moment put back together, which are an *)
-(* older store.                                                            *)
+(* older store, and a removed log that a power failure brings back.        *)
 (***************************************************************************)
 EXTENDS Integers
 
