@@ -19,7 +19,7 @@ from permitflow.stream.frames import Announcement, Chunks, Data, UpstreamFrame
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import compressed
 from permitflow.wire.buffers import Buffer
-from permitflow.wire.codec import FULL_MESSAGE_BYTES, EncodedChunks, WireFrame, checked_marker
+from permitflow.wire.codec import FULL_MESSAGE_BYTES, MOST_EMPTY_CHUNKS, EncodedChunks, WireFrame, checked_marker
 from permitflow.wire.joined import JoinedChunks
 from permitflow.wire.protobuf_values import encode_announcement
 
@@ -28,7 +28,6 @@ from permitflow.wire.protobuf_values import encode_announcement
 _SMALL_BYTES = 128 << 10
 # A reader that holds one of the joined chunks keeps all of them in memory.
 _JOINED_BYTES = 512 << 10
-_JOINED_CHUNKS = 8_192  # a reader refuses a message with more empty chunks
 # One batch fills at most this share of the window: with more, the two ends would take turns instead of overlapping.
 _WINDOW_SHARE = 2
 # Of a flow without a window: the rows that are written before the peer can object.
@@ -53,7 +52,7 @@ class _FixedSums:
         rows = sum(self._rows[:count])
         size_bytes = math.ceil(rows * self._row_bytes)
         # A batch ends where the next chunk is too long for it, or large: so two neighbours have at least this much.
-        in_pairs = size_bytes // _SMALL_BYTES + rows // self._most_rows + count // _JOINED_CHUNKS
+        in_pairs = size_bytes // _SMALL_BYTES + rows // self._most_rows + count // MOST_EMPTY_CHUNKS
         return size_bytes + min(count, 2 + 2 * in_pairs) * self._empty_bytes
 
 
@@ -151,7 +150,7 @@ class MessageWriter:
         stop = before = 0
         while stop < len(ends):
             start = stop
-            stop = bisect_right(ends, before + most_rows, start + 1, min(len(ends), start + _JOINED_CHUNKS))
+            stop = bisect_right(ends, before + most_rows, start + 1, min(len(ends), start + MOST_EMPTY_CHUNKS))
             before = ends[stop - 1]
             yield stop
 
@@ -163,7 +162,7 @@ class MessageWriter:
             joined_rows += count
             joined_bytes += size if size < _SMALL_BYTES else _JOINED_BYTES
             is_full = joined_rows > self._most_rows or joined_bytes >= _JOINED_BYTES
-            if position > start and (is_full or position - start >= _JOINED_CHUNKS):
+            if position > start and (is_full or position - start >= MOST_EMPTY_CHUNKS):
                 yield position
                 start, joined_rows = position, count
                 joined_bytes = size if size < _SMALL_BYTES else _JOINED_BYTES
