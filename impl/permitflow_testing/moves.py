@@ -34,6 +34,16 @@ class ActionRefused(Exception):
     """The implementation refuses the action now."""
 
 
+def require(possible: object) -> None:
+    """Let an adapter's method go on only where its implementation can make the move.
+
+    Raises:
+        ActionRefused: it cannot.
+    """
+    if not possible:
+        raise ActionRefused("it is not possible now")
+
+
 REFUSALS = (ActionRefused, WouldBlock, ProtocolError)
 """Exceptions with which an adapter's method reports that its implementation refused."""
 

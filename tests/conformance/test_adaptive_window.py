@@ -12,15 +12,10 @@ from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.permits.parameters import Permits
 from permitflow_model.adaptive_window import SYSTEM, Parameters, State
 from permitflow_model.kernel.queue import Fifo
-from permitflow_testing.moves import ActionRefused, walk
+from permitflow_testing.moves import ActionRefused, require, walk
 
 SMALL = Parameters(row_permits=3, permit_batch=2, room=1, row_costs=(1, 2), withdrawals=True)
 PARAMETERS = {"any target": SMALL, "a larger window": replace(SMALL, row_costs=(1, 3), row_permits=4)}
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused
 
 
 class DrivenChannel:

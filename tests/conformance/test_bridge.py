@@ -19,15 +19,10 @@ from permitflow_model.bridge import (
     State,
     Told,
 )
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing.moves import ActionRefused, Divergence, require, walk
 
 TWO = Parameters(producer_window=1, channel_window=1, consumer_window=1, total=1, consumers=2)
 ONE = replace(TWO, consumers=1)
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused("not now")
 
 
 @dataclass

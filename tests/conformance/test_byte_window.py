@@ -20,7 +20,7 @@ from permitflow.flows.messages import Kind, Message, Offered
 from permitflow.flows.permits.parameters import Permits
 from permitflow_model.byte_window import SYSTEM, Chunk, Parameters, State, admits
 from permitflow_model.kernel.queue import Fifo
-from permitflow_testing.moves import ActionRefused, walk
+from permitflow_testing.moves import require, walk
 
 SMALL = Parameters(row_permits=3, permit_batch=2, window_bytes=3, batch_bytes=2, row_costs=(1, 2), byte_costs=(1, 5))
 PARAMETERS = {
@@ -31,11 +31,6 @@ PARAMETERS = {
     ),
 }
 """What a session does is together."""
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused
 
 
 class DrivenChannel:

@@ -11,7 +11,7 @@ from permitflow.errors import RowsExpiredError, RowsForgottenError, RowsNotThere
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow_model.kept_channel import SYSTEM, Consumer, Parameters, Phase, State
 from permitflow_model.kernel.family import Members
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing.moves import ActionRefused, Divergence, require, walk
 
 TWO = Parameters(consumers=2, row_permits=2, horizon=3, faults=1)
 SMALL = Parameters(consumers=1, row_permits=1, staging_rows=1, horizon=2, expires=True, faults=1)
@@ -21,11 +21,6 @@ WALKS = {
     "published": replace(SMALL, row_permits=2, horizon=4),
     "two consumers, and rows expire": Parameters(consumers=2, row_permits=1, horizon=2, expires=True, faults=1),
 }
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused("not now")
 
 
 @dataclass

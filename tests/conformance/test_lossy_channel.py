@@ -16,18 +16,13 @@ from permitflow.errors import PermitflowError
 from permitflow_model import lossy_channel
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.lossy_channel import SYSTEM, Parameters, State
-from permitflow_testing.moves import REFUSALS, ActionRefused, Divergence, Move, compare, moves_of, walk
+from permitflow_testing.moves import REFUSALS, Divergence, Move, compare, moves_of, require, walk
 
 NOW = 0.0
 """Time stands still: the model says what may be sent again, and not when."""
 
 
 T = TypeVar("T")
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused
 
 
 def head(queue: deque[T]) -> T:

@@ -19,8 +19,8 @@ from permitflow_model.mute import (
     is_muted,
     source_at,
 )
-from permitflow_testing import ActionRefused, Divergence
-from permitflow_testing.moves import Lockstep, walk
+from permitflow_testing import Divergence
+from permitflow_testing.moves import Lockstep, require, walk
 
 
 class DrivenGraph:
@@ -49,15 +49,11 @@ class DrivenGraph:
             if up == node:
                 self.graph.connect(str(up), str(down))
 
-    def refuse_unless(self, possible: bool) -> None:
-        if not possible:
-            raise ActionRefused("the messages do not allow it")
-
     # The environment.
 
     def done(self) -> None:
         sinks = {node: self.parameters.reached[node] - self.gone for node in self.here}
-        self.refuse_unless(not any(self.left[node] and sinks[node] for node in self.here))
+        require(not any(self.left[node] and sinks[node] for node in self.here))
 
     def join(self, node: int) -> None:
         self.graph.add_source(str(node))
@@ -66,18 +62,18 @@ class DrivenGraph:
         self.graph.start(str(node))
 
     def dispose(self, sink: int) -> None:
-        self.refuse_unless(self.parameters.disposals)
+        require(self.parameters.disposals)
         self.graph.dispose(str(sink))
         self.gone.add(sink)
         self.wire[sink] = self.inbox[sink] = 0
 
     def clear(self, sink: int) -> None:
-        self.refuse_unless(self.parameters.clears and self.inbox[sink] > 0)
+        require(self.parameters.clears and self.inbox[sink] > 0)
         self.report(sink, 0)
 
     def remake(self, up: int, down: int) -> Edge:
         edge = Edge(str(up), str(down))
-        self.refuse_unless(self.remade < self.parameters.remakes and edge in self.graph.in_flight)
+        require(self.remade < self.parameters.remakes and edge in self.graph.in_flight)
         self.remade += 1
         return edge
 
@@ -91,18 +87,18 @@ class DrivenGraph:
     # The protocol.
 
     def send(self, node: int, sink: int) -> None:
-        self.refuse_unless(node in self.here and not self.graph.is_muted(str(node)))
-        self.refuse_unless(self.left[node] > 0 and sink not in self.gone)
+        require(node in self.here and not self.graph.is_muted(str(node)))
+        require(self.left[node] > 0 and sink not in self.gone)
         self.left[node] -= 1
         self.wire[sink] += 1
 
     def deliver(self, sink: int) -> None:
-        self.refuse_unless(self.wire[sink] > 0)
+        require(self.wire[sink] > 0)
         self.wire[sink] -= 1
         self.report(sink, self.inbox[sink] + 1)
 
     def consume(self, sink: int) -> None:
-        self.refuse_unless(self.inbox[sink] > 0)
+        require(self.inbox[sink] > 0)
         self.report(sink, self.inbox[sink] - 1)
 
     def report(self, sink: int, messages: int) -> None:

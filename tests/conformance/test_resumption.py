@@ -13,15 +13,10 @@ from permitflow.errors import FalsePositionError, ResumeRefusedError
 from permitflow_model import resume
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.resume import NO_REQUEST, NONE, SYSTEM, Parameters, Request, State
-from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, walk
+from permitflow_testing.moves import Divergence, Lockstep, require, walk
 
 FIRST = 1
 """The model's number of the first connection."""
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused
 
 
 class Written(NamedTuple):

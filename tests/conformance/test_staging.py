@@ -17,7 +17,7 @@ from permitflow.exchange.books.staging import Part, PartState, Publication, Stag
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow_model.kernel.family import Members
 from permitflow_model.staging import NOT_BEGUN, SYSTEM, Attempt, Parameters, Phase, State, Task
-from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, walk
+from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, require, walk
 from tests.support.staged import publish
 
 TWO_TASKS = Parameters(tasks=2, attempts=4, faults=1)
@@ -28,11 +28,6 @@ EXPIRING = replace(TWO_TASKS, attempts=5, expires=True)
 
 QUERY = "copy of orders"
 TIMEOUT_SECONDS = 10.0
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused("not now")
 
 
 @dataclass

@@ -27,7 +27,7 @@ from permitflow.exchange.stores.sqlite_database import FILE_NAME, SqliteDatabase
 from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from permitflow.exchange.stores.system import Writer
 from permitflow_model.store_journal import DAMAGED, SYSTEM, Parameters, Phase, Slots, State
-from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, Walk, walk
+from permitflow_testing.moves import Divergence, Lockstep, Walk, require, walk
 from tests.simulator import sqlite_files
 from tests.simulator.disk import SimulatedDisk
 from tests.simulator.stepped import Point, SteppedDisk, SteppedSystem, Steps
@@ -42,11 +42,6 @@ COMMITS = 3
 NOTHING_FAILS = Parameters(commits=1, faults=0, losses=0)
 
 _roots = count()
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused("not now")
 
 
 class Found(NamedTuple):

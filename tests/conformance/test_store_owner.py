@@ -8,15 +8,10 @@ from permitflow.errors import StoreTakenOverError, StoreWriteError
 from permitflow.exchange.books.ownership import StoreOwnership
 from permitflow_model.kernel.family import Members
 from permitflow_model.store_owner import BEFORE, SYSTEM, Exchange, Parameters, Phase, Session, State
-from permitflow_testing.moves import ActionRefused, Divergence, walk
+from permitflow_testing.moves import Divergence, require, walk
 
 TWO_OWNERS = Parameters(exchanges=2, jobs=1, faults=2)
 GROUPS = Parameters(exchanges=1, jobs=2, faults=2)
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused("not now")
 
 
 @dataclass

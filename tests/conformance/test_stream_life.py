@@ -62,7 +62,7 @@ from permitflow_model.stream_life import (
     downstream_takes,
     upstream_takes,
 )
-from permitflow_testing.moves import ActionRefused, Divergence, Move, moves_of, step
+from permitflow_testing.moves import ActionRefused, Divergence, Move, moves_of, require, step
 
 BATCH = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
 ROWS = BATCH.num_rows
@@ -174,11 +174,6 @@ def described(frame: Any) -> Frame:
         return Frame("consumed" if frame.outcome is EndOutcome.CONSUMED else "cancelled", 0)
     count = len(frame.rows) if isinstance(frame, EncodedChunks) else 0
     return Frame(WORDS[type(frame)], frame.content.rows // ROWS if isinstance(frame, Feedback) else count)
-
-
-def require(condition: bool) -> None:
-    if not condition:
-        raise ActionRefused
 
 
 class DrivenStream:
