@@ -816,38 +816,14 @@ class _Concat(StageLogic):
             board.ask(self.inlets[turn])
 
 
-class _Conflate(StageLogic):
+class _Conflate(_Buffer):
     """As Batch without a bound; keeps whether anything is gathered."""
 
-    def begin(self) -> tuple[int, ...]:
-        return (0,)
+    def _offer(self, board: Board) -> None:
+        self.keep(board, 1)
 
-    def held(self, kept: tuple[int, ...]) -> int:
-        return kept[0]
-
-    def start(self, board: Board) -> None:
+    def _ask(self, board: Board) -> None:
         board.ask(self.inlet)
-
-    def on_push(self, board: Board, arc: int) -> None:
-        board.grab(arc)
-        if board.is_asked(self.outlet):
-            board.push(self.outlet)
-        else:
-            self.keep(board, 1)
-        board.ask(arc)
-
-    def on_pull(self, board: Board, arc: int) -> None:
-        if self.kept(board)[0]:
-            self.keep(board, 0)
-            board.push(self.outlet)
-        if board.has_ended(self.inlet):
-            self.complete_stage(board)
-        else:
-            board.ask(self.inlet)
-
-    def on_upstream_finish(self, board: Board, arc: int) -> None:
-        if not self.kept(board)[0]:
-            self.complete_stage(board)
 
 
 class _Expand(StageLogic):
