@@ -16,6 +16,7 @@ from typing import NamedTuple, TypeVar
 
 import pyarrow as pa
 
+from permitflow.cancelling import cancel_all
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.same_host import Offer, SameHost
@@ -360,8 +361,7 @@ async def _running(end: E, who: str, timing: Timing) -> AsyncIterator[E]:
         _raise_untold(end, task)
     finally:
         end.close()
-        task.cancel()
-        await asyncio.wait({task})
+        await cancel_all(task)
 
 
 async def _run_quietly(end: RemoteReceiver | RemoteSender) -> PermitflowError | None:

@@ -20,6 +20,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from permitflow.cancelling import cancel_all
 from permitflow.carriers.addresses import ranked, several
 from permitflow.carriers.calling import calling
 from permitflow.carriers.connection import CONTROL
@@ -558,10 +559,7 @@ async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
     try:
         return await asyncio.gather(*tasks)
     finally:
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks)
+        await cancel_all(*tasks)
 
 
 async def require_single_places(

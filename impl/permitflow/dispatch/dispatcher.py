@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Generic, NoReturn, TypeAlias, TypeVar
 
+from permitflow.cancelling import cancel_all
 from permitflow.channels.interface import SendEnd
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.dispatch.hash_dispatch import Barrier, ElementPart, End, HashDispatch, Watermark
@@ -121,9 +122,7 @@ class HashDispatcher(Generic[T]):
         try:
             done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in waiting:
-                task.cancel()
-            await asyncio.wait(waiting)
+            await cancel_all(*waiting)
         async with self._turn:
             first = next(channel for channel, task in enumerate(waiting) if task in done)
             try:

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from permitflow.cancelling import cancel_all
 from permitflow.carriers.carrier import Carrier, Conversation, FirstMessage
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -22,7 +23,7 @@ from permitflow.errors import ChannelCancelledError, InvalidParametersError, Pee
 from permitflow.exchange import administration
 from permitflow.exchange.access import ANYBODY, Access, Hold
 from permitflow.exchange.admission import Place
-from permitflow.exchange.channels.bridge import breaking_first, cancel_all, carrying
+from permitflow.exchange.channels.bridge import breaking_first, carrying
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.staging import StagedProducer
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream

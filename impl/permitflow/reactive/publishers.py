@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
+from permitflow.cancelling import until_over
 from permitflow.reactive.interfaces import Publisher, Subscriber, Subscription
 from permitflow.reactive.signals import Signals, require
 from permitflow.stages.running import ELEMENTS_IN_A_TURN, Elements
@@ -96,7 +97,7 @@ class PublishedRun(Generic[T]):
         """Cancel, and wait until the source is closed."""
         self.signals.cancel()
         while self._task is not None:
-            await asyncio.wait([self._task])
+            await until_over(self._task)
 
     def _on_asked(self) -> None:
         self._is_wanted = True

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Callable
 from functools import partial
 from typing import Any, TypeVar
 
+from permitflow.cancelling import cancel_all
 from permitflow.channels.interface import SendEnd, require_count
 from permitflow.errors import LocalProtocolError, RemoteProtocolError
 from permitflow.reactive.interfaces import Processor, Publisher, Subscriber, Subscription
@@ -226,8 +227,7 @@ class SendingSubscriber(_Passing[T]):
 
     async def aclose(self) -> None:
         """Cancel the subscription, and abort the channel, unless the stream has ended."""
-        self._sending.cancel()
-        await asyncio.wait([self._sending])
+        await cancel_all(self._sending)
 
 
 class StagesProcessor(_Passing[T], Processor[T, U]):

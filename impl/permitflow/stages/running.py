@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
+from permitflow.cancelling import until_over
 from permitflow.change import Change
 from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError, StalledGraphError
 from permitflow.stages.core.edges import Entry, Exit
@@ -343,17 +344,16 @@ class _Feeder:
         finally:
             await reading.close()
 
-    async def until_closed(self) -> None:
-        """Wait for the end of the task.
+    async def close(self) -> None:
+        """Close the source, once the task is over.
 
         Raises:
             Exception: the source could not be closed; raised once.
         """
-        if self.task is not None:
-            await asyncio.wait([self.task])
-            if not self.task.cancelled() and (error := self.task.exception()) is not None and not self._is_reported:
-                self._is_reported = True
-                raise error
+        task = self.task
+        if task is not None and not task.cancelled() and (error := task.exception()) and not self._is_reported:
+            self._is_reported = True
+            raise error
         # A source that was never asked has no task, or none that has begun.
         await self._reading.close()
 
@@ -522,12 +522,14 @@ class Run:
         """
         if not all(exit_.inlet.is_in_closed for exit_ in self._exits):
             return
-        if self._calls:
-            await asyncio.wait(self._calls)
+        try:
+            await until_over(*self._calls)
+        finally:
+            await until_over(*(feeder.task for feeder in self._feeders if feeder.task is not None))
         errors: list[Exception] = []
         for feeder in self._feeders:
             try:
-                await feeder.until_closed()
+                await feeder.close()
             except Exception as error:
                 errors.append(error)
         if errors:

@@ -12,7 +12,7 @@ import pytest
 from permitflow import ChannelParameters, Permits, ReceiveEnd
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import PUT_STREAM
-from permitflow.client import EndOutcome, get, put
+from permitflow.client import EndOutcome, RemoteReceiver, get, put
 from permitflow.client.blocking import open_sink, open_source
 from permitflow.errors import ChannelAbortedError, PeerGoneError, PeerTimeoutError
 from permitflow.exchange import BridgeChannel, Retention
@@ -245,7 +245,7 @@ async def test_an_end_that_waits_hears_that_the_consumer_was_killed(start: Start
 
 
 @asynccontextmanager
-async def broken_behind_a_slow_consumer(listen: str) -> AsyncIterator[tuple[BridgeChannel, str, ReceiveEnd[Any]]]:
+async def broken_behind_a_slow_consumer(listen: str) -> AsyncIterator[tuple[BridgeChannel, str, RemoteReceiver]]:
     async with serving(listen) as (channel, address), get(address, CHANNEL) as receiver:
         async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.send(chunk(0, 60))
@@ -257,8 +257,8 @@ async def broken_behind_a_slow_consumer(listen: str) -> AsyncIterator[tuple[Brid
 
 
 async def test_a_slow_consumer_hears_at_once_that_the_channel_broke(listen: str) -> None:
-    async with broken_behind_a_slow_consumer(listen) as (channel, _, receiver):
-        await until(lambda: not channel.users)
+    async with broken_behind_a_slow_consumer(listen) as (_, _, receiver):
+        await until(lambda: receiver.ended_with is not None)
         with pytest.raises(ChannelAbortedError, match="gave up: tired"):
             await receiver.receive()
 

@@ -6,9 +6,9 @@ producers' permits, and no backlog grows beyond the sum of the two windows.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Coroutine, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 
@@ -137,22 +137,6 @@ async def carrying(
                 watch.cancel()
     except BaseExceptionGroup as several:
         raise several.exceptions[0] from several.exceptions[0].__cause__
-
-
-async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks, and wait for their end also if this task is cancelled again meanwhile."""
-    again: asyncio.CancelledError | None = None
-    under_way: Collection[asyncio.Task[Any]] = tasks
-    while under_way:
-        for task in under_way:
-            task.cancel()
-        try:
-            await asyncio.wait(under_way)
-        except asyncio.CancelledError as error:
-            again = error
-        under_way = [task for task in tasks if not task.done()]
-    if again is not None:
-        raise again
 
 
 async def _until_stopped(end: RemoteReceiver | RemoteSender, stopping: asyncio.Event) -> None:

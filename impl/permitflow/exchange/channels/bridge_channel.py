@@ -11,6 +11,7 @@ from operator import ge
 
 import pyarrow as pa
 
+from permitflow.cancelling import cancel_all
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.local import LocalReceiver, LocalSender, Purged, open_channel
 from permitflow.client.remote_receiver import RemoteReceiver
@@ -30,7 +31,7 @@ from permitflow.errors import (
 from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
-from permitflow.exchange.channels.bridge import Bridge, cancel_all
+from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
 from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
 from permitflow.flows.messages import Kind, Message

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 import grpc
 
 from permitflow.callables import plain_of_one
+from permitflow.cancelling import until_over
 from permitflow.carriers.final_status import FinalStatus, Status
 from permitflow.errors import (
     CallError,
@@ -228,7 +229,7 @@ class _Run:
         has_failed = self._failure is not None  # and nobody has asked
         self.cancel()
         if self._writing is not None:
-            await asyncio.wait([self._writing])
+            await until_over(self._writing)
             if self._failure is not None and not has_failed:
                 raise self._failure
 
@@ -294,8 +295,10 @@ class _Responses(AsyncIterator[B], Generic[B]):
     async def aclose(self) -> None:
         """Cancel the call."""
         if self._run is not None:
-            await self._reading.stop()
-            await self._run.close()
+            try:
+                await self._reading.stop()
+            finally:
+                await self._run.close()
 
     def __del__(self) -> None:
         # A loop over a run was left by break or an error: nobody can ask any more.

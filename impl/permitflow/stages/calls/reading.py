@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterable, Awaitable, Callable, Iterable
 from typing import Generic, TypeVar
 
+from permitflow.cancelling import cancel_all
 from permitflow.stages.calls.bounds import CallCounts
 from permitflow.stages.source import Source
 
@@ -54,8 +55,7 @@ class Reading(Generic[T]):
         """Read no more."""
         task, self._task = self._task, None
         if task is not None:
-            task.cancel()
-            await asyncio.wait([task])
+            await cancel_all(task)
 
 
 async def send_all(
