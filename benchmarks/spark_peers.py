@@ -5,9 +5,11 @@ They run as users run Spark: with all of its compilers, on two task slots.
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import psutil
 import pyarrow as pa
@@ -24,11 +26,16 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from benchmarks.harness import CHECKOUT
+from benchmarks.harness import CHECKOUT, in_turns
 from benchmarks.jobs import Payload
+from benchmarks.results import Series, table
 from permitflow.spark.local_session import local_session
 
 SLOTS = 2
+ROWS = 20_000_000
+COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
+# Java compiles the loops, and workers are started.
+WARM_UP_ROUNDS = 1
 CHUNK_ROWS = 8_192
 PAYLOAD = Payload(f"{CHUNK_ROWS:,}", CHUNK_ROWS)
 
@@ -112,6 +119,28 @@ def measured(write: Callable[[], None]) -> tuple[float, float]:
     before, began = processor_seconds(driver), time.perf_counter()
     write()
     return time.perf_counter() - began, processor_seconds(driver) - before
+
+
+def compare(
+    partner: str,
+    options: Namespace,
+    ways_of: Callable[[SparkSession, Namespace, Path], Mapping[str, Callable[[], list[float]]]],
+) -> None:
+    """Run all ways in turn, and print the processor seconds of each: of session, exchange and partner."""
+    with (
+        TemporaryDirectory() as folder,
+        local_session("benchmark", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
+    ):
+        ways = ways_of(spark, options, Path(folder))
+        in_turns(ways, WARM_UP_ROUNDS)
+        found = in_turns(ways, options.rounds)
+    heads = ("of the session", "of the exchange", f"of the {partner}", "seconds")
+    print(f"{options.rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
+    rows = [
+        {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
+        for way, runs in found.items()
+    ]
+    print(table(rows))
 
 
 @contextmanager

@@ -10,31 +10,24 @@ source with its rows in memory shows what Spark itself takes to be handed them. 
 """
 
 import argparse
-import tempfile
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import Partner, in_turns, serving
+from benchmarks.harness import Partner, serving
 from benchmarks.jobs import Payload
-from benchmarks.results import Series, table
-from benchmarks.spark_peers import CHUNK_ROWS, SLOTS, MemorySource, measured, processor_seconds
+from benchmarks.spark_peers import CHUNK_ROWS, COLUMNS, ROWS, SLOTS, MemorySource, compare, measured, processor_seconds
 from permitflow.exchange import stream_channels
-from permitflow.spark.local_session import local_session
 
 STREAM = "orders"
-ROWS = 20_000_000
-COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 # How a worker, and the producer, reach an exchange on their host.
 CARRIERS = {
     "shared memory": ("127.0.0.1:0", "auto"),
     "TCP": ("tcp://127.0.0.1:0", "never"),
     "gRPC": ("127.0.0.1:0", "never"),
 }
-# Java compiles the loops, and workers are started.
-WARM_UP_ROUNDS = 1
 
 
 async def produce(pipe: object, address: str, same_host: str, rows: int, chunk_rows: int) -> None:
@@ -126,23 +119,7 @@ def main() -> None:
     parser.add_argument("--chunk-rows", type=int, action="append", default=[], help="may be repeated")
     parser.add_argument("--row-permits", type=int, action="append", default=[], help="with these chunks")
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        local_session("read", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
-    ):
-        ways = _ways(spark, options, Path(folder))
-        in_turns(ways, WARM_UP_ROUNDS)
-        found = in_turns(ways, options.rounds)
-    heads = ("of the session", "of the exchange", "of the producer", "seconds")
-    print(f"{options.rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
-    print(
-        table(
-            [
-                {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
-                for way, runs in found.items()
-            ]
-        )
-    )
+    compare("producer", options, _ways)
 
 
 if __name__ == "__main__":

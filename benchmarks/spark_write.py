@@ -12,22 +12,15 @@ import argparse
 import tempfile
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from benchmarks.harness import Partner, in_turns, serving
-from benchmarks.results import Series, table
-from benchmarks.spark_peers import SLOTS, NullSink, measured, processor_seconds
+from benchmarks.harness import Partner, serving
+from benchmarks.spark_peers import COLUMNS, ROWS, SLOTS, NullSink, compare, measured, processor_seconds
 from permitflow.exchange import stream_channels
-from permitflow.spark.local_session import local_session
 
 STREAM = "orders"
-ROWS = 20_000_000
-COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
-# Java compiles the loops, and workers are started.
-WARM_UP_ROUNDS = 1
 
 
 async def consume(pipe: object, address: str) -> None:
@@ -104,23 +97,7 @@ def main() -> None:
     parser.add_argument("--batch-rows", type=int, action="append", default=[], help="may be repeated")
     parser.add_argument("--row-permits", type=int, action="append", default=[], help="with these batches")
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        local_session("write", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
-    ):
-        ways = _ways(spark, options)
-        in_turns(ways, WARM_UP_ROUNDS)
-        found = in_turns(ways, options.rounds)
-    heads = ("of the session", "of the exchange", "of the consumer", "seconds")
-    print(f"{options.rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
-    print(
-        table(
-            [
-                {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
-                for way, runs in found.items()
-            ]
-        )
-    )
+    compare("consumer", options, lambda spark, options, _: _ways(spark, options))
 
 
 if __name__ == "__main__":
