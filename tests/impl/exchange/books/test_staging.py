@@ -1,11 +1,6 @@
 """Staged rows: published once and whole, never in the way of others for ever, never left behind."""
 
-from collections.abc import Iterator
-
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from permitflow.client import StagedPart, Staging
 from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError, TooManyAttemptsError
@@ -148,6 +143,18 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
         exchange.books.stage(left, 1, now=0.0)
 
 
+def test_a_late_abort_gives_up_the_attempts_that_it_names_only(exchange: Exchange) -> None:
+    died, successor = exchange.staged(2, attempt="died"), exchange.staged(2, attempt="successor")
+    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "died", 2)], now=0.0) == (died,)
+    assert not exchange.publish(successor)
+
+
+def test_rows_are_published_in_the_order_of_partitions(exchange: Exchange) -> None:
+    first, second = exchange.staged(1, 0), exchange.staged(1, 1)
+    exchange.publish(second, first)
+    assert exchange.drain() == [first, second]
+
+
 def test_the_queries_that_published_last_are_remembered() -> None:
     books = StagingBooks(most_queries=2)
     books.restore({"old": 7, "older release": 3})
@@ -174,6 +181,7 @@ def test_a_batch_that_can_never_be_here_as_a_whole_is_refused(exchange: Exchange
 def test_the_attempt_that_waits_longest_is_not_overtaken(exchange: Exchange) -> None:
     exchange.staged(6, query="another")
     large, small = exchange.open(0), exchange.open(1)
+    assert not large.wanted_rows, "none waits yet"
     assert not exchange.books.stage(large, 5, now=0.0)
     assert not exchange.books.stage(small, 1, now=1.0), "there is room, but it is not its turn"
     exchange.books.break_off(large, now=2.0)
@@ -264,149 +272,6 @@ def test_restored_parts_can_be_published(exchange: Exchange) -> None:
     assert exchange.publish(batch=3)
     assert not exchange.publish(left, batch=4)
     assert exchange.logs["a"].next_row == 14
-
-
-LIMITS = {"a": 8, "b": 5}
-PERMITS = {"a": 3, "b": 4}
-QUERIES = st.sampled_from(["q", "r"])
-PARTITIONS = st.integers(0, 2)
-
-
-class Staged(RuleBasedStateMachine):
-    """Two queries write into two channels, with more attempts than they need."""
-
-    @initialize()
-    def begin(self) -> None:
-        self.now = 0.0
-        self.books = StagingBooks(timeout_seconds=1_000.0)
-        self.logs = {name: ReplayBooks(permits) for name, permits in PERMITS.items()}
-        self.areas: dict[str, StagingArea] = {
-            name: self.books.add_channel(name, rows, self.logs[name]) for name, rows in LIMITS.items()
-        }
-        self.parts: list[Part] = []
-        self.produced = dict.fromkeys(LIMITS, 0)
-        self.published: dict[tuple[str, int], tuple[Part, ...]] = {}
-        self.rows: dict[Part, int] = {}
-
-    @rule(channel=st.sampled_from([*LIMITS]), query=QUERIES, batch=st.integers(0, 2), partition=PARTITIONS)
-    def open(self, channel: str, query: str, batch: int, partition: int) -> None:
-        staging = Staging(query, batch, partition, str(len(self.parts)))
-        part = self.books.open(channel, staging, self.now)
-        assert part.is_kept == (batch > self.books.published_batches.get(query, -1))
-        self.parts.append(part)
-        self.rows[part] = 0
-
-    @rule(data=st.data(), rows=st.integers(1, 4))
-    def stage(self, data: st.DataObject, rows: int) -> None:
-        part = self.draw(data, self.parts)
-        if part is None:
-            return
-        kept, free = part.is_kept, self.areas[part.channel].free_rows
-        try:
-            taken = self.books.stage(part, part.wanted_rows or rows, self.now)
-        except StagedPartError:
-            assert part.state is not PartState.OPEN
-            return
-        except StagingFullError:
-            area = self.areas[part.channel]
-            waited_seconds = self.now - area.quiet_since
-            assert area.least_rows(part) + rows > LIMITS[part.channel] or waited_seconds >= ROOM_SECONDS
-            return
-        if taken and kept:
-            assert free >= rows or part.wanted_rows
-            self.rows[part] = part.rows
-
-    @rule(data=st.data(), breaks=st.booleans())
-    def end(self, data: st.DataObject, breaks: bool) -> None:
-        part = self.draw(data, [part for part in self.parts if part.is_kept and not part.wanted_rows])
-        if part is not None and breaks:
-            self.books.break_off(part, self.now)
-        elif part is not None:
-            self.books.end(part, self.now)
-
-    @rule(query=QUERIES, batch=st.integers(0, 2), data=st.data())
-    def publish(self, query: str, batch: int, data: st.DataObject) -> None:
-        ended = [part for part in self.parts if part.state is PartState.ENDED and part.staging[:2] == (query, batch)]
-        one_each = {(part.channel, part.staging.partition): part for part in data.draw(st.permutations(ended))}
-        stated = [
-            StagedPart(part.channel, part.staging.partition, part.staging.attempt, self.rows[part])
-            for part in one_each.values()
-        ]
-        before = self.books.published_batches.get(query, -1)
-        publication = publish(self.books, query, batch, stated, self.now)
-        assert publication.was_published == (batch <= before)
-        if not publication.was_published:
-            assert set(publication.published) == set(one_each.values())
-            self.published[query, batch] = publication.published
-
-    @rule(data=st.data())
-    def discard(self, data: st.DataObject) -> None:
-        part = self.draw(data, self.parts)
-        if part is not None:
-            query, batch, partition, attempt = part.staging
-            named = [StagedPart(part.channel, partition, attempt, part.rows)]
-            assert self.books.discard(query, batch, named, self.now) in ((), (part,))
-
-    @rule(channel=st.sampled_from([*LIMITS]), rows=st.integers(1, 4))
-    def produce(self, channel: str, rows: int) -> None:
-        if self.logs[channel].has_room(rows):
-            self.logs[channel].produce(rows)
-            self.produced[channel] += rows
-
-    @rule(channel=st.sampled_from([*LIMITS]), rows=st.integers(1, 4))
-    def acknowledge(self, channel: str, rows: int) -> None:
-        log = self.logs[channel]
-        log.acknowledge(DEFAULT_CONSUMER, log.first_kept_row + min(rows, log.kept_rows))
-
-    @rule(seconds=st.sampled_from([1.0, ROOM_SECONDS, 2_000.0]))
-    def wait(self, seconds: float) -> None:
-        self.now += seconds
-        for part in self.books.expire(self.now):
-            assert part.state is PartState.FORGOTTEN
-
-    @rule(channel=st.sampled_from([*LIMITS]))
-    def look_after_a_while(self, channel: str) -> None:
-        """No chunk waits for ever, once permits are left: the first in line goes on, or is refused."""
-        area = self.areas[channel]
-        if not area.line or area.log.excess_rows:
-            return
-        first = min(area.line, key=lambda part: part.turn)
-        self.now += ROOM_SECONDS
-        try:
-            assert self.books.stage(first, first.wanted_rows, self.now)
-            self.rows[first] = first.rows
-        except StagingFullError:
-            self.books.break_off(first, self.now)  # as its stream does
-
-    @invariant()
-    def what_is_published_belongs_to_its_channel_at_once(self) -> None:
-        for channel, log in self.logs.items():
-            parts = [part for parts in self.published.values() for part in parts if part.channel == channel]
-            assert log.next_row == self.produced[channel] + sum(self.rows[part] for part in parts)
-
-    @invariant()
-    def bounds_hold_and_sums_are_right(self) -> None:
-        for channel, area in self.areas.items():
-            assert area.free_rows >= 0
-            assert self.logs[channel].kept_rows + area.staged_rows <= PERMITS[channel] + LIMITS[channel]
-            assert area.staged_rows == sum(part.rows for part in area.parts)
-            assert area.line == {part for part in area.parts if part.wanted_rows}
-
-    @invariant()
-    def nothing_is_left_of_what_was_published(self) -> None:
-        for part in self.staged():
-            assert part.staging.batch > self.books.published_batches.get(part.staging.query, -1)
-
-    def staged(self) -> Iterator[Part]:
-        for area in self.areas.values():
-            yield from area.parts
-
-    def draw(self, data: st.DataObject, parts: list[Part]) -> Part | None:
-        return data.draw(st.sampled_from(parts)) if parts else None
-
-
-def test_staged_books_stay_right_in_any_order_of_calls() -> None:
-    run_state_machine_as_test(Staged, settings=settings(stateful_step_count=40))
 
 
 LONG = "n" * 201
