@@ -113,7 +113,7 @@ class HostCarrier(Carrier):
         self._listener: Listener | None = None
         self._has_written = self._is_network_full = self._is_stopped = False
         # Of a link, and of the network underneath.
-        self._has_link_ended = self._has_network_ended = self._is_over = self._may_answer = False
+        self._has_link_ended = self._has_network_ended = self._has_told_end = self._is_over = self._may_answer = False
         self._verdict: asyncio.TimerHandle | None = None
 
     def prepare(self, meeting: Meeting) -> None:
@@ -223,8 +223,8 @@ class HostCarrier(Carrier):
 
     def _on_link_end(self) -> None:
         self._has_link_ended = True
-        if self._has_network_ended and not self._is_over and self._listener is not None:
-            self._is_over = True
+        if self._has_network_ended and not (self._has_told_end or self._is_over) and self._listener is not None:
+            self._has_told_end = True  # an error may follow: a peer that was killed takes no last word
             self._listener.on_end()
 
     def _on_network_end(self) -> None:

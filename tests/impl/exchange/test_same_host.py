@@ -5,6 +5,7 @@ import gc
 import os
 import random
 import signal
+import sys
 from collections.abc import Callable, Coroutine
 from contextlib import closing
 from typing import Any
@@ -16,15 +17,16 @@ from permitflow import ChannelParameters
 from permitflow.carriers.connection import GET_STREAM
 from permitflow.carriers.same_host import Offer, settle
 from permitflow.carriers.shared_memory.region import RING_NAME
-from permitflow.client import SameHost, get, put
+from permitflow.client import SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import SameHostError
-from permitflow.exchange import Retention
+from permitflow.exchange import Exchange, ExchangeServer, Retention
 from permitflow.wire.v1 import exchange_pb2 as pb
 from tests.impl.exchange.conftest import Endpoint
 from tests.support.endpoints import CHANNEL, SCHEMA
 from tests.support.peers_by_hand import answered, dialling, encoded, get_frame
 from tests.support.process import open_descriptors, ring_mappings
 from tests.support.served import served
+from tests.support.turns import turns, until
 
 Complete = Callable[[Coroutine[Any, Any, Any]], Any]
 
@@ -159,6 +161,41 @@ async def test_a_client_killed_in_the_middle_leaves_nothing_behind(
 
     gc.collect()
     assert not rings()
+
+
+STAGES = """
+import sys
+import pyarrow as pa
+from permitflow.client import SameHost, Staging
+from permitflow.client.blocking import open_sink
+
+schema = pa.schema([("n", pa.int64())])
+options = {"staging": Staging("killed", 0, 0, "x"), "same_host": SameHost.REQUIRE, "timeout_seconds": 60}
+with open_sink(sys.argv[1], "c", schema, **options) as sink:
+    sink.send(pa.record_batch([[1, 2]], schema=schema))
+    sink.end(closes_channel=False)
+"""
+
+
+async def test_a_producer_killed_while_its_rows_wait_for_room_is_gone() -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", retention=Retention.REPLAY, staging_rows=2)
+    rows = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
+    async with ExchangeServer(exchange, "tcp://127.0.0.1:0") as server, control(server.address) as orders:
+        async with put(server.address, "c", rows.schema, staging=Staging("other", 0, 0, "x")) as sender:
+            await sender.send(rows)
+            await sender.end(closes_channel=False)
+        await until(lambda: not exchange.statistics(["c"])[0].producers)
+        killed = await asyncio.create_subprocess_exec(sys.executable, "-c", STAGES, server.address)
+        connections: list[str] = []
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while "ended" not in connections:
+                connections = [each.state for each in (await orders.channels(["c"]))[0].connections]
+        killed.kill()
+        await killed.wait()
+        await turns()
+        await orders.discard("other", 0, [StagedPart("c", 0, "x", 2)])
+        await until(lambda: not exchange.statistics(["c"])[0].producers)
 
 
 def test_an_exchange_killed_in_the_middle_leaves_nothing_behind(start: Start) -> None:
