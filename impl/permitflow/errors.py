@@ -913,6 +913,19 @@ class ProducerReplacedError(ReplayError):
     )
 
 
+class ProducerEndedError(ReplayError):
+    """The channel has ended, so this named producer, which comes again, can send nothing more."""
+
+    status = "FAILED_PRECONDITION"
+    channel: str
+    producer: str
+    rows: int  # of this producer, kept
+    text = (
+        "channel {channel!r} has ended, with {rows} rows of producer {producer!r}: if these are all, its work is done; "
+        "more rows need another channel, or this one after permitflow channel reset"
+    )
+
+
 class TooManyProducersError(ReplayError):
     """The channel cannot remember another named producer (it keeps a row count for each)."""
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
 import typer
 
 from permitflow.channels.interface import stream_and_position, stream_channels
-from permitflow.errors import PermitflowError, RowFileError
+from permitflow.errors import PermitflowError, ProducerEndedError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import duration, one_of, option, readable, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
@@ -102,7 +102,8 @@ def put(
     The last line says how many rows were put, and what became of them. If a row is wrong, the error says where it
     stands; what comes before it was put, and the channel stays open: put the rest. Ctrl-C breaks the channel, so that
     no consumer mistakes a part for the whole, and says how many rows were confirmed; with --producer a channel that
-    keeps its rows stays open.
+    keeps its rows stays open. Put the same input again with it until the exit code is 0: rows that are there are left
+    out, also if the channel has ended meanwhile.
 
     Exit code 0: all rows were put. 1: the exchange has refused, or is gone. 2: the input cannot be used. 130:
     interrupted.
@@ -138,14 +139,19 @@ def put(
                 open_dispatch(address, channels, found.schema, key=columns, timeout_seconds=seconds, **options)
             )
 
+        report: dict[str, object] | None = None
         with told_errors("no rows were sent"):
             if not columns:  # who spreads rows asks by itself
                 require_single_places(address, [channel], security=exchange.security)
-            sink = patience(opened_sink)
-        moving = _Moving(
-            sink, channel, patience, most_rows=rows, closes_channel=not keep_open, can_go_on=bool(producer)
-        )
-        report = moving.all_of(found)
+            try:
+                sink = patience(opened_sink)
+            except ProducerEndedError as error:
+                report = _compared(found, rows, error)
+        if report is None:
+            moving = _Moving(
+                sink, channel, patience, most_rows=rows, closes_channel=not keep_open, can_go_on=bool(producer)
+            )
+            report = moving.all_of(found)
     if as_json:
         print_json({"address": exchange.address, "channel": channel, **report})
     else:
@@ -156,6 +162,26 @@ def _words(channel: str, report: dict[str, object]) -> str:
     skipped = f", behind {report['skipped_rows']:,} that were there" if report["skipped_rows"] else ""
     fate = "its consumer has consumed them" if report["outcome"] == "consumed" else "the exchange has them"
     return f"put {report['rows']:,} rows into {channel}{skipped}: {fate}"
+
+
+def _compared(found: "RowReader", most_rows: int | None, ended: ProducerEndedError) -> dict[str, object]:
+    """The report of a producer whose channel has ended, if all rows of its input are there; else the error."""
+    kept, read = ended.facts["rows"], 0
+    assert isinstance(kept, int)
+    try:
+        for batch in found.batches:
+            read += batch.num_rows
+            if most_rows is not None and read >= most_rows:
+                read = most_rows
+                break
+            if read > kept:
+                break
+    except RowFileError as error:
+        unusable(str(error))
+    if read > kept:
+        complain(f"{ended}; the input has more rows than that")
+        raise typer.Exit(ExitCode.FAILS)
+    return {"rows": 0, "skipped_rows": read, "outcome": "accepted"}
 
 
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:

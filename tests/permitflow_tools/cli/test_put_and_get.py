@@ -194,6 +194,28 @@ async def test_a_named_producer_goes_on_where_it_has_stopped(command: Command, t
         assert shell.exchange.replay_channel(NAME).books.next_row == 100
 
 
+async def test_a_named_put_again_behind_its_end_succeeds(command: Command, tmp_path: Path) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with beside(command, Retention.REPLAY) as shell:
+        named = ("put", NAME, source, "--producer", "nightly")
+        assert (await shell(*named, "--rows", "60"))[0] == 0
+        there = "put 0 rows into orders/0, behind {} that were there: the exchange has them\n"
+        assert await shell(*named, "--rows", "60") == (0, there.format(60), "")
+        assert await shell(*named, "--rows", "7") == (0, there.format(7), "")
+
+
+@pytest.mark.parametrize(("producer", "rows"), [("nightly", 60), ("daily", 0)])
+async def test_a_put_with_more_than_is_there_fails(command: Command, tmp_path: Path, producer: str, rows: int) -> None:
+    source = written(tmp_path, "orders.csv", ROWS)
+    async with beside(command, Retention.REPLAY) as shell:
+        assert (await shell("put", NAME, source, "--producer", "nightly", "--rows", "60"))[0] == 0
+        code, out, error = await shell("put", NAME, source, "--producer", producer)
+        assert (code, out) == (1, "")
+        assert f"has ended, with {rows} rows of producer '{producer}'" in error
+        assert error.endswith("; the input has more rows than that\n")
+        assert shell.exchange.replay_channel(NAME).books.next_row == 60
+
+
 async def test_rows_that_were_written_are_acknowledged_if_asked(command: Command, tmp_path: Path) -> None:
     source, target = written(tmp_path, "orders.csv", ROWS), tmp_path / "out.arrow"
     async with beside(command, Retention.REPLAY) as shell:

@@ -35,6 +35,7 @@ from permitflow.errors import (
     EndOfStream,
     InvalidParametersError,
     LogReplacedError,
+    ProducerEndedError,
     ProducerReplacedError,
     RetentionError,
     RowsForgottenError,
@@ -214,25 +215,28 @@ class ReplayChannel:
 
     # Producers.
 
-    def require_appendable(self, schema: pa.Schema | None = None) -> None:
+    def require_appendable(self, schema: pa.Schema | None = None, producer: str = "") -> None:
         """Refuse rows that are too late, or have another schema.
 
         Raises:
             ChannelAbortedError: the channel is broken, or was removed.
             ChannelClosedError: the channel has ended.
+            ProducerEndedError: the same for a producer with a name, which learns how many of its rows are there.
             SchemaMismatchError: the channel has another schema, and none of the two extends the other.
         """
         if self._is_removed or self.state is not ChannelState.OPEN:
-            raise self._refusal()
+            raise self._refusal(producer)
         if schema is None or self.schema is None or extends(schema, self.schema) or extends(self.schema, schema):
             return
         require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_KEPT_PRODUCER)
 
-    def _refusal(self) -> ChannelError:
+    def _refusal(self, producer: str = "") -> ChannelError | ProducerEndedError:
         if self._is_removed:
             return ChannelRemovedError(channel=self.name)
         if self.state is ChannelState.BROKEN:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
+        if producer:
+            return ProducerEndedError(channel=self.name, producer=producer, rows=self.rows_of(producer))
         why = "a producer has ended the channel: its rows are there; another producer uses another channel"
         return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
@@ -812,12 +816,13 @@ class ReplayProducer(KeepingProducer):
         """Accept the producer, and keep its rows; free its name for the next producer once no more rows are kept."""
         channel, name = self._channel, put.producer
         require_name("producer", name)
+        channel.require_appendable(producer=name)
         await channel.declare(schema)
         await self._end.meet(self._same_host)
         try:
             first_row = await channel.claim(name, self) if name else None
             # Another producer may have ended the channel meanwhile.
-            channel.require_appendable(schema)
+            channel.require_appendable(schema, name)
             await self._begin(put)
             self._agree(schema, first_row)
             end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
