@@ -34,8 +34,10 @@ T = TypeVar("T")
 _CHUNK = Kind.CHUNK  # reading an enumeration's attribute costs more than the whole decision
 _WATERMARK_PERMITS = 1
 
-# Below this share of the window, due permits may wait for more of them: each feedback message wakes the other end.
+# Below these shares of the window, due permits, and the residue of an idle receiver, may wait for more permits: each
+# feedback message wakes the other end.
 _OWED_SHARE = 4
+_RESIDUE_SHARE = 16
 # With less than two of the largest chunks, the sender would wait while one of them is consumed.
 _CHUNKS_IN_TARGET = 2
 
@@ -378,8 +380,10 @@ class PermitReceiver(Inbound[T]):
         if self.is_due:
             is_little = 0 < rows.due < rows.target // _OWED_SHARE
             return Urgency.SOON if is_little and self.untaken else Urgency.NOW
+        if self._here or not rows.kept:
+            return Urgency.NONE
         # No chunk needs the residue: it is less than a batch, and no chunk costs more than the window minus that.
-        return Urgency.LATER if rows.kept and not self._here else Urgency.NONE
+        return Urgency.LATER if rows.collected < rows.target // _RESIDUE_SHARE else Urgency.SOON
 
     def unsettled(self) -> bool:
         """Are there permits of consumed messages that were not returned?"""
