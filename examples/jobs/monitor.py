@@ -224,9 +224,13 @@ async def run_monitor(settings: MonitorSettings) -> None:
         OSError: an address cannot be had.
     """
     with closing(Monitor(settings)) as monitor:
-        async with serving_pages(address_of(settings.page), monitor.state) as page:
-            report("ready", udp=text_of(monitor.address), page=page)
-            await until_asked_to_end(monitor.watch())
+
+        async def watch() -> None:
+            async with serving_pages(address_of(settings.page), monitor.state) as page:
+                report("ready", udp=text_of(monitor.address), page=page)  # who reads it may ask at once to end
+                await monitor.watch()
+
+        await until_asked_to_end(watch())
         report("final", **monitor.state())
 
 
