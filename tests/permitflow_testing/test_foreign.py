@@ -3,13 +3,16 @@ breaks the rules of its own protocol is told so, within bounds.
 """
 
 import asyncio
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -18,7 +21,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
 from permitflow_testing.foreign.command import hello
-from permitflow_testing.foreign.driver import Driver, DriverError
+from permitflow_testing.foreign.driver import Driver, DriverError, kill_all
 from permitflow_testing.foreign.judging import judge_command, rules_of_end
 from permitflow_testing.rulebooks.table import flows, rulebook_of
 from permitflow_testing.rules import Outcome
@@ -263,3 +266,18 @@ def test_a_wrong_hello_is_a_sentence(said: object, why: str, tmp_path: Path) -> 
 def test_a_command_that_is_none_is_refused(command: str, why: str) -> None:
     with pytest.raises(InvalidParametersError, match=why):
         Driver(command)
+
+
+def test_a_driver_whose_start_is_interrupted_is_killed(monkeypatch: pytest.MonkeyPatch) -> None:
+    started, start = list["subprocess.Popen[bytes]"](), subprocess.Popen
+
+    def interrupted(*arguments: Any, **options: Any) -> "subprocess.Popen[bytes]":
+        started.append(start(*arguments, **options))
+        os.kill(os.getpid(), signal.SIGINT)
+        return started[0]
+
+    monkeypatch.setattr(subprocess, "Popen", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        Driver("sleep 1000").ask("hello")
+    kill_all()
+    assert started[0].wait(timeout=60) == -signal.SIGKILL

@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -199,11 +199,9 @@ class _Process:
         self._answered: dict[int, Request] = {}
         self._words: deque[str] = deque(maxlen=_WORDS)
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
-        with _starting():
-            self._process = subprocess.Popen(  # its own group, so that it and its children end together
-                program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
-            )
-        _running[self] = None
+        # Ctrl-C interrupts the main thread only, so no process is started that nobody knows.
+        with _starting(), ThreadPoolExecutor(1) as starter:
+            starter.submit(self._start, program).result()
         streams = self._process.stderr, self._process.stdin, self._process.stdout
         self._threads = [  # who reads may wait for who listens
             threading.Thread(target=target, args=(stream,), daemon=True, name=target.__name__)
@@ -211,6 +209,12 @@ class _Process:
         ]
         for thread in self._threads:
             thread.start()
+
+    def _start(self, program: Sequence[str]) -> None:
+        self._process = subprocess.Popen(  # its own group, so that it and its children end together
+            program, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True
+        )
+        _running[self] = None
 
     def ask(self, request: Request, content: Mapping[str, Any]) -> None:
         with self._lock:

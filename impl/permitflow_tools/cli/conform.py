@@ -229,6 +229,7 @@ def _ended(driver: "Driver") -> "Iterator[None]":
         yield
     finally:
         driver.end()
+        kill_all()  # also one whose start was interrupted
 
 
 _last_acts: "list[Callable[[], None]]" = []
