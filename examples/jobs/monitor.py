@@ -227,7 +227,7 @@ async def run_monitor(settings: MonitorSettings) -> None:
 
         async def watch() -> None:
             async with serving_pages(address_of(settings.page), monitor.state) as page:
-                report("ready", udp=text_of(monitor.address), page=page)  # who reads it may ask at once to end
+                report("ready", udp=text_of(monitor.address), page=page)  # SIGTERM may follow at once
                 await monitor.watch()
 
         await until_asked_to_end(watch())

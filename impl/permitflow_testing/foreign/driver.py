@@ -203,7 +203,7 @@ class _Process:
         with _starting(), ThreadPoolExecutor(1) as starter:
             starter.submit(self._start, program).result()
         streams = self._process.stderr, self._process.stdin, self._process.stdout
-        self._threads = [  # who reads may wait for who listens
+        self._threads = [  # the reader of answers may wait for the listener
             threading.Thread(target=target, args=(stream,), daemon=True, name=target.__name__)
             for target, stream in zip((self._listen, self._write, self._read), streams, strict=True)
         ]
