@@ -73,12 +73,8 @@ COMMANDS = {
         ["-m tests.hostile fuzz"],
     ),
     "attacks": (
-        "processes attack an exchange: what they hear, and what a neighbour notices (10 minutes; -- --keep)",
+        "processes attack an exchange: what they hear, and what a neighbour notices (15 minutes; -- --keep)",
         ["-m tests.hostile attack"],
-    ),
-    "hostile-peers": (
-        "what a neighbour notices of a peer that asks for too much, or for all it may (4 minutes)",
-        ["-m benchmarks.hostile_peers"],
     ),
     "trace-evidence": (
         "two processes are recorded, and judged by model and TLC; sabotage is found (a minute)",

@@ -10,9 +10,8 @@ What it has found is kept in .hypothesis, and tried first the next time.  ``atta
 import argparse
 import sys
 
-from tests.hostile.attacks import ATTACKS
 from tests.hostile.fuzzing import TARGETS, fuzz
-from tests.hostile.measuring import keep, measure
+from tests.hostile.measuring import ATTACKS, keep, measure
 
 
 def main(arguments: list[str]) -> int:

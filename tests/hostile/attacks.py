@@ -1,4 +1,7 @@
-"""What a hostile process does to an exchange over real sockets, again and again, and what it hears."""
+"""What a hostile process does to an exchange over real sockets, again and again, and what it hears.
+
+Most of it is not our protocol; ``greedy`` is what a peer does that speaks it.
+"""
 
 import asyncio
 import secrets
@@ -6,7 +9,7 @@ import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import Final
@@ -125,7 +128,7 @@ def _last_word(heard: bytearray) -> str:
     return "hung up"
 
 
-async def _again(target: Target, number: int, once: Callable[[], Awaitable[str]], answers: Counter[str]) -> None:
+async def again(target: Target, number: int, once: Callable[[], Awaitable[str]], answers: Counter[str]) -> None:
     """So many at a time, again and again."""
     until = time.monotonic() + target.seconds
 
@@ -171,7 +174,7 @@ def _conversation(method: str, *contents: bytes, number: int = 8) -> Attack:
                     pass
                 return await connection.answer()
 
-        await _again(target, number, once, answers)
+        await again(target, number, once, answers)
 
     return attack
 
@@ -184,7 +187,7 @@ def _bytes(data: bytes, number: int = 8) -> Attack:
                 await connection.send(data)
                 return await connection.answer()
 
-        await _again(target, number, once, answers)
+        await again(target, number, once, answers)
 
     return attack
 
@@ -204,7 +207,7 @@ async def _slow_loris(target: Target, answers: Counter[str]) -> None:
                 await asyncio.wait({answer}, timeout=0.3)
             return await answer
 
-    await _again(target, 300, once, answers)
+    await again(target, 300, once, answers)
 
 
 async def _many_connections(target: Target, answers: Counter[str]) -> None:
@@ -234,7 +237,7 @@ async def _connect_and_reset(target: Target, answers: Counter[str]) -> None:
         (await _Connection(target.tcp).made()).reset()
         return "reset by the attacker"
 
-    await _again(target, 4, once, answers)
+    await again(target, 4, once, answers)
 
 
 async def _call_and_reset(target: Target, answers: Counter[str]) -> None:
@@ -244,7 +247,7 @@ async def _call_and_reset(target: Target, answers: Counter[str]) -> None:
         connection.reset()
         return "reset by the attacker"
 
-    await _again(target, 4, once, answers)
+    await again(target, 4, once, answers)
 
 
 async def _suspended(target: Target, answers: Counter[str]) -> None:
@@ -258,7 +261,7 @@ async def _suspended(target: Target, answers: Counter[str]) -> None:
         connection.reset()
         return heard or "agreed, then reset by the attacker"
 
-    await _again(target, 8, once, answers)
+    await again(target, 8, once, answers)
 
 
 async def _guessing(target: Target, answers: Counter[str]) -> None:
@@ -271,7 +274,7 @@ async def _guessing(target: Target, answers: Counter[str]) -> None:
             await connection.call(PUT_STREAM, pb.FromUpstream(connection=frame).SerializeToString())
             return await connection.answer()
 
-    await _again(target, 8, once, answers)
+    await again(target, 8, once, answers)
 
 
 async def _never_reading(target: Target, answers: Counter[str]) -> None:
@@ -292,7 +295,7 @@ async def _never_reading(target: Target, answers: Counter[str]) -> None:
                         answers["asked"] += 1
         return "never read"
 
-    await _again(target, 16, once, answers)
+    await again(target, 16, once, answers)
 
 
 async def _half_open(target: Target, answers: Counter[str]) -> None:
@@ -305,7 +308,7 @@ async def _half_open(target: Target, answers: Counter[str]) -> None:
             connection.socket.shutdown(socket.SHUT_WR)
             return await connection.answer()
 
-    await _again(target, 8, once, answers)
+    await again(target, 8, once, answers)
 
 
 # At gRPC's port.
@@ -333,7 +336,7 @@ async def _http2(target: Target, answers: Counter[str], parts: Callable[[int], b
                 await asyncio.wait({heard})
         return "hung up" if heard.done() and not heard.cancelled() else "went on"
 
-    await _again(target, number, once, answers)
+    await again(target, number, once, answers)
 
 
 async def _rapid_reset(target: Target, answers: Counter[str]) -> None:
@@ -392,7 +395,7 @@ async def _silent(target: Target, answers: Counter[str]) -> None:
         with closing(connection.socket):
             return await connection.answer()
 
-    await _again(target, 1_000, once, answers)
+    await again(target, 1_000, once, answers)
 
 
 # Over UDP.
@@ -423,7 +426,7 @@ async def _spoofed(target: Target, answers: Counter[str]) -> None:
                         answers[type(decode(await heard(made, _READ_BYTES))).__name__] += 1
         return "50 openings"
 
-    await _again(target, 4, once, answers)
+    await again(target, 4, once, answers)
 
 
 async def _opened(target: Target, answers: Counter[str]) -> None:
@@ -440,7 +443,7 @@ async def _opened(target: Target, answers: Counter[str]) -> None:
                     return type(decode(await loop.sock_recv(made, _READ_BYTES))).__name__
         return "no answer"
 
-    await _again(target, 8, once, answers)
+    await again(target, 8, once, answers)
 
 
 async def _bomb(target: Target, answers: Counter[str]) -> None:
@@ -468,7 +471,7 @@ async def _overrun_by_our_client(target: Target, answers: Counter[str]) -> None:
             return type(error).__name__
         return "served"
 
-    await _again(target, 4, once, answers)
+    await again(target, 4, once, answers)
 
 
 _OVERRUN = downstream(pb.DownstreamFrame(feedback=FEEDBACK))
@@ -476,7 +479,7 @@ _FLOOD = downstream(*[pb.DownstreamFrame(feedback=b"")] * 8_192)
 _NARROW = _put(flow=PERMITS.name, wanted=WANTED)
 _CHUNK = LATER[PUT_STREAM][1]
 
-ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
+OF_STRANGERS: Final[dict[str, tuple[str, Attack]]] = {
     "slow loris: a byte every 0.3 s": ("tcp", _slow_loris),
     "connections, as many as it gets": ("tcp", _many_connections),
     "connections that are reset at once": ("tcp", _connect_and_reset),
@@ -506,4 +509,3 @@ ATTACKS: Final[dict[str, tuple[str, Attack]]] = {
     "UDP: connections that are left": ("udp", _opened),
 }
 """By its name: the scheme over which the neighbour sends, and what the attacker does."""
-NAMES: Sequence[str] = tuple(ATTACKS)

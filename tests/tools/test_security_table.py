@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from tests.hostile.attacks import NAMES
-from tests.hostile.measuring import kept
+from tests.hostile.measuring import ATTACKS, kept
 from tools import security_table
 
 
@@ -14,5 +13,5 @@ def test_the_document_has_what_was_measured(repository: Path) -> None:
 
 def test_the_exchange_lived_after_each_attack_of_the_run() -> None:
     results = kept().attacks
-    assert [result.attack for result in results] == [*NAMES][: len(results)]
+    assert [result.attack for result in results] == [*ATTACKS][: len(results)]
     assert [result.attack for result in results if not result.is_alive] == []
