@@ -17,16 +17,12 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
-from permitflow_tools.parameters.sections import OLD_NAMES
 
 # In the order of the help; each has a module of its name.
 _COMMANDS = (
     *("check", "simulate", "prove", "explain", "serve", "put", "get", "health", "top", "conform"),
     *("channel", "demo", "trace"),
 )
-_OLD_OPTIONS = {
-    old.replace("_", "-"): new.replace("_", "-") for old, new in {**OLD_NAMES, "batch_up": "permit_batch_up"}.items()
-}
 
 
 class _Commands(TyperGroup):
@@ -79,11 +75,7 @@ app = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    # Options are known by their old names as well, which no help shows.
-    context_settings={
-        "help_option_names": ["--help", "-h"],
-        "token_normalize_func": lambda name: _OLD_OPTIONS.get(name, name),
-    },
+    context_settings={"help_option_names": ["--help", "-h"]},
 )
 
 

@@ -11,7 +11,7 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.permits.parameters import Oversize, StatedParameters
 from permitflow.flows.seam import Wishes
 from permitflow_tools.parameters.quantities import duration, rate, shown, size, values, whole
-from permitflow_tools.parameters.sections import OLD_NAMES, Section, TomlFile, nearest, read_toml, sections_of
+from permitflow_tools.parameters.sections import Section, TomlFile, nearest, read_toml, sections_of
 from permitflow_tools.simulation.chunk_sizes import ChunkSizes, UniformSizes, WeightedSizes
 from permitflow_tools.simulation.setting import AXES, Axis, Setting
 
@@ -247,7 +247,6 @@ def read_axis(text: str) -> Axis:
     name, equals, given = text.partition("=")
     if not equals:
         raise ValueError(f"must be NAME=VALUES, as in row_permits=256..65536:x2, not {text!r}")
-    name = OLD_NAMES.get(name, name)
     if name not in _AXIS_READERS:
         raise ValueError(f"{name!r} cannot be varied; {nearest(name, _AXIS_READERS)}")
     return _axis(name, given)

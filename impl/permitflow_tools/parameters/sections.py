@@ -17,11 +17,9 @@ from permitflow_tools.parameters.quantities import shown
 
 T = TypeVar("T")
 
-OLD_NAMES = {"row_count": "row_permits", "batch": "permit_batch", "max_chunk": "max_chunk_cost"}
-"""Former names of constants in files, sweeps and options, each with its present name."""
-
 # Names of the same things elsewhere: in RisingWave's configuration, or in common words.
 _OTHER_NAMES = {
+    "batch": "permit_batch",
     "buf": "row_permits",
     "window": "row_permits",
     "exchange_initial_permits": "row_permits",
@@ -98,7 +96,7 @@ def sections_of(file: TomlFile, known: Mapping[str, Collection[str]]) -> "dict[s
     """
     for name in file.content:
         if name not in known:
-            if homes := [f"[{section}]" for section, keys in known.items() if OLD_NAMES.get(name, name) in keys]:
+            if homes := [f"[{section}]" for section, keys in known.items() if name in keys]:
                 below = " or ".join(homes)
                 file.refuse(f"belongs below {below}: write that line above it", key=name, line=file.line_of(name))
             file.refuse(f"[{name}] is unknown; {nearest(name, known)}", line=file.line_of(name))
@@ -123,27 +121,21 @@ def _line_of(text: str, section: str, key: str = "") -> int:
 
 
 class Section:
-    """One table; every key is known, by its name or by an old one."""
+    """One table; every key is known."""
 
     def __init__(self, file: TomlFile, name: str, content: object, known: Collection[str]) -> None:
         """Check the keys of what the file says.
 
         Raises:
-            ParametersFileError: it is not a table, or a key is unknown, or there by its old name and its new one.
+            ParametersFileError: it is not a table, or a key is unknown.
         """
         self.path, self._file, self._name = file.path, file, name
-        # By the name of today: the key as it is written.
-        self._written: dict[str, str] = {}
         if not isinstance(content, dict):
             file.refuse(f"must be a section, [{name}], not {shown(content)}", key=name, line=file.line_of(name))
-        for written in map(str, content):
-            key = written if written in known else OLD_NAMES.get(written, written)
+        self._content: dict[str, object] = content
+        for key in content:
             if key not in known:
-                self.refuse(written, f"is unknown; {nearest(written, known)}")
-            if other := self._written.pop(key, None):
-                self.refuse(written, f"and {other} are two names of one number; keep {key}")
-            self._written[key] = written
-        self._content = {key: content[written] for key, written in self._written.items()}
+                self.refuse(key, f"is unknown; {nearest(key, known)}")
 
     def __contains__(self, key: object) -> bool:
         return key in self._content
@@ -185,15 +177,12 @@ class Section:
         Raises:
             ParametersFileError: always.
         """
-        written = self._written.get(key, key)
-        full = f"{self._name}.{written}" if key else f"[{self._name}]"
-        self._file.refuse(reason, key=full, line=self._file.line_of(self._name, written))
+        full = f"{self._name}.{key}" if key else f"[{self._name}]"
+        self._file.refuse(reason, key=full, line=self._file.line_of(self._name, key))
 
 
 def nearest(name: str, known: Collection[str]) -> str:
     """What may have been meant."""
-    close = [_OTHER_NAMES.get(name.lower(), ""), *get_close_matches(name, (*known, *OLD_NAMES))]
-    for meant in (each if each in known else OLD_NAMES.get(each, each) for each in close):
-        if meant in known:
-            return f"did you mean {meant}?"
-    return f"known are {', '.join(known)}"
+    others = {other: meant for other, meant in _OTHER_NAMES.items() if meant in known}
+    close = get_close_matches(name.lower(), (*others, *known), n=1)
+    return f"did you mean {others.get(close[0], close[0])}?" if close else f"known are {', '.join(known)}"

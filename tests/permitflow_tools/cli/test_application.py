@@ -52,19 +52,6 @@ def test_a_missing_extra_is_named(arguments: list[str], extra: str) -> None:
     assert "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("--row-count 8 --batch 3 --max-chunk 7", "--row-permits 8 --permit-batch 3 --max-chunk-cost 7"),
-        ("--row-count=8 --batch=6 --batch-up=4", "--row-permits 8 --permit-batch 6 --permit-batch-up 4"),
-    ],
-)
-def test_old_names_of_options_mean_what_the_new_ones_do(command: Command, old: str, new: str) -> None:
-    answer = command("check", *new.split())
-    assert "OfferChunk" in answer[1]
-    assert command("check", *old.split()) == answer
-
-
 def loaded_by(*arguments: str) -> set[str]:
     """The modules that a command has loaded by its end."""
     program = (

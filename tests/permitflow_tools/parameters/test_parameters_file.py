@@ -40,7 +40,7 @@ REFUSED: list[tuple[Callable[..., object], list[object], str]] = [
     (rate, [0, -1, "fast", True, math.inf, math.nan, None, [1]], "must be rows a second"),
     (rate, [1e-300, "1e-7", "1e16", 10**400], "must be from 1e-06 to 1e+15 rows a second"),
     (read_axis, ["row_permits"], "must be NAME=VALUES, as in row_permits=256..65536:x2"),
-    (read_axis, ["row_cuont=1"], "'row_cuont' cannot be varied; did you mean row_permits?"),
+    (read_axis, ["row_premits=1"], "'row_premits' cannot be varied; did you mean row_permits?"),
     (read_axis, ["row_permits=1..5"], 'needs a step: "1..5:x2" doubles'),
     (read_axis, ["row_permits=5..1:x2"], "must not end at 1, which is below 5"),
     (read_axis, ["row_permits=1..5:x1", "row_permits=1..5:xtwo"], "must be multiplied by more than 1"),
@@ -133,15 +133,6 @@ def test_initial_permits_may_be_none_and_follow_the_window(tmp_path: Path) -> No
     assert [(end.row_permits, end.initial_permits) for end in ends] == [(8, 8), (128, 32)]
 
 
-def test_old_names_of_keys_and_sweeps_mean_what_the_new_ones_do(tmp_path: Path) -> None:
-    ends = "[upstream]\n{0} = 100\n{1} = 10\n[downstream]\n{2} = 50\n[chunks]\nrows = 5\n[sweep]\n{1} = [1, 2]\n"
-    new = read(tmp_path, ends.format("row_permits", "permit_batch", "max_chunk_cost"))
-    old = read(tmp_path, ends.format("row_count", "batch", "max_chunk"))
-    assert (old.setting.sender, old.setting.receiver, old.axes) == (new.setting.sender, new.setting.receiver, new.axes)
-    assert (new.setting.receiver.max_chunk_cost, new.axes) == (50, [Axis("permit_batch", (1, 2))])
-    assert read_axis("row_count=1,2") == read_axis("row_permits=1,2")
-
-
 @pytest.mark.parametrize(("given", "there", "back"), [('rtt = "4ms"', 0.002, 0.002), ('one_way = "4ms"', 0.004, 0.004)])
 def test_a_delay_is_there_and_back_or_one_way(tmp_path: Path, given: str, there: float, back: float) -> None:
     setting = read(tmp_path, f"{LEAST}[network]\n{given}\n").setting
@@ -169,8 +160,8 @@ MISTAKES = {
         "zzz = 10\n": "line 3: upstream.zzz is unknown; known are row_permits, permit_batch, max_chunk_cost, oversize",
         "permit_batch = 100\n": "line 3: upstream.permit_batch must be below row_permits = 100, else no room",
         'oversize = "cut"\n': 'line 3: upstream.oversize must be "split" or "whole", not \'cut\'',
-        "row_count = 1\n": "line 3: upstream.row_count and row_permits are two names of one number; keep row_permits",
-        "max_chunk = 0\n": "line 3: upstream.max_chunk must be a whole number of at least 1, not 0",
+        "batch = 10\n": "line 3: upstream.batch is unknown; did you mean permit_batch?",
+        "max_chunk_cost = 0\n": "line 3: upstream.max_chunk_cost must be a whole number of at least 1, not 0",
         "initial_permits = -1\n": "line 3: upstream.initial_permits must be a whole number of at least 0",
         "initial_permits = 101\n": "line 3: upstream.initial_permits must be in 0 .. row_permits = 100",
     },
