@@ -6,10 +6,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from permitflow import ChannelParameters
-from permitflow.client import Staging
 from permitflow.exchange import ChannelStore, SqliteStore
 from permitflow.exchange.stores.durable import DurableStore
-from permitflow.exchange.stores.store import Expiry, PublishedPart
 
 PARAMETERS = ChannelParameters(row_permits=100_000)
 CONSUMERS = ("default", "audit")
@@ -20,22 +18,6 @@ OpenStore: TypeAlias = Callable[[], DurableStore]
 
 OpenSqlite: TypeAlias = Callable[[], SqliteStore]
 """The same for one on disk; the fixture ``open_sqlite``."""
-
-
-_NOTHING_PREPARED = "ALTER TABLE parts DROP COLUMN is_prepared"
-OLDER_TABLES = {
-    4: (
-        _NOTHING_PREPARED,
-        "ALTER TABLE channels ADD COLUMN schema {bytes}",
-        "UPDATE channels SET schema = (SELECT arrow FROM schemas WHERE channel = channels.id)",
-        "DROP TABLE schemas",
-        "ALTER TABLE channels DROP COLUMN expired_row",
-        "ALTER TABLE batches DROP COLUMN schema",
-        "ALTER TABLE kept DROP COLUMN taken_at",
-    ),
-    5: (_NOTHING_PREPARED,),
-}
-"""Makes the tables of a store those of an older version."""
 
 
 def rows(first_row: int, count: int) -> pa.RecordBatch:
@@ -58,19 +40,3 @@ async def filled(store: DurableStore) -> ChannelStore:
     for first_row in (0, 10, 20):
         await place.append(first_row, [rows(first_row, 10)], "p", first_row + 10)
     return place
-
-
-async def require_updated(open_store: OpenStore, staging: Staging) -> None:
-    """The rows of ``filled`` and five staged ones are there, and all that is new can be done."""
-    for expired_row in (0, 20):
-        store = open_store()
-        place = channel(store)
-        kept = place.load()
-        assert (kept.schema, kept.expired_row, kept.producers) == (SCHEMA, expired_row, {"p": 30})
-        assert numbers(await place.read(20, 30)) == [*range(20, 30)]
-        assert place.expirable_row(Expiry(seconds=3600)) == 0, "nobody knows when its rows came"
-        assert (staging in kept.staged, [*kept.prepared]) == (True, [staging] if expired_row else [])
-        await place.expire(20)
-        await store.prepare([("orders/0", staging)])
-    await store.publish("q", 1, [PublishedPart("orders/0", staging, 30)])
-    assert numbers(await channel(open_store()).read(20, 35)) == [*range(20, 35)]

@@ -7,7 +7,7 @@ so that many channels share the cost of one flush.  A job is done once it is on 
 import asyncio
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
@@ -19,14 +19,12 @@ from permitflow.exchange.stores.system import Writer
 __all__ = [
     "TABLES",
     "TABLES_VERSION",
-    "VERSIONS",
     "Check",
     "Connection",
     "Database",
     "Job",
     "Load",
     "Rows",
-    "updates",
 ]
 
 T = TypeVar("T")
@@ -34,7 +32,7 @@ T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 TABLES_VERSION = 6
-"""The version of the tables; it changes if an older release could not read them.  No release has written 1 to 3."""
+"""The version of the tables; it changes if an older release could not read them.  No release has written 1 to 5."""
 
 TABLES = (
     """
@@ -137,31 +135,6 @@ TABLES = (
 )
 """In the SQL of each database: the types in braces are its own.  Not enforced, but checked when a store is opened:
 ``channel`` refers to ``channels``, ``batch`` of ``kept`` and ``staged`` to ``batches``, ``part`` to ``parts``."""
-
-_UPDATES: Mapping[int, Sequence[str]] = {
-    4: (
-        TABLES[1],
-        "INSERT INTO schemas (channel, number, arrow) SELECT id, 0, schema FROM channels WHERE schema IS NOT NULL",
-        "ALTER TABLE channels DROP COLUMN schema",
-        "ALTER TABLE channels ADD COLUMN expired_row {integer} NOT NULL DEFAULT 0",
-        "ALTER TABLE batches ADD COLUMN schema {integer} NOT NULL DEFAULT 0",
-        # Nobody has noted when the rows were taken over.
-        "ALTER TABLE kept ADD COLUMN taken_at {integer} NOT NULL DEFAULT {now}",
-    ),
-    5: ("ALTER TABLE parts ADD COLUMN is_prepared {integer} NOT NULL DEFAULT 0",),
-}
-"""By version: make its tables those of the next one."""
-
-VERSIONS = (*_UPDATES, TABLES_VERSION)
-"""What this release can open."""
-
-
-def updates(version: int) -> Sequence[str]:
-    """Make the tables of one of ``VERSIONS`` those of the newest, in one transaction; with the SQL types of ``TABLES``.
-
-    ``now`` in braces is in microseconds since 1970.
-    """
-    return [statement for older, statements in _UPDATES.items() if older >= version for statement in statements]
 
 
 class Rows(Protocol):

@@ -21,7 +21,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import lru_cache
-from time import monotonic, time
+from time import monotonic
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
@@ -33,11 +33,9 @@ from permitflow.exchange.books.ownership import StoreOwnership
 from permitflow.exchange.stores.database import (
     TABLES,
     TABLES_VERSION,
-    VERSIONS,
     Database,
     Job,
     Load,
-    updates,
 )
 from permitflow.exchange.stores.system import WritingThread
 
@@ -356,19 +354,11 @@ def _require_usable(session: _Session) -> None:
 
 
 def _lay_out(session: _Session, location: Location) -> None:
-    """Make the tables of a new store, or those of the previous version new, in one transaction; refuse other tables."""
+    """Make the tables of a new store, in one transaction; refuse other tables."""
     schema = location.schema
     tables = {name for (name,) in session.execute(_LIST_TABLES, [schema]).fetchall()}
     if "store" in tables:
-        version = session.value("SELECT version FROM store")
-        _require_version(version)
-        if version < TABLES_VERSION:
-            session.execute("BEGIN")
-            for statement in updates(version):
-                session.execute(statement.format_map({**_TYPES, "now": int(time() * 1e6)}))
-            # Another epoch: an exchange of before can write no more.
-            session.execute("UPDATE store SET version = ?, epoch = epoch + 1", [TABLES_VERSION])
-            session.commit()
+        _require_version(session.value("SELECT version FROM store"))
     elif tables:
         raise _UnfitError(f"the schema {schema} has tables of another program: name a new one with ?schema=")
     else:
@@ -386,7 +376,7 @@ def _require_version(version: int) -> None:
     if version > TABLES_VERSION:
         told = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise _UnfitError(told)
-    if version not in VERSIONS:
+    if version < TABLES_VERSION:
         told = f"it is damaged, or from before the first release (tables of version {version}); name a new schema"
         raise _UnfitError(told)
 

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import inf
 from pathlib import Path
-from time import time
 from traceback import clear_frames
 from typing import TypeVar
 
@@ -18,11 +17,9 @@ from permitflow.errors import StoreInUseError, StoreUnusableError
 from permitflow.exchange.stores.database import (
     TABLES,
     TABLES_VERSION,
-    VERSIONS,
     Database,
     Job,
     Load,
-    updates,
 )
 from permitflow.exchange.stores.sqlite_journal import Journal, begin_counting, log_of, require_nothing_confirmed
 from permitflow.exchange.stores.system import System
@@ -120,8 +117,6 @@ def open_database(folder: Path, load: Load[T], system: System) -> "tuple[SqliteD
         journal = Journal(connection, path, system)
         _require_sound(connection, path)
         _prepare(connection, path, system.log_bytes)
-        if version < TABLES_VERSION and version != _UNCOUNTED:
-            _update(connection, path, journal, version)
         try:
             loaded = load(connection)
             journal.require_same(connection)
@@ -198,7 +193,7 @@ def _require_ours(connection: sqlite3.Connection, path: Path) -> int:
     if version > TABLES_VERSION:
         reason = f"a newer release wrote it (tables of version {version}, this one knows {TABLES_VERSION}); update"
         raise StoreUnusableError(path=str(path), reason=reason)
-    if version not in (_UNCOUNTED, *VERSIONS):
+    if version not in (_UNCOUNTED, TABLES_VERSION):
         reason = f"it is damaged, or from before the first release (tables of version {version}); {ADVICE}"
         raise StoreUnusableError(path=str(path), reason=reason)
     return int(version)
@@ -239,7 +234,6 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     """
     require_nothing_confirmed(path, system)
     connection.execute("BEGIN IMMEDIATE")
-    _change_tables(connection, _version_by_columns(connection))
     for table in TABLES:
         connection.execute(table.format_map(_TYPES))
     connection.execute(_COMMITS)
@@ -247,35 +241,6 @@ def _begin(connection: sqlite3.Connection, path: Path, system: System) -> None:
     connection.execute(f"PRAGMA application_id={_APPLICATION_ID}")
     connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
     connection.execute("COMMIT")
-
-
-def _update(connection: sqlite3.Connection, path: Path, journal: Journal, version: int) -> None:
-    """Make the tables of an older version those of this one: in one transaction, which is counted."""
-    try:
-        journal.require_same(connection)
-    except ValueError as error:
-        raise StoreUnusableError(path=str(path), reason=f"it is damaged ({error}); {ADVICE}") from error
-    connection.execute("BEGIN IMMEDIATE")
-    _change_tables(connection, version)
-    connection.execute(f"PRAGMA user_version={TABLES_VERSION}")
-    journal.count_anew(connection)
-    connection.execute("COMMIT")
-    journal.note_counted()
-
-
-def _version_by_columns(connection: sqlite3.Connection) -> int:
-    """The version of tables that do not tell it."""
-    channels, parts = (
-        [name for _, name, *_ in connection.execute(f"PRAGMA table_info({table})")] for table in ("channels", "parts")
-    )
-    if "schema" in channels:
-        return 4
-    return TABLES_VERSION if not parts or "is_prepared" in parts else 5
-
-
-def _change_tables(connection: sqlite3.Connection, version: int) -> None:
-    for statement in updates(version):
-        connection.execute(statement.format_map({**_TYPES, "now": int(time() * 1e6)}))
 
 
 def _prepare(connection: sqlite3.Connection, path: Path, log_bytes: int) -> None:

@@ -139,23 +139,14 @@ class Journal:
         facts = (self._commit + 1, self._new_digest)
         connection.execute("UPDATE commits SET previous_digest = digest, number = ?, digest = ?", facts)
 
-    def count_anew(self, connection: sqlite3.Connection) -> None:
-        """Count a transaction that has changed the tables themselves, as a part of it."""
-        self._new_digest = _digest_of(connection, [*_facts(connection)])
-        self.count(connection)
-
-    def note_counted(self) -> None:
-        """Note that the transaction is flushed; ``start`` or ``confirm`` writes the journal."""
-        self._commit += 1
-        self._digest = self._new_digest
-
     def confirm(self) -> None:
         """Note that the transaction is flushed.
 
         Raises:
             OSError: the journal cannot be written; no commit may be confirmed any more.
         """
-        self.note_counted()
+        self._commit += 1
+        self._digest = self._new_digest
         for channel, next_row in self._new_next_rows.items():
             self._next_rows.pop(channel, None)  # those that got rows last come last
             if next_row is not None:

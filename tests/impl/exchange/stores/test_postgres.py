@@ -8,15 +8,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from permitflow.client import Staging
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
 from permitflow.exchange import ChannelStore, PostgresStore
 from permitflow.exchange.stores import postgres_database
-from permitflow.exchange.stores.database import TABLES_VERSION, VERSIONS
+from permitflow.exchange.stores.database import TABLES_VERSION
 from permitflow.exchange.stores.postgres import Waits
 from permitflow.exchange.stores.postgres_database import Location
 from tests.support.postgres import LOCKED_USER, PostgresServer, schema_of, server_of_its_own
-from tests.support.stored_rows import OLDER_TABLES, channel, filled, numbers, require_updated, rows
+from tests.support.stored_rows import channel, filled, numbers, rows
 
 IMPATIENT = Waits(patience_seconds=0)
 
@@ -90,7 +89,7 @@ def test_a_wrong_password_is_refused_with_where_to_give_it(
 UNFIT = {
     "tables of another program": ("CREATE SCHEMA {s}; CREATE TABLE {s}.orders (n int)", "tables of another program"),
     "a newer store": (f"UPDATE {{s}}.store SET version = {TABLES_VERSION + 1}", "a newer release wrote it"),
-    "an older store": (f"UPDATE {{s}}.store SET version = {VERSIONS[0] - 1}", "from before the first release"),
+    "an older store": (f"UPDATE {{s}}.store SET version = {TABLES_VERSION - 1}", "from before the first release"),
     "another store table": ("CREATE SCHEMA {s}; CREATE TABLE {s}.store (n int)", 'column "version" does not exist'),
     "missing rows": ("DELETE FROM {s}.kept WHERE first_row = 10", "damaged .*rows before row 20 are missing"),
     "altered rows": ("UPDATE {s}.batches SET arrow = arrow || 'x'", "damaged .*was altered"),
@@ -312,24 +311,3 @@ def test_an_unknown_error_of_opening_closes_the_session(
         PostgresStore(address)
     monkeypatch.undo()
     PostgresStore(address).close()
-
-
-@pytest.mark.parametrize("version", OLDER_TABLES)
-async def test_a_store_of_an_older_version_is_brought_up_to_date(
-    postgres: PostgresServer, address: str, version: int
-) -> None:
-    staging = Staging("q", 1, 0, "a")
-    with PostgresStore(address) as store:
-        await (await filled(store)).stage(staging, [rows(30, 5)])
-    with postgres.connected() as look:
-        look.execute(f"SET search_path TO {schema_of(address)}".encode())
-        for statement in OLDER_TABLES[version]:
-            look.execute(statement.format(bytes="BYTEA").encode())
-        look.execute(f"UPDATE store SET version = {version}".encode())
-    with ExitStack() as stack:
-
-        def opened() -> PostgresStore:
-            stack.close()
-            return stack.enter_context(PostgresStore(address))
-
-        await require_updated(opened, staging)

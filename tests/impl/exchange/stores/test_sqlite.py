@@ -10,13 +10,12 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
-from permitflow.client import Staging
 from permitflow.errors import (
     StoreInUseError,
     StoreWriteError,
@@ -24,17 +23,14 @@ from permitflow.errors import (
 from permitflow.exchange import ChannelStore, SqliteStore
 from permitflow.exchange.stores import sqlite_database
 from permitflow.exchange.stores.sqlite_database import FILE_NAME, RESERVE_BYTES, RESERVE_NAME
-from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME, begin_counting
-from permitflow.exchange.stores.system import System
+from permitflow.exchange.stores.sqlite_journal import JOURNAL_NAME
 from tests.support.process import files_of_at_most, nothing_stays_open
 from tests.support.stored_rows import (
     CONSUMERS,
-    OLDER_TABLES,
     OpenSqlite,
     channel,
     filled,
     numbers,
-    require_updated,
     rows,
 )
 
@@ -181,27 +177,3 @@ def test_a_store_that_cannot_be_opened_to_the_end_is_closed(tmp_path: Path, monk
         for _ in range(2):
             with pytest.raises(RuntimeError, match="can't start new thread"):
                 SqliteStore(tmp_path)
-
-
-@pytest.mark.parametrize("is_counted", [True, False], ids=["", "uncounted"])
-@pytest.mark.parametrize("version", OLDER_TABLES)
-async def test_a_store_of_an_older_version_is_brought_up_to_date(
-    open_sqlite: OpenSqlite, tmp_path: Path, version: int, is_counted: bool
-) -> None:
-    staging = Staging("q", 1, 0, "a")
-    store = open_sqlite()
-    await (await filled(store)).stage(staging, [rows(30, 5)])
-    store.close()
-    path = tmp_path / "store" / FILE_NAME
-    with closing(sqlite3.connect(path)) as connection:
-        for statement in OLDER_TABLES[version]:
-            connection.execute(statement.format(bytes="BLOB"))
-        begin_counting(connection, path, System())
-        connection.commit()
-        connection.execute(f"PRAGMA user_version={version if is_counted else 0}")
-    journal = path.with_name(JOURNAL_NAME)
-    before = journal.read_bytes()
-    open_sqlite().close()
-    if is_counted:  # a crash between the commit and its journal
-        journal.write_bytes(before)
-    await require_updated(open_sqlite, staging)
