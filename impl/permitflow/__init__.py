@@ -1,7 +1,8 @@
 """Permit-based back-pressure: ``sender, receiver = open_channel()``.
 
 A permit is the right to send one row.  The sender spends permits; the receiver returns them once rows are consumed.
-So a channel never holds more rows than it has permits, however slow its reader is.  This module loads the standard
+So a channel never holds more rows than it has permits, however slow its reader is, unless it may send larger chunks
+whole (``Oversize.WHOLE``).  This module loads the standard
 library only.  ``permitflow.client``, ``permitflow.exchange`` and ``permitflow.spark`` need the packages of their
 extras.
 """

@@ -76,8 +76,8 @@ async def get(
 ) -> AsyncIterator[RemoteReceiver]:
     """Read a channel of an exchange.  Leaving the block before the end of the stream breaks the channel.
 
-    A channel that keeps its rows does not break; any range of it can be read any number of times, and reading
-    acknowledges nothing.
+    A channel that keeps its rows does not break; any range of what it still has can be read any number of
+    times, and reading acknowledges nothing.
 
     Args:
         address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
@@ -204,8 +204,8 @@ async def put(
         compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
             Nothing is compressed in shared memory.
         producer: of a channel that keeps its rows: this producer's unique name.  After a reconnect, ``first_row`` says
-            how many of its rows are kept, and it sends those that follow.  An older stream under this name is
-            broken off.
+            how many of its rows are kept, and it sends those that follow: nothing compares rows, so each start has to
+            make the same ones.  An older stream under this name is broken off.
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.

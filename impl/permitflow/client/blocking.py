@@ -690,7 +690,8 @@ def open_source(
 ) -> BlockingSource:
     """Read a channel of the exchange at ``address``; waits until the channel's schema is known.
 
-    Any range of a channel that keeps its rows can be read any number of times: reading acknowledges nothing.
+    Of a channel that keeps its rows, any range that it still has can be read any number of times: reading acknowledges
+    nothing.
 
     Args:
         address: as for ``aio.get``.

@@ -95,7 +95,7 @@ def settled(write: Callable[A, Coroutine[object, object, T]]) -> Callable[A, Cor
 class ReplayChannel:
     """A named channel between any number of producers and its consumers, which may read rows again.
 
-    It is a log of numbered rows; each row is kept until all consumers have acknowledged it.
+    It is a log of numbered rows; each row is kept until all consumers have acknowledged it, or it expires.
     """
 
     def __init__(
