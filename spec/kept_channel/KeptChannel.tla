@@ -250,7 +250,7 @@ EachRowOnce == \A c \in Names : consumers[c].taken + consumers[c].skipped = cons
 NothingLost == ~Expires => \A c \in Names :
     consumers[c].phase # "told" /\ consumers[c].acknowledged <= consumers[c].handled
 
-\* Who has read the end has all rows.
+\* Who has read the end has all rows, or was told which are gone.
 EndIsWholeLog == \A c \in Names : consumers[c].phase = "done" => ended /\ consumers[c].handled = next
 
 \* False: a consumer hears of no loss.
@@ -260,6 +260,6 @@ NobodyToldProbe == \A c \in Names : consumers[c].phase # "told"
 RoomOfFastestProbe ==
     (\E c \in Names : consumers[c].acknowledged = next) => next - first < RowPermits
 
-\* Each consumer comes to have all rows.
-AllHandled == <>(next = Horizon /\ \A c \in Names : consumers[c].handled = next) \/ <>ended
+\* Each consumer comes to have all rows that come, or to know which are gone.
+AllHandled == <>((ended \/ next = Horizon) /\ \A c \in Names : consumers[c].handled = next)
 =============================================================================
