@@ -1,20 +1,23 @@
-"""``python -m permitflow_proofs``: prove everything by both solvers, print a line for each, or write the document.
+"""``python -m permitflow_proofs``: prove by both solvers, print a line for each theorem, or write the document.
 
-python -m permitflow_proofs                     print a line for each theorem
-python -m permitflow_proofs theorems FILE       write THEOREMS.md
+python -m permitflow_proofs                          print a line for each theorem
+python -m permitflow_proofs theorems FILE            write THEOREMS.md
+python -m permitflow_proofs theorems FILE 'NAME-*'   prove these only; of others the file's own rows stay
+python -m permitflow_proofs --z3 ...                 by Z3 alone, which the document says
 """
 
 import sys
+from fnmatch import fnmatchcase
 from pathlib import Path
 
-from permitflow_proofs.document import theorems_document
-from permitflow_proofs.kernel.theorem import TheoremVerdict
-from permitflow_proofs.proving import prove_catalogue
+from permitflow_proofs.document import result_of, results_in, theorems_document
+from permitflow_proofs.kernel.theorem import Solvers, TheoremVerdict
+from permitflow_proofs.proving import MODELS, prove_catalogue, theorems_of
 
 
-def _prove_all() -> list[TheoremVerdict]:
+def _prove(names: set[str], solvers: Solvers) -> list[TheoremVerdict]:
     verdicts = []
-    for verdict in prove_catalogue(solvers="both"):
+    for verdict in prove_catalogue(names, solvers=solvers):
         verdicts.append(verdict)
         mark = "ok " if verdict.is_as_expected else "BAD"
         theorem = verdict.theorem
@@ -26,14 +29,24 @@ def _prove_all() -> list[TheoremVerdict]:
 
 def main(arguments: list[str]) -> int:
     """Prove and print the results; return 0 as the catalogue expects, 1 otherwise, 2 for unusable arguments."""
-    if arguments and (arguments[0] != "theorems" or len(arguments) != 2):
+    solvers: Solvers = "z3" if arguments[:1] == ["--z3"] else "both"
+    words = [word for word in arguments if word != "--z3"]
+    theorems = theorems_of(MODELS)
+    patterns = words[2:] or ["*"]
+    names = {each.id for each in theorems if any(fnmatchcase(each.id, pattern) for pattern in patterns)}
+    if not names or (words and (words[0] != "theorems" or len(words) < 2)):
         print(__doc__, file=sys.stderr)
         return 2
-    verdicts = _prove_all()
+    kept = results_in(Path(words[1]).read_text(encoding="utf-8")) if words[2:] else {}
+    if words and (without := [each.id for each in theorems if each.id not in kept.keys() | names]):
+        print(f"{words[1]} has no row of {', '.join(without)}: prove them, too", file=sys.stderr)
+        return 2
+    verdicts = _prove(names, solvers)
     if not all(verdict.is_as_expected for verdict in verdicts):
         return 1
-    if arguments:
-        Path(arguments[1]).write_text(theorems_document(verdicts), encoding="utf-8")
+    if words:
+        results = kept | {verdict.theorem.id: result_of(verdict) for verdict in verdicts}
+        Path(words[1]).write_text(theorems_document(theorems, results), encoding="utf-8")
     return 0
 
 

@@ -647,7 +647,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "first",
             "Claim",
-            "A consumer that comes to a channel that goes gets its first message: none was consumed before.",
+            "No message of a channel that goes was consumed before a consumer comes: it begins with the first one that "
+            "was not purged.",
             follows(
                 "in every state",
                 partial(_begins_with_the_first, handed=0),

@@ -1,6 +1,8 @@
 """``THEOREMS.md``: the catalogue with its results, for readers."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
 
 from permitflow_model.registry import systems
 from permitflow_proofs.kernel.theorem import Theorem, TheoremVerdict
@@ -15,14 +17,16 @@ about queues or numbers alone. "sizes = 0 .. largest" means that chunks of every
 offered; with fewer sizes a channel has fewer runs, so what holds in every state then holds, too.
 
 Z3 and cvc5 each find every claim true, its premises possible, that its paths leave no case out, and its twin false: a
-twin is the claim with a deliberate mistake in the statement or in a step. `tight` and `exact` theorems with cases in
-"given" are tried case by case, without a solver. What begins with "False" is refuted, by a run of the model. R is
-row_permits; "live" means: while a message waits, some step of the protocol is possible.
+twin is the claim with a deliberate mistake in the statement or in a step. Where "Z3 alone" stands behind the
+obligations, cvc5 was not asked when the row was written. `tight` and `exact` theorems with cases in "given" are tried
+case by case, without a solver. What begins with "False" is refuted, by a run of the model. R is row_permits; "live"
+means: while a message waits, some step of the protocol is possible.
 """
 _COLUMNS = """\
 | Theorem | In words | Given | Specification | Obligations |
 |---|---|---|---|---|
 """
+_BY_ONE = ", Z3 alone"
 _PROMISES = "\n## What users may rely on\n"
 _ACTIONS = """
 ## What each action does
@@ -44,24 +48,44 @@ What the theorems above need, and what their proofs assume of queues and familie
 """
 
 
-def theorems_document(verdicts: Iterable[TheoremVerdict]) -> str:
-    """The whole document."""
+class Result(NamedTuple):
+    """What only a proof knows of a row."""
+
+    given: str
+    is_by_one: bool
+    """Was cvc5 not asked?"""
+
+
+def result_of(verdict: TheoremVerdict) -> Result:
+    """Of a theorem that was proved now."""
+    return Result(verdict.given, verdict.solvers == "z3" and verdict.theorem.tool == "Z3")
+
+
+def results_in(document: str) -> dict[str, Result]:
+    """Those of each theorem of a document."""
+    rows = re.findall(r"^\| `([\w-]+)` \| .* \| (.*) \| `\w+\.tla:\d+` \| \d+(.*) \|$", document, re.MULTILINE)
+    return {name: Result(given, bool(mark)) for name, given, mark in rows}
+
+
+def theorems_document(theorems: Iterable[Theorem], results: Mapping[str, Result]) -> str:
+    """The whole document.
+
+    Raises:
+        KeyError: a theorem has no result.
+    """
     promises: dict[str, list[str]] = {}
-    lemmas = []
-    theorems = []
-    for verdict in verdicts:
-        theorems.append(verdict.theorem)
-        if verdict.theorem.is_promise:
-            promises.setdefault(_system_of(verdict.theorem.module), []).append(_row(verdict))
+    lemmas: list[str] = []
+    frames: list[str] = []
+    for theorem in theorems:
+        if theorem.rows:
+            frames.append(_frame(theorem))
+        row = _row(theorem, results[theorem.id])
+        if theorem.is_promise:
+            promises.setdefault(_system_of(theorem.module), []).append(row)
         else:
-            lemmas.append(_row(verdict))
+            lemmas.append(row)
     chapters = (f"\n### {module}\n\n{_COLUMNS}{''.join(rows)}" for module, rows in promises.items())
-    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}{actions_document(theorems)}"
-
-
-def actions_document(theorems: Iterable[Theorem]) -> str:
-    """The part about what each action does, which needs no proof to be written."""
-    return _ACTIONS + "".join(_frame(theorem) for theorem in theorems if theorem.rows)
+    return f"{_HEAD}{_PROMISES}{''.join(chapters)}{_LEMMAS}{_COLUMNS}{''.join(lemmas)}{_ACTIONS}{''.join(frames)}"
 
 
 def _frame(theorem: Theorem) -> str:
@@ -74,13 +98,7 @@ def _system_of(module: str) -> str:
     return max((name for name in systems() if module.startswith(name)), key=len)
 
 
-def _row(verdict: TheoremVerdict) -> str:
-    theorem = verdict.theorem
-    cells = (
-        f"`{theorem.id}`",
-        theorem.statement,
-        verdict.given,
-        f"`{theorem.reference}`",
-        f"{verdict.obligations}",
-    )
+def _row(theorem: Theorem, result: Result) -> str:
+    obligations = f"{len(theorem.obligations)}{_BY_ONE if result.is_by_one else ''}"
+    cells = (f"`{theorem.id}`", theorem.statement, result.given, f"`{theorem.reference}`", obligations)
     return f"| {' | '.join(cells)} |\n"

@@ -516,8 +516,8 @@ def theorems() -> tuple[Theorem, ...]:
             "in-order",
             "InOrder",
             "Whatever is on its way to a consumer, rows, barriers, watermarks and the end, comes in the order in which "
-            "it was taken, and nothing twice: so the rows of a key are in order, and a barrier is behind all rows that "
-            "were taken before it and before all that were taken behind it.",
+            "it was taken, and nothing twice: so the rows of a key are in order in their channel, and a barrier is "
+            "behind all rows that were taken before it and before all that were taken behind it.",
             _read_twice,
             "after the step an old message is in the channel",
         ),
@@ -546,8 +546,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "marks-conserved",
             "MarksConserved",
-            "Each barrier, each watermark and the end comes to each channel once; to a channel that is added from the "
-            "barrier on that adds it.",
+            "While no consumer is gone, each barrier, each watermark and the end comes to each channel once; to a "
+            "channel that is added from the barrier on that adds it.",
             _mark_from_nowhere,
             "after the step a barrier more is in a channel",
         ),

@@ -386,7 +386,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "in-place",
             "InPlace",
-            "No row is sent that is not there, and each is taken where it belongs: no hole, and no repetition.",
+            "No row is sent that is not there, and each is taken where it belongs: no hole but what the consumer was "
+            "told, and no repetition.",
             lambda state, _: state._replace(misplaced=1),
             "after the step one is misplaced",
         ),
@@ -417,7 +418,8 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "end-whole",
             "EndIsWholeLog",
-            "A consumer that has read the end has all rows, and no more come.",
+            "A consumer that has read the end has all rows but those of which it was told that they are gone, and no "
+            "more come.",
             lambda state, _: _with(state, phase="done", handled=state.next - 1),
             "after the step one has read the end, and lacks a row",
         ),

@@ -1035,7 +1035,7 @@ def theorems() -> tuple[Theorem, ...]:
             "all-or-none",
             "AllOrNone",
             "An exchange that is behind another one has prepared all that a decision names at it, which does not "
-            "expire; so each batch is published in all exchanges, or in none.",
+            "expire: so a batch that is published in one is published in all, once a driver comes back.",
             follows("of any two", partial(_all_or_none, less=0), partial(_all_or_none, less=1), "behind by two"),
         ),
         _CHAPTER.theorem(

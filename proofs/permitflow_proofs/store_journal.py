@@ -455,15 +455,15 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "durable",
             "Durable",
-            "What was confirmed survives kills, power failures, flushes that fail and full disks, in any number and "
-            "order.",
+            "If nobody takes anything away, what was confirmed survives kills, power failures, flushes that fail and "
+            "full disks, in any number and order.",
             follows("in every state", SYSTEM.invariants["Durable"], _with("Durable", confirmed=1), "one commit more"),
         ),
         _CHAPTER.theorem(
             "loss-noticed",
             "LossNoticed",
-            "Whatever is cut off the log, put back from an older copy or damaged in the journal, as often as it may "
-            "be: a store that is open has all that was confirmed.",
+            "Whatever is cut off the log, or put back there from an older copy, and whatever is damaged in the "
+            "journal, as often as it may be: a store that is open has all that was confirmed.",
             follows(
                 "in every state", SYSTEM.invariants["LossNoticed"], _with("LossNoticed", confirmed=1), "one commit more"
             ),

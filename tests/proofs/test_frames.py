@@ -34,6 +34,7 @@ from permitflow_proofs import loop_chain as loop_chain_proofs
 from permitflow_proofs import mute as mute_proofs
 from permitflow_proofs import mute_delay as mute_delay_proofs
 from permitflow_proofs import mute_scheduler as mute_scheduler_proofs
+from permitflow_proofs import named_producer as named_producer_proofs
 from permitflow_proofs import port_machine as port_machine_proofs
 from permitflow_proofs import shared_window as shared_window_proofs
 from permitflow_proofs import spark_micro_batch as spark_proofs
@@ -332,6 +333,7 @@ TABLES = [
     mute_proofs,
     mute_delay_proofs,
     mute_scheduler_proofs,
+    named_producer_proofs,
     permit_channel_proofs,
     port_machine_proofs,
     shared_window_proofs,

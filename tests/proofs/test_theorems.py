@@ -11,7 +11,7 @@ from permitflow_model.manifest import UnknownOperator, module_paths, reference
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_model.registry import Registered, systems
 from permitflow_proofs import TheoremVerdict, catalogue, prove
-from permitflow_proofs.document import actions_document, theorems_document
+from permitflow_proofs.document import Result, result_of, results_in, theorems_document
 from permitflow_proofs.kernel.chapter import Chapter
 from permitflow_proofs.kernel.theorem import Solvers
 
@@ -68,10 +68,10 @@ LEMMAS = {each.id for each in catalogue() if not each.is_promise}
 """In `make test` the explorer and TLC check the same of the models; two solvers prove a sample."""
 
 
-def cells(document: str) -> dict[str, list[str]]:
-    """The tables of ``THEOREMS.md`` by theorem."""
-    rows = [row.strip("| ").split(" | ") for row in document.splitlines() if row.startswith("| `")]
-    return {row[0].strip("`"): row[1:] for row in rows}
+@pytest.fixture(scope="session")
+def kept(repository: Path) -> dict[str, Result]:
+    """What the document has of each theorem."""
+    return results_in((repository / "THEOREMS.md").read_text(encoding="utf-8"))
 
 
 class _Theorems:
@@ -80,15 +80,14 @@ class _Theorems:
     names: ClassVar[list[str]]
 
     # First, so that no theorem is proved twice.
-    def test_both_solvers_find_it_so(self, name: str, verdict_on: VerdictOn, repository: Path) -> None:
+    def test_both_solvers_find_it_so(self, name: str, verdict_on: VerdictOn, kept: dict[str, Result]) -> None:
         verdict = verdict_on(name, "both")
         assert verdict.problems() == []
-        kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `nox -s theorems`"
+        assert result_of(verdict) == kept[name], "run `nox -s theorems`"
         assert [opinion.solver for opinion in verdict.opinions] in (["Z3", "cvc5"], ["explorer"])
 
     def test_it_comes_out_as_expected_and_could_have_failed(
-        self, name: str, verdict_on: VerdictOn, repository: Path
+        self, name: str, verdict_on: VerdictOn, kept: dict[str, Result]
     ) -> None:
         verdict = verdict_on(name)
         assert verdict.problems() == []
@@ -96,8 +95,7 @@ class _Theorems:
         assert verdict.outcome == ("refuted" if name in REFUTED else "proved")
         assert verdict.obligations == verdict.twins_refuted >= 1
         assert verdict.theorem.statement.startswith("False") == (verdict.outcome == "refuted")
-        kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-        assert cells(theorems_document([verdict]))[name] == cells(kept)[name], "run `nox -s theorems`"
+        assert verdict.given == kept[name].given, "run `nox -s theorems`"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -176,13 +174,19 @@ def test_a_renamed_definition_is_noticed() -> None:
         reference("PermitChannel", "Conservatism")
 
 
-def test_the_document_lists_all_theorems(repository: Path) -> None:
-    kept = (repository / "THEOREMS.md").read_text(encoding="utf-8")
-    rows, heading, actions = kept.partition("\n## What each action does\n")
-    assert heading + actions == actions_document(catalogue()), "run `nox -s theorems`"
-    promises, lemmas = (list(cells(part)) for part in rows.split("## Lemmas"))
-    assert promises == [theorem.id for theorem in catalogue() if theorem.is_promise], "run `nox -s theorems`"
-    assert lemmas == [theorem.id for theorem in catalogue() if not theorem.is_promise], "run `nox -s theorems`"
+def test_the_document_lists_all_theorems(repository: Path, kept: dict[str, Result]) -> None:
+    text = (repository / "THEOREMS.md").read_text(encoding="utf-8")
+    assert text == theorems_document(catalogue(), kept), "run `nox -s theorems`"
+
+
+@pytest.mark.parametrize(("solvers", "is_by_one"), [("z3", True), ("both", False)])
+def test_the_document_says_which_solvers_were_asked(solvers: Solvers, is_by_one: bool) -> None:
+    theorem = next(each for each in catalogue() if each.id == "squelch-laws")
+    result = result_of(prove(theorem, solvers))
+    text = theorems_document([theorem], {theorem.id: result})
+    assert result.is_by_one is is_by_one
+    assert ("Z3 alone |" in text) is is_by_one
+    assert results_in(text) == {theorem.id: result}
 
 
 @pytest.mark.parametrize("registered", PROVED, ids=lambda one: one.theorems)

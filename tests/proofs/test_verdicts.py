@@ -150,7 +150,11 @@ def test_the_command_prints_a_line_for_each_theorem(
     assert command.main([]) == 0
     assert capsys.readouterr().out.split()[:3] == ["ok", "fine", "proved"]
     assert command.main(["theorems", str(tmp_path / "T.md")]) == 0
-    assert "| `fine` | Something. | no model | `PermitChannel.tla:" in (tmp_path / "T.md").read_text(encoding="utf-8")
+    written = (tmp_path / "T.md").read_text(encoding="utf-8")
+    assert "| `fine` | Something. | no model | `PermitChannel.tla:" in written
+    assert command.main(["--z3", "theorems", str(tmp_path / "T.md"), "fi*"]) == 0
+    assert (tmp_path / "T.md").read_text(encoding="utf-8") == written.replace("| 1 |", "| 1, Z3 alone |")
+    assert command.main(["theorems", str(tmp_path / "T.md"), "unknown"]) == 2
 
 
 def test_the_command_fails_and_writes_nothing_when_a_theorem_does(
