@@ -348,7 +348,7 @@ class DecidingStaging(DrivenStaging):
     def decide_batch(self) -> None:
         super().decide_batch()
         parts = tuple(self.stated(task.decided - 1) for task in self.tasks)
-        decision = Decision(QUERY, self.batch, parts)
+        decision = Decision(QUERY, self.batch, parts, tuple(part.channel for part in parts))
         assert self.decisions.decide(decision) == decision
         another = decision._replace(parts=parts[:1])
         assert self.decisions.decide(another) == decision, "the first one stands"

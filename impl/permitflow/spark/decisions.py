@@ -27,6 +27,8 @@ class Decision(NamedTuple):
     query: str
     batch: int
     parts: tuple[StagedPart, ...]
+    channels: tuple[str, ...]
+    """Of the whole stream: an exchange that has some of them, and none of the rows, learns of the batch as well."""
 
     @property
     def name(self) -> str:
@@ -122,7 +124,8 @@ class Decisions:
     def _read(self, path: str) -> Decision:
         with self._files.open_input_stream(path) as file:
             found: dict[str, Any] = json.loads(file.read())
-        return Decision(found["query"], found["batch"], tuple(StagedPart(*part) for part in found["parts"]))
+        parts = tuple(StagedPart(*part) for part in found["parts"])
+        return Decision(found["query"], found["batch"], parts, tuple(found["channels"]))
 
     def _failure(self, error: Exception) -> CheckpointError:
         return CheckpointError(

@@ -425,7 +425,8 @@ class _Staged(_Sending):
         if self._decisions is None:
             published = self._insist(lambda control: control.publish(key.query, key.batch, parts))
         else:
-            published = self._decide(self._decisions, Decision(key.query, key.batch, parts))
+            decision = Decision(key.query, key.batch, parts, self._options.exchange.channels)
+            published = self._decide(self._decisions, decision)
         if published.was_published and published.last_batch != key.batch:
             raise BatchOrderError(query=key.query, batch=key.batch, last_batch=published.last_batch)
         if published.was_published:
@@ -434,7 +435,7 @@ class _Staged(_Sending):
     def _decide(self, decisions: Decisions, decision: Decision) -> Published:
         """Publish in several exchanges, all or nothing.  An earlier decision about the same batch stands."""
         if decision.parts:  # they do not expire from now on, though this driver, or the next one, may come late
-            self._insist(lambda control: control.prepare(*decision))
+            self._insist(lambda control: control.prepare(decision.query, decision.batch, decision.parts))
         standing = decisions.decide(decision)
         self._carry_out_earlier(before=standing)
         published = self._carry_out(standing)
@@ -442,11 +443,16 @@ class _Staged(_Sending):
         return published
 
     def _carry_out_earlier(self, before: Decision | None = None) -> None:
-        """Carry out what a driver that has died, or has lost an exchange, had decided."""
+        """Carry out what a driver that has died, or has lost an exchange, had decided.
+
+        Jobs with keys of their own may share the folder: what another query has decided is left to it.
+        """
         if (decisions := self._decisions) is None:
             return
+        key = self._options.publication
         for earlier in decisions.pending():
-            if before is None or earlier.name != before.name:
+            is_own = key is None or earlier.query == key.query
+            if is_own and (before is None or earlier.name != before.name):
                 _log.info("publishing batch %d of query %r, as decided before", earlier.batch, earlier.query)
                 self._carry_out(earlier)
                 decisions.forget(earlier)
@@ -456,7 +462,7 @@ class _Staged(_Sending):
 
         def everywhere(control: "BlockingControl") -> Published:
             told = []
-            for address, names in control.by_exchange(self._options.exchange.channels).items():
+            for address, names in control.by_exchange(decision.channels).items():
                 parts = [part for part in decision.parts if part.channel in names]
                 with self._dialled(address, self._options.exchange.timeout_seconds) as there:
                     told.append(there.publish(decision.query, decision.batch, parts))

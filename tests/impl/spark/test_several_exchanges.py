@@ -27,7 +27,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import WriteOptions
-from permitflow.spark.sink import StagedMessage, StagedStreamWriter
+from permitflow.spark.sink import StagedBatchWriter, StagedMessage, StagedStreamWriter
 
 CHANNELS = stream_channels("orders", 3)
 SCHEMA = StructType([StructField("x", LongType())])
@@ -56,6 +56,12 @@ class Divided:
             }
         )
 
+    async def job(self, query: str, channels: int) -> StagedBatchWriter:
+        """The driver of a batch job with the same folder."""
+        given = {"delivery": "staged", "query": query, "batch": "1", "stream": "orders", "channels": str(channels)}
+        where = {"address": self.options.exchange.address, "checkpointLocation": str(self.checkpoint)}
+        return await asyncio.to_thread(StagedBatchWriter, WriteOptions.parse(given | where), SCHEMA)
+
     async def driver(self) -> StagedStreamWriter:
         return await asyncio.to_thread(StagedStreamWriter, self.options, SCHEMA)
 
@@ -79,6 +85,10 @@ class Divided:
             exchange.replay_channel(channel).position().next_row
             for exchange, channel in zip(self.exchanges, CHANNELS, strict=True)
         ]
+
+
+def parts_of(message: WriterCommitMessage | None) -> Sequence[StagedPart]:
+    return message.parts if isinstance(message, StagedMessage) else ()
 
 
 @asynccontextmanager
@@ -113,8 +123,8 @@ async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_pat
     async with serving(tmp_path) as divided:
         killed = await divided.driver()
         messages = await divided.staged(0, [[1], [2, 3], [4]])
-        parts = tuple(part for each in messages if isinstance(each, StagedMessage) for part in each.parts)
-        Decisions(str(tmp_path)).decide(Decision("q", 0, parts))
+        parts = tuple(part for each in messages for part in parts_of(each))
+        Decisions(str(tmp_path)).decide(Decision("q", 0, parts, CHANNELS))
         async with control(divided.options.exchange.address) as orders:
             await orders.publish("q", 0, parts[:1])
         await asyncio.to_thread(killed.abort, messages, 0)  # late
@@ -123,6 +133,17 @@ async def test_what_a_killed_driver_has_decided_is_published_by_the_next(tmp_pat
         assert divided.published == [1, 2, 1]
         await asyncio.to_thread(following.commit, await divided.staged(0, [[1, 2, 3, 4], [], []]), 0)
         assert divided.published == [1, 2, 1]
+
+
+async def test_a_decision_is_carried_out_whole_and_by_its_own_query(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        parts = [part for each in await divided.staged(0, [[1], [2, 3], []]) for part in parts_of(each)]
+        decision = Decisions(str(tmp_path)).decide(Decision("q", 0, tuple(parts), CHANNELS))
+        await divided.job("another job with this folder", channels=1)
+        assert (divided.published, Decisions(str(tmp_path)).pending()) == ([0, 0, 0], [decision])
+        await divided.job("q", channels=1)
+        assert (divided.published, Decisions(str(tmp_path)).pending()) == ([1, 2, 0], [])
+        assert [exchange.staging.books.was_published("q", 0) for exchange in divided.exchanges] == [True] * 3
 
 
 class KilledError(Exception):
@@ -182,10 +203,10 @@ async def test_nothing_is_published_while_an_exchange_is_away(tmp_path: Path) ->
 
 
 def test_the_first_of_two_decisions_about_a_batch_stands(tmp_path: Path) -> None:
-    decisions, first = Decisions(tmp_path.as_uri()), Decision("q", 3, (StagedPart("c", 0, "a", 1),))
+    decisions, first = Decisions(tmp_path.as_uri()), Decision("q", 3, (StagedPart("c", 0, "a", 1),), ("c",))
     assert decisions.decide(first) == first
-    assert decisions.decide(Decision("q", 3, ())) == first
-    other = decisions.decide(Decision("other", 3, ()))
+    assert decisions.decide(Decision("q", 3, (), ())) == first
+    other = decisions.decide(Decision("other", 3, (), ()))
     assert Decisions(str(tmp_path)).pending() == [other, first]
     decisions.forget(first)
     decisions.forget(first)
@@ -195,7 +216,7 @@ def test_the_first_of_two_decisions_about_a_batch_stands(tmp_path: Path) -> None
 def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "permitflow").write_text("")
     with pytest.raises(CheckpointError, match="checkpointLocation"):
-        Decisions(str(tmp_path)).decide(Decision("q", 0, ()))
+        Decisions(str(tmp_path)).decide(Decision("q", 0, (), ()))
     with pytest.raises(CheckpointError, match="nowhere:"):
         Decisions("nowhere://folder")
 
