@@ -412,12 +412,13 @@ class StagingBooks:
         if part.state is not PartState.OPEN:
             return False
         self._drop(part, PartState.FORGOTTEN, "is forgotten: its stream broke off", now)
+        self._hear(part.staging.query, now)
         return True
 
     def _require_open(self, part: Part, now: float) -> None:
         if part.state is not PartState.OPEN:
             raise part.error(part.reason or f"takes nothing more: it is {part.state.value}")
-        self._queries[part.staging.query].heard = now
+        self._hear(part.staging.query, now)
 
     # Batches.
 
@@ -448,7 +449,7 @@ class StagingBooks:
         for part in planned.published:
             if part.state is PartState.ENDED:
                 part.state = PartState.PREPARED
-                self._queries[part.staging.query].heard = now
+                self._hear(part.staging.query, now)
 
     def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
         """Carry out a planned publication that was meanwhile written down; return what was published.
@@ -466,6 +467,7 @@ class StagingBooks:
         for other in (*self._displaced_by(query), query):
             self._published.pop(other, None)
         self._published[query] = batch
+        self._hear(query, now)
         return planned._replace(published=published, late=late)
 
     def discard(self, query: str, batch: int, parts: Sequence[StagedPart], now: float) -> tuple[Part, ...]:
@@ -479,6 +481,7 @@ class StagingBooks:
             if part is not None:
                 self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
                 dropped.append(part)
+        self._hear(query, now)
         return tuple(dropped)
 
     def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
@@ -546,6 +549,10 @@ class StagingBooks:
         part.state = state
         query = self._queries[part.staging.query]
         query.remove(part)
-        query.heard = now
         if not query.batches:
             del self._queries[part.staging.query]
+
+    def _hear(self, query: str, now: float) -> None:
+        """It has given a sign; what a clock or an administrator removes is none."""
+        if query in self._queries:
+            self._queries[query].heard = now

@@ -259,6 +259,20 @@ def test_only_a_silent_querys_prepared_parts_are_rolled_back(exchange: Exchange)
         exchange.publish(prepared, ended)
 
 
+def test_a_rollback_of_one_channel_leaves_those_of_others_in_doubt(exchange: Exchange) -> None:
+    one, other = exchange.staged(2), exchange.staged(3, 1, channel="b")
+    prepare(exchange, one, other)
+    assert exchange.books.rollback("a", now=TIMEOUT_SECONDS + 1) == (one,)
+    assert exchange.books.rollback("b", now=TIMEOUT_SECONDS + 1) == (other,)
+
+
+def test_what_expires_is_no_sign_of_its_query(exchange: Exchange) -> None:
+    prepared, ended = exchange.staged(2), exchange.staged(3, 1)
+    prepare(exchange, prepared)
+    assert exchange.books.expire(now=TIMEOUT_SECONDS + 1) == (ended,)
+    assert exchange.books.in_doubt("a", now=TIMEOUT_SECONDS + 1) == (prepared,)
+
+
 # After a restart of the exchange.
 
 
