@@ -191,6 +191,9 @@ WRONG = {
     ),
     "says-a-long-word": ("say('x' * 300)", f"what is not an answer, '{'x' * 100}…': it is not JSON"),
     "has-no-end-of-line": ("sys.exit('x' * (3 << 20))", f"ends with: {' / '.join(['x' * 200 + '…'] * 3)}"),
+    "says-what-is-nested-deeply": ("say('[' * 100_000)", f"an answer, '{'[' * 100}…': it is nested too deeply"),
+    "says-too-long-a-line": ("say('1' * (1 << 20))", f"an answer, '{'1' * 100}…': a line has at most a MiB"),
+    "answers-a-long-error": ("say(json.dumps({'id': 1, 'error': 'x' * 900}))", f"with an error: {'x' * 500}…"),
     "says-no-id": ("say('[1]')", "it is not a JSON object with a whole number as 'id'"),
     "has-no-outcome": ("say('{\"id\": 1}')", "an answer has one of ok, refused, cancelled, error"),
     "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
@@ -244,6 +247,17 @@ def test_what_a_driver_has_started_ends_with_it(tmp_path: Path) -> None:
     with driven(scripted(tmp_path, program), end_seconds=0.1) as driver:
         child = psutil.Process(asyncio.run(driver.told("hello")))
     assert child.wait(10) is None or not child.is_running()
+
+
+def test_a_pipe_that_is_held_by_another_session_keeps_nobody_waiting(tmp_path: Path) -> None:
+    """What a driver has started as a daemon is not ended with it."""
+    program = (
+        "child = subprocess.Popen(['sleep', '1000'], stderr=subprocess.DEVNULL, start_new_session=True)\n"
+        "say(json.dumps({'id': 1, 'ok': child.pid}))"
+    )
+    with driven(scripted(tmp_path, program), end_seconds=0.1) as driver:
+        child = psutil.Process(asyncio.run(driver.told("hello")))
+    child.kill()
 
 
 @pytest.mark.parametrize(

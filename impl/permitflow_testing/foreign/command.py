@@ -20,7 +20,15 @@ from permitflow.tracing.file import FileTrace
 from permitflow_testing.adapter import Aborted, ChannelAdapter, Ended, Feature, Received, Refused
 from permitflow_testing.bounded import AdapterError
 from permitflow_testing.foreign.doors import Door, TcpDoor
-from permitflow_testing.foreign.driver import START_SECONDS, CallCancelled, CallRefused, Driver, DriverError, Request
+from permitflow_testing.foreign.driver import (
+    START_SECONDS,
+    CallCancelled,
+    CallRefused,
+    Driver,
+    DriverError,
+    Request,
+    cut,
+)
 from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
     CHANNEL,
@@ -103,7 +111,7 @@ def _names(said: Mapping[str, Any], key: str, known: Sequence[str], *, least: in
 
 
 def _wrong(word: str, value: object, wanted: str) -> DriverError:
-    return DriverError(f"your driver answers {word!r} with {value!r}, not with {wanted}")
+    return DriverError(f"your driver answers {word!r} with {cut(repr(value))}, not with {wanted}")
 
 
 def hello(driver: Driver) -> Hello:
@@ -564,7 +572,7 @@ def _received(value: Any) -> Received:
     """The chunk in an answer: with its serial number, or with the batch in which its rows are."""
 
     def refuse(why: str) -> NoReturn:
-        raise DriverError(f"your driver answers 'receive' with a chunk that {why}: {value!r}")
+        raise DriverError(f"your driver answers 'receive' with a chunk that {why}: {cut(repr(value))}")
 
     if not isinstance(value, Mapping) or not isinstance(rows := value.get("rows"), int):
         refuse("does not say its rows")

@@ -76,11 +76,11 @@ class Request:
         """
         answer = self.answer.result(0)
         if "refused" in answer:
-            raise CallRefused(str(answer["refused"]))
+            raise CallRefused(cut(answer["refused"]))
         if "cancelled" in answer:
             raise CallCancelled(self.name)
         if "error" in answer:
-            raise DriverError(f"your driver answers {self.word!r} with an error: {answer['error']}")
+            raise DriverError(f"your driver answers {self.word!r} with an error: {cut(answer['error'])}")
         return answer["ok"]
 
 
@@ -226,7 +226,7 @@ class _Process:
     def last_words(self) -> str:
         return f"; its standard error ends with: {' / '.join(self._words)}" if self._words else ""
 
-    # Threads.
+    # Threads, each of which closes its stream.
 
     def _write(self, stream: IO[bytes]) -> None:
         with suppress(OSError, ValueError):  # the reader says why it does not read
@@ -237,24 +237,30 @@ class _Process:
             stream.close()
 
     def _listen(self, stream: IO[bytes]) -> None:
-        while line := stream.readline(_MOST_BYTES):
-            if words := line.decode(errors="replace").strip():
-                self._words.append(_cut(words, 200))
+        with stream:
+            while line := stream.readline(_MOST_BYTES):
+                if words := line.decode(errors="replace").strip():
+                    self._words.append(cut(words, 200))
 
     def _read(self, stream: IO[bytes]) -> None:
-        while line := stream.readline(_MOST_BYTES):
-            if line.strip() and (problem := self._take(line)):
-                self._fail(problem)
-                break
-        else:
-            self._fail(self._why_gone())
+        with stream:
+            while line := stream.readline(_MOST_BYTES):
+                if line.strip() and (problem := self._take(line)):
+                    self._fail(problem)
+                    break
+            else:
+                self._fail(self._why_gone())
 
     def _take(self, line: bytes) -> str:
         """Take an answer; or say why it is none."""
+        if len(line) == _MOST_BYTES and not line.endswith(b"\n"):
+            return _no_answer(line, "a line has at most a MiB")
         try:
             answer = json.loads(line)
         except ValueError:
             return _no_answer(line, "it is not JSON")
+        except RecursionError:
+            return _no_answer(line, "it is nested too deeply")
         if not isinstance(answer, dict) or not isinstance(answer.get("id"), int):
             return _no_answer(line, "it is not a JSON object with a whole number as 'id'")
         if len([name for name in OUTCOMES if name in answer]) != 1:
@@ -308,11 +314,8 @@ class _Process:
                 break
         self.signal(signal.SIGKILL)  # what it has started
         self._process.wait()
-        for thread in self._threads:
+        for thread in self._threads:  # what it has started in a session of its own may hold a pipe for ever
             thread.join(_END_SECONDS)
-        for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-            with suppress(OSError):
-                stream.close()  # type: ignore[union-attr]  # all three are pipes
         _running.pop(self, None)
 
     def signal(self, number: int) -> None:
@@ -338,11 +341,13 @@ def _starting() -> Iterator[None]:
 
 
 def _no_answer(line: bytes, why: str) -> str:
-    text = _cut(line.decode(errors="replace").strip(), 100)
+    text = cut(line.decode(errors="replace").strip(), 100)
     return f"writes to its standard output what is not an answer, {text!r}: {why}; remarks belong on its standard error"
 
 
-def _cut(text: str, most: int) -> str:
+def cut(said: object, most: int = 500) -> str:
+    """What a driver says, as far as a sentence can show it."""
+    text = str(said)
     return text if len(text) <= most else f"{text[:most]}…"
 
 
