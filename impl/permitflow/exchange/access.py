@@ -316,7 +316,7 @@ def _policy_of(file: Path) -> Policy:
 
     try:
         content = tomllib.loads(_text(file, "rights"))
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         refuse(f"must be a file of TOML ({error})")
     tables = content.pop("identities", {})
     if content or not isinstance(tables, dict) or not tables:

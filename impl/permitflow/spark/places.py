@@ -40,7 +40,7 @@ class Places:
             return cls(_WORDS[text.lower()])
         try:
             found = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise ValueError(_RULE) from None
         if not isinstance(found, dict):
             raise ValueError(_RULE)  # noqa: TRY004 - as the parsers of all options

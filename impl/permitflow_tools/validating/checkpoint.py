@@ -58,7 +58,7 @@ class Checkpoint:
         try:
             told = json.loads(head)
             digest = told.pop("sha256")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, RecursionError) as error:
             raise self._unusable("is not a checkpoint of `permitflow trace validate`") from error
         for key, what in (
             ("permitflow_checkpoint", "is of another format"),

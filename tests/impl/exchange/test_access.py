@@ -262,6 +262,7 @@ async def test_all_bearers_of_a_token_may_do_everything(clients: dict[str, Secur
         (f"[identities.a]\ntokens = ['{digest('x')}']\n[identities.b]\ntokens = ['{digest('x')}']", "each token once"),
         ("[identities.a]\ncertificates = ['n']\n[identities.b]\ncertificates = ['n']", "each certificate once"),
         ("=", "a file of TOML"),
+        (f"x = {100_000 * '['}", "a file of TOML"),
     ],
 )
 def test_a_wrong_file_is_refused_in_words(tmp_path: Path, text: str, words: str) -> None:

@@ -27,6 +27,7 @@ def test_a_call_carries_what_the_user_states_and_a_file_holds(tmp_path: Path) ->
     ("text", "words"),
     [
         ("x", "must be a JSON object of texts"),
+        (100_000 * "[", "must be a JSON object of texts"),
         ('["x"]', "must be a JSON object of texts"),
         ('{"x": 1}', "must be a JSON object of texts"),
         ('{"x y": "1"}', "keys are of a-z"),

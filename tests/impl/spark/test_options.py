@@ -105,6 +105,7 @@ def test_writing_has_options_of_its_own() -> None:
         (READ_STREAM, {"startingOffsets": "first"}, "startingOffsets", "must be earliest, latest, or row numbers"),
         (READ_STREAM, {"startingOffsets": '{"orders/0": "7"}'}, "startingOffsets", "row numbers as JSON"),
         (READ_STREAM, {"startingOffsets": "[1]"}, "startingOffsets", "row numbers as JSON"),
+        (READ_STREAM, {"startingOffsets": 100_000 * "["}, "startingOffsets", "row numbers as JSON"),
         (READ_STREAM, {"startingOffsets": "latest", "epochs": "aligned"}, "startingOffsets", "must be earliest with"),
         (READ_STREAM, {"startingOffsets": "latest", "traceDir": "/t"}, "startingOffsets", "the model skips no rows"),
         (READ_STREAM, {"endingOffsets": "latest"}, "endingOffsets", "is for batch jobs only"),

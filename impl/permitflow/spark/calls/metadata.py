@@ -26,7 +26,7 @@ def pairs(text: str) -> Metadata:
     """
     try:
         given = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ValueError(_RULE) from None
     if not isinstance(given, dict) or not all(isinstance(value, str) for value in given.values()):
         raise ValueError(_RULE)

@@ -298,7 +298,7 @@ def _requests(values: Mapping[str, Any], call: CallOptions) -> tuple[str, ...]:
         return (text,)
     try:
         given = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         refuse("request", text, f"must be JSON ({error})")
     requests = given if isinstance(given, list) else [given]
     if not requests or not all(isinstance(request, dict) for request in requests):
