@@ -66,7 +66,8 @@ def put(
         str,
         typer.Option(
             metavar="NAME",
-            help="To a channel that keeps its rows: a name, by which the same input goes on where it has stopped.",
+            help="To a channel that keeps its rows: a name, by which the same input goes on where it has stopped. "
+            "Another input needs another name.",
         ),
     ] = "",
     keep_open: Annotated[
@@ -148,9 +149,7 @@ def put(
             except ProducerEndedError as error:
                 report = _compared(found, rows, error)
         if report is None:
-            moving = _Moving(
-                sink, channel, patience, most_rows=rows, closes_channel=not keep_open, can_go_on=bool(producer)
-            )
+            moving = _Moving(sink, channel, patience, most_rows=rows, closes_channel=not keep_open, producer=producer)
             report = moving.all_of(found)
     if as_json:
         print_json({"address": exchange.address, "channel": channel, **report})
@@ -176,12 +175,21 @@ def _compared(found: "RowReader", most_rows: int | None, ended: ProducerEndedErr
                 break
             if read > kept:
                 break
+        else:
+            _require_whole(read, kept, ended.channel, ended.producer)
     except RowFileError as error:
         unusable(str(error))
     if read > kept:
         complain(f"{ended}; the input has more rows than that")
         raise typer.Exit(ExitCode.FAILS)
     return {"rows": 0, "skipped_rows": read, "outcome": "accepted"}
+
+
+def _require_whole(read: int, kept: int, channel: str, producer: str) -> None:
+    """Refuse an input that has fewer rows than are there of its producer; it is over, and none was sent."""
+    if read < kept:
+        rows = f"the input has {read:,} rows, and {channel} has {kept:,} of producer {producer!r}"
+        unusable(f"{rows}: this is another input, which needs a name of its own")
 
 
 def _channels_of(exchange: Place, stream: str) -> tuple[str, ...]:
@@ -251,9 +259,10 @@ class _Moving:
         *,
         most_rows: int | None,
         closes_channel: bool,
-        can_go_on: bool,
+        producer: str,
     ) -> None:
-        self._can_go_on = can_go_on
+        """``producer``: the name by which the input can go on; empty: it has none."""
+        self._producer = producer
         self._sink, self._channel, self._patience = sink, channel, patience
         self._most_rows, self._closes_channel = most_rows, closes_channel
         self._skipped = 0
@@ -268,7 +277,7 @@ class _Moving:
         except RowFileError as error:
             self._end_before(error)
         except KeyboardInterrupt:
-            if not self._can_go_on:
+            if not self._producer:
                 sink.abort("its producer was interrupted")
             raise KeyboardInterrupt(self._confirmed()) from None
         except PermitflowError as error:
@@ -297,6 +306,8 @@ class _Moving:
                 self._patience(lambda batch=batch: self._sink.send(batch))  # type: ignore[misc]
             if left == 0:
                 return
+        if skip:
+            _require_whole(self._skipped, self._skipped + skip, self._channel, self._producer)
 
     def _end_before(self, error: RowFileError) -> NoReturn:
         """Bring in what was read before a place that cannot be read; the channel stays open."""

@@ -216,6 +216,19 @@ async def test_a_put_with_more_than_is_there_fails(command: Command, tmp_path: P
         assert shell.exchange.replay_channel(NAME).books.next_row == 60
 
 
+@pytest.mark.parametrize("ends", [(), ("--keep-open",)], ids=["ended", "open"])
+async def test_another_input_of_a_name_is_noticed_by_its_rows(
+    command: Command, tmp_path: Path, ends: tuple[str, ...]
+) -> None:
+    async with beside(command, Retention.REPLAY) as shell:
+        named = ("--producer", "nightly", *ends)
+        assert (await shell("put", NAME, written(tmp_path, "monday.csv", ROWS), *named))[0] == 0
+        code, out, error = await shell("put", NAME, written(tmp_path, "tuesday.csv", "n,s\n1,a\n"), *named)
+        assert (code, out) == (2, "")
+        assert "the input has 1 rows, and orders/0 has 100 of producer 'nightly': this is another input" in error
+        assert shell.exchange.statistics()[0].state == ("open" if ends else "ended")
+
+
 async def test_rows_that_were_written_are_acknowledged_if_asked(command: Command, tmp_path: Path) -> None:
     source, target = written(tmp_path, "orders.csv", ROWS), tmp_path / "out.arrow"
     async with beside(command, Retention.REPLAY) as shell:
