@@ -1,6 +1,7 @@
 """Ctrl-C ends a command, also if it comes in a finalizer, where Python loses the ``KeyboardInterrupt``.
 
-SIGTERM and SIGHUP do the same, so that a command can end its worker processes and remove its temporary folders.
+SIGTERM and SIGHUP do the same, so that a command can end its worker processes and remove its temporary folders.  The
+third of them ends the process at once: a model of the user's own may catch whatever is raised.
 """
 
 import atexit
@@ -9,6 +10,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
+from time import monotonic
 from types import FrameType, TracebackType
 from typing import NoReturn
 
@@ -19,6 +21,11 @@ if hasattr(signal, "SIGHUP"):  # not on Windows
 
 # After a signal whose exception was lost; by then the finalizer has returned.
 _AGAIN_SECONDS = 0.05
+
+# The signal that ends the process whatever catches what those before it raised, and what must lie between it and the
+# first: several may come at one time.
+_LAST_STRAW = 3
+_PATIENCE_SECONDS = 1.0
 
 _last = 0
 
@@ -35,6 +42,8 @@ class Interrupts:
         """No signal has come; ``watch`` installs the handlers."""
         self.number = 0
         """The number of the signal; 0: none has come."""
+        self._count = 0
+        self._first_at = 0.0
         self._led_to: BaseException | None = None
         self._is_over = False
         self._is_sent_again = False
@@ -76,6 +85,12 @@ class Interrupts:
     def _interrupt(self, number: int, frame: FrameType | None) -> NoReturn:
         global _last  # a signal belongs to the process
         self.number = _last = number
+        now = monotonic()
+        self._count += 1
+        if self._count == 1:
+            self._first_at = now
+        elif self._count >= _LAST_STRAW and now - self._first_at >= _PATIENCE_SECONDS:
+            os._exit(self.exit_code)
         raise KeyboardInterrupt
 
     def _end(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -99,4 +114,5 @@ class Interrupts:
     def _send_again(self) -> None:
         self._is_sent_again = False
         if not self._is_over:
+            self._count -= 1  # it is the same one
             os.kill(os.getpid(), self.number)

@@ -138,7 +138,16 @@ IN_A_LIBRARY_THAT_HIDES_IT = """
         except KeyboardInterrupt:
             raise RuntimeError("an error of its own") from None
 """
-
+IN_WHAT_CATCHES_ALL = """
+        while True:
+            try:
+                signal.raise_signal(signal.SIGINT)
+            except BaseException:
+                pass
+"""
+A_SECOND_EACH = (
+    "from itertools import count\nfrom permitflow_tools.cli import interrupts\ninterrupts.monotonic = count().__next__"
+)
 
 CLEANED_UP, WENT_ON = "it cleaned up\n", "it went on\nit cleaned up\n"
 
@@ -157,13 +166,14 @@ def signalled(number: str, handler: str) -> str:
         (PROGRAM.format(IN_A_FINALIZER_OF_MANY), 130, CLEANED_UP),
         (PROGRAM.format(f"{BETWEEN_C_AND_PYTHON}; signal.pause()"), 130, CLEANED_UP),
         (PROGRAM.format(IN_A_LIBRARY_THAT_HIDES_IT), 130, CLEANED_UP),
+        (A_SECOND_EACH + PROGRAM.format(IN_WHAT_CATCHES_ALL), 130, ""),
         (PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)", 130, WENT_ON),
         (signalled("SIGTERM", "SIG_DFL"), 143, CLEANED_UP),
         (signalled("SIGHUP", "SIG_DFL"), 129, CLEANED_UP),
         (signalled("SIGHUP", "SIG_IGN"), 0, WENT_ON),
         (signalled("SIGINT", "SIG_IGN"), 0, WENT_ON),
     ],
-    ids=["finalizer", "finalizers", "C", "hidden", "after the command", "TERM", "HUP", "nohup", "background"],
+    ids=["finalizer", "finalizers", "C", "hidden", "caught", "after the command", "TERM", "HUP", "nohup", "background"],
 )
 def test_a_signal_ends_a_command_that_cleans_up_unless_ignored(
     process: Command, program: str, code: int, said: str
