@@ -1,6 +1,7 @@
 """A mistake in the text of a model is an error that names the action or the condition, and the state."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any, NamedTuple
 
 import pytest
@@ -43,9 +44,31 @@ def returns_a_tuple(state: State, _: None) -> object:
     return (state.n + 1, ())
 
 
+def guards_by_a_function(state: State, _: None) -> State:
+    require(is_small)
+    return state._replace(n=state.n + 1)
+
+
+def guards_by_a_coroutine(state: State, _: None) -> State:
+    guard = asynchronous()
+    try:
+        require(guard)
+    finally:
+        guard.close()
+    return state
+
+
 def up(state: State, _: None) -> State:
     require(state.n < 3)
     return state._replace(n=state.n + 1)
+
+
+def is_small(state: State) -> bool:
+    return state.n < 3
+
+
+async def asynchronous(*_: object) -> State:
+    return State()
 
 
 def up_by(state: State, _: None, count: int) -> State:
@@ -80,6 +103,14 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
         "a guard is written as require(...)",
     ),
     "another tuple": (returns_a_tuple, "action 'up' in state State(n=0, seen=()): it returned (1, ())"),
+    "a guard that is a function": (
+        guards_by_a_function,
+        "action 'up' in state State(n=0, seen=()): `require` was given <function is_small at ",
+    ),
+    "a guard that is a coroutine": (
+        guards_by_a_coroutine,
+        "action 'up' in state State(n=0, seen=()): `require` was given <coroutine object asynchronous at ",
+    ),
     "an argument too few": (up_by, "action 'up' in state State(n=0, seen=()): TypeError: up_by() missing 1 required"),
 }
 
@@ -117,6 +148,7 @@ def test_a_state_that_is_a_number_is_no_truth_value() -> None:
         (lambda _: [1, 2], "the arguments of action 'up': each must be a tuple, as in [(1,), (2,)], not 1"),
         (lambda _: 3, "the arguments of action 'up': TypeError: 'int' object is not iterable"),
         (lambda: [(1,)], "the arguments of action 'up': TypeError: "),
+        (lambda _: ((n,) for n in count()), "the arguments of action 'up': there are more than 100,000; name those"),
         (lambda _: [(1, 2)], "action 'up(1, 2)' in state State(n=0, seen=()): TypeError: up_by() takes 3 positional"),
     ],
 )
@@ -129,10 +161,6 @@ def test_a_wrong_list_of_arguments_is_named(arguments: Any, said: str) -> None:
 def test_arguments_that_are_no_function_are_refused() -> None:
     with pytest.raises(ModelError, match=r"action 'up': its arguments must be a function, as in .*, not \[\(1,\)\]"):
         Action("up", up_by, [(1,)])  # type: ignore[arg-type]
-
-
-async def asynchronous(*_: object) -> State:
-    return State()
 
 
 ASYNCHRONOUS: Any = asynchronous

@@ -6,7 +6,7 @@ from inspect import getsourcefile, getsourcelines, unwrap
 from pathlib import Path
 from typing import Any, ClassVar
 
-from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore
+from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore, truth_of
 from permitflow_model.kernel.liveness import Lasso, counterexample
 from permitflow_model.kernel.system import Action, Step, System
 from permitflow_tools.explain.look import Fact, Look
@@ -173,11 +173,24 @@ def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> E
         title=f"{look.in_numbers(parameters)}: nothing is wrong",
         verdict=RunOutcome.LIVE,
         sentence=f"All {graph.state_count:,} states were visited: none is stuck{held}. "
-        "This run leads to a state that is as far from the beginning as any.",
+        f"{_idle(system, parameters, graph)}This run leads to a state that is as far from the beginning as any.",
         parameters=parameters,
         start=graph.states[0],
         steps=graph.path_to(graph.state_count - 1),
     )
+
+
+def _idle(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> str:
+    """What was visited in vain: actions that are never possible, and promises that nothing begins."""
+    taken = {graph.moves[move][0] for move in set(graph.taken)}
+    never = [action.name for action in system.actions if action.name not in taken]
+    empty = [
+        name
+        for name, promise in system.leads_to.items()
+        if not any(truth_of(promise.premise, state, parameters, "the premise of", name) for state in graph.states)
+    ]
+    told = f"In none of them {', '.join(never)} {'is' if len(never) == 1 else 'are'} possible. " if never else ""
+    return f"{told}In none of them the premise of {', '.join(empty)} holds. " if empty else told
 
 
 def _steps(count: int) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import islice
 from typing import Generic, TypeVar
 
 from permitflow_model.kernel.runs import Move, table_of
@@ -13,6 +14,9 @@ __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
 
 DEADLOCK = "deadlock"
 """Stands for the name of an invariant."""
+
+_MOST_ARGUMENTS = 100_000
+"""Of an action, since each is tried in each state."""
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -276,7 +280,9 @@ def _initial(system: System[S, P], parameters: P) -> S:
 def _arguments(action: Action[S, P], parameters: P) -> list[tuple[int, ...]]:
     """The arguments of an action, each a tuple."""
     with _named(f"the arguments of action {action.name!r}"):
-        found = list(action.arguments(parameters))
+        found = list(islice(action.arguments(parameters), _MOST_ARGUMENTS + 1))
+        if len(found) > _MOST_ARGUMENTS:
+            raise ModelError(f"there are more than {_MOST_ARGUMENTS:,}; name those that matter")
         if strange := [each for each in found if not isinstance(each, tuple)]:
             raise ModelError(f"each must be a tuple, as in [(1,), (2,)], not {strange[0]!r}")
     return found

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from typing import Any, Generic, NamedTuple, NoReturn, TypeVar
 
 from permitflow_model.kernel.family import Family
@@ -33,9 +33,14 @@ def require(guard: object) -> None:
 
     Raises:
         Disabled: the guard is false.
+        ModelError: it is a function or a coroutine, which would always hold.
     """
+    if guard is True:
+        return
     if not guard:
         raise Disabled
+    if callable(guard) or isawaitable(guard):
+        raise ModelError(f"`require` was given {guard!r}; call it, and let it be a plain function")
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.liveness import Lasso
-from permitflow_model.kernel.system import Action, System, require
+from permitflow_model.kernel.system import Action, LeadsTo, System, require
 from permitflow_tools.explain.own import OwnLook, explain_system, own_page
 from permitflow_tools.explain.run import RunOutcome
 from permitflow_tools.explain.run_page import storyboard
@@ -48,6 +48,17 @@ def test_a_live_model_is_shown_by_its_farthest_state() -> None:
     assert (run.verdict, found) == (RunOutcome.LIVE, None)
     assert run.sentence.startswith("All 35 states were visited: none is stuck, and Bounded holds.")
     assert len(run.steps) == explore(CALLS, FIVE).depth - 1
+
+
+def test_what_never_happens_in_a_live_model_is_told() -> None:
+    def never(number: int, _: None) -> int:
+        require(number < 0)
+        return number
+
+    promise = LeadsTo[int, None](lambda number, _: number > 9, lambda number, _: number == 0)
+    moves = (Action("wait", lambda number, _: number), Action("sink", never), Action("fly", never))
+    run, _ = explain_system(System[int, None]("Idle", lambda _: 0, moves, {}, leads_to={"Landed": promise}), None)
+    assert "In none of them sink, fly are possible. In none of them the premise of Landed holds. " in run.sentence
 
 
 def test_a_loop_is_shown_at_the_end_of_its_run() -> None:
