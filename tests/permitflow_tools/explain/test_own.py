@@ -56,8 +56,9 @@ def test_what_never_happens_in_a_live_model_is_told() -> None:
         return number
 
     promise = LeadsTo[int, None](lambda number, _: number > 9, lambda number, _: number == 0)
-    moves = (Action("wait", lambda number, _: number), Action("sink", never), Action("fly", never))
-    run, _ = explain_system(System[int, None]("Idle", lambda _: 0, moves, {}, leads_to={"Landed": promise}), None)
+    moves = [Action[int, None](name, never) for name in ("sink", "fly")]
+    stay = Action[int, None]("stay", lambda number, _: number)
+    run, _ = explain_system(System("Idle", lambda _: 0, (stay, *moves), {}, leads_to={"Landed": promise}), None)
     assert "In none of them sink, fly are possible. In none of them the premise of Landed holds. " in run.sentence
 
 
