@@ -37,6 +37,12 @@ def printable(text: str, *, keeps_lines: bool = False) -> str:
     return _UNPRINTABLE.sub(escaped, text)
 
 
+def shortened(text: str, most_characters: int = 1_000) -> str:
+    """The beginning of a foreign text, and how much of it is left out."""
+    left = len(text) - most_characters
+    return text if left <= 0 else f"{text[:most_characters]}… ({left:,} more characters)"
+
+
 def _listed(names: Iterable[str]) -> str:
     """The first of some names, separated by commas."""
     shown = [*names]

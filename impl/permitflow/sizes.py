@@ -17,4 +17,7 @@ def size(text: str) -> int:
     found = _SIZE.fullmatch(text.strip())
     if found is None or found[2] not in UNITS:
         raise ValueError(f'must be a size with its unit, as in "16MiB" ({", ".join(UNITS)})')
-    return int(float(found[1]) * UNITS[found[2]])
+    size_bytes = float(found[1]) * UNITS[found[2]]
+    if size_bytes >= 2**63:
+        raise ValueError("must be below 2**63 bytes")
+    return int(size_bytes)

@@ -13,7 +13,7 @@ from textwrap import indent
 from traceback import extract_tb, format_exception
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, shortened
 from permitflow.flows.recording import RecorderFactory
 from permitflow_model.kernel.system import System
 from permitflow_model.manifest import reference
@@ -374,14 +374,14 @@ def raising(error: BaseException) -> str:
     """A finding."""
     if isinstance(error, AdapterError):
         return str(error)
-    return f"raises {type(error).__name__}: {error}"
+    return f"raises {type(error).__name__}: {shortened(str(error))}"
 
 
 def _where(error: BaseException) -> list[str]:
     """The last lines of code that it came through."""
     if isinstance(error, AdapterError):
         return []
-    return "".join(format_exception(error)[-3:]).rstrip().splitlines()
+    return [shortened(line) for line in "".join(format_exception(error)[-3:]).rstrip().splitlines()]
 
 
 def place_of(error: BaseException) -> str:

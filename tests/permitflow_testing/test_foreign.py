@@ -181,6 +181,7 @@ def scripted(tmp_path: Path, program: str) -> str:
     return f"{sys.executable} -S {tmp_path / 'driver.py'}"
 
 
+OF_A_MEBIBYTE = f"{200 * 'x'}… (1,048,376 more characters)"
 WRONG = {
     "ends": ("sys.exit('no such file')", "has ended with exit code 1, asked for 'hello' (request 1)"),
     "ends-with-words": ("sys.exit('no such file')", "; its standard error ends with: no such file"),
@@ -189,14 +190,17 @@ WRONG = {
         "say('listening')",
         "what is not an answer, 'listening': it is not JSON; remarks belong on its standard",
     ),
-    "says-a-long-word": ("say('x' * 300)", f"what is not an answer, '{'x' * 100}…': it is not JSON"),
-    "has-no-end-of-line": ("sys.exit('x' * (3 << 20))", f"ends with: {' / '.join(['x' * 200 + '…'] * 3)}"),
-    "says-what-is-nested-deeply": ("say('[' * 100_000)", f"an answer, '{'[' * 100}…': it is nested too deeply"),
-    "says-too-long-a-line": ("say('1' * (1 << 20))", f"an answer, '{'1' * 100}…': a line has at most a MiB"),
-    "answers-a-long-error": ("say(json.dumps({'id': 1, 'error': 'x' * 900}))", f"with an error: {'x' * 500}…"),
+    "says-a-long-word": ("say('x' * 300)", f"'{'x' * 100}… (200 more characters)': it is not JSON"),
+    "has-no-end-of-line": ("sys.exit('x' * (3 << 20))", f"ends with: {' / '.join(3 * [OF_A_MEBIBYTE])}"),
+    "says-what-is-nested-deeply": (
+        "say('[' * 100_000)",
+        f"an answer, '{'[' * 100}… (99,900 more characters)': it is nested too deeply",
+    ),
+    "says-too-long-a-line": ("say('1' * (1 << 20))", "… (1,048,476 more characters)': a line has at most a MiB"),
     "says-no-id": ("say('[1]')", "it is not a JSON object with a whole number as 'id'"),
     "has-no-outcome": ("say('{\"id\": 1}')", "an answer has one of ok, refused, cancelled, error"),
     "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
+    "answers-a-book": ("""say('{"id": 1, "error": "' + 100_000 * "n" + '"}')""", "nnn… (99,043 more characters)"),
     "answers-an-error": ('say(\'{"id": 1, "error": "no"}\')', "answers 'hello' with an error: no"),
     "says-nothing": ("", "has not answered 'hello' (request 1) within 0.2 s"),
 }

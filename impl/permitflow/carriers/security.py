@@ -68,7 +68,7 @@ class Security:
         """
         has_one = self.token_file is not None or bool(self.token_variable)
         if has_one and self.ca is None and not self.insecure and not is_loopback(address.host):
-            rule = "must be on the loopback: a token crosses a network only over TLS (give ca; or insecure=True)"
+            rule = "must be on the loopback: a token crosses a network only over TLS (ca, --tls-ca; or insecure=True)"
             raise InvalidParametersError(name="address", value=written(address), rule=rule)
         if self.token_file is not None:
             return read_token(self.token_file)

@@ -35,9 +35,13 @@ class FromFiles(Generic[T]):
         self._files, self._make = files, make
         self._signature = self._signed()
         self._value = make()
+        self._has_warned = False
 
     def current(self) -> T:
-        """The value; the former one, and a warning in the log, if the changed files cannot be used."""
+        """The value; the former one if the changed files cannot be used.
+
+        The log has a warning then, and another one once there are files again that can be used.
+        """
         signature = self._signed()
         if signature != self._signature:
             self._signature = signature
@@ -45,8 +49,13 @@ class FromFiles(Generic[T]):
                 self._value = self._make()
             except InvalidParametersError as error:
                 _log.warning("changed files cannot be used, and the former ones hold: %s", error)
+                self._has_warned = True
             else:
-                _log.info("read again, because changed: %s", ", ".join(map(str, self._files)))
+                level, words = logging.INFO, "read again, because changed"
+                if self._has_warned:  # who was warned wants to know
+                    level, words = logging.WARNING, "changed files can be used again, and hold"
+                _log.log(level, "%s: %s", words, ", ".join(map(str, self._files)))
+                self._has_warned = False
         return self._value
 
     def _signed(self) -> Signature:

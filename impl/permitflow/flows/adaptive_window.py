@@ -24,7 +24,7 @@ _CHANGE_SHARE = 8
 """A target that differs by less than this part of the present one is not a change."""
 
 
-def require_latency(seconds: object, *, name: str = "target_latency_seconds") -> float:
+def require_latency(seconds: object) -> float:
     """Check a wanted latency that a caller gave.
 
     Raises:
@@ -32,7 +32,8 @@ def require_latency(seconds: object, *, name: str = "target_latency_seconds") ->
     """
     if isinstance(seconds, int | float) and not isinstance(seconds, bool) and 0 < seconds <= 3600:
         return float(seconds)
-    raise InvalidParametersError(name=name, value=seconds, rule="must be a number of seconds, above 0 and at most 3600")
+    rule = "must be a number of seconds, above 0 and at most 3600"
+    raise InvalidParametersError(name="target_latency_seconds", value=seconds, rule=rule)
 
 
 class AdaptiveWindow:

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, NoReturn
 
 import pyarrow as pa
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, shortened
 from permitflow.flows.messages import Kind
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters, stated_values
@@ -27,7 +27,6 @@ from permitflow_testing.foreign.driver import (
     Driver,
     DriverError,
     Request,
-    cut,
 )
 from permitflow_testing.foreign.model_ends import ModelReceiver, ModelSender
 from permitflow_testing.foreign.peer import (
@@ -92,7 +91,7 @@ class Hello:
         carriers = _names(said, "carriers", ("tcp", "grpc")) if "carriers" in said else ("tcp",)
         features = frozenset(Feature(name) for name in lacks if name not in (SETTLE, BYTES))
         return cls(
-            name=str(said.get("name", "")),
+            name=shortened(str(said.get("name", "")), 200),
             ends=ends,
             flows=flows,
             lacks=features,
@@ -111,7 +110,7 @@ def _names(said: Mapping[str, Any], key: str, known: Sequence[str], *, least: in
 
 
 def _wrong(word: str, value: object, wanted: str) -> DriverError:
-    return DriverError(f"your driver answers {word!r} with {cut(repr(value))}, not with {wanted}")
+    return DriverError(f"your driver answers {word!r} with {shortened(repr(value), 500)}, not with {wanted}")
 
 
 def hello(driver: Driver) -> Hello:
@@ -572,7 +571,7 @@ def _received(value: Any) -> Received:
     """The chunk in an answer: with its serial number, or with the batch in which its rows are."""
 
     def refuse(why: str) -> NoReturn:
-        raise DriverError(f"your driver answers 'receive' with a chunk that {why}: {cut(repr(value))}")
+        raise DriverError(f"your driver answers 'receive' with a chunk that {why}: {shortened(repr(value), 500)}")
 
     if not isinstance(value, Mapping) or not isinstance(rows := value.get("rows"), int):
         refuse("does not say its rows")

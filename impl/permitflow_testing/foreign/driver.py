@@ -21,7 +21,7 @@ from shutil import which
 from time import monotonic
 from typing import IO, Any, Final
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, shortened
 from permitflow_testing.bounded import AdapterError
 
 LIMIT_SECONDS = 10.0
@@ -40,6 +40,9 @@ OUTCOMES = ("ok", "refused", "cancelled", "error")
 
 class DriverError(AdapterError):
     """The driver does what no driver may do, whatever the rule."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(shortened(message))  # part of it may come from the driver
 
 
 class CallRefused(Exception):
@@ -76,11 +79,11 @@ class Request:
         """
         answer = self.answer.result(0)
         if "refused" in answer:
-            raise CallRefused(cut(answer["refused"]))
+            raise CallRefused(str(answer["refused"]))
         if "cancelled" in answer:
             raise CallCancelled(self.name)
         if "error" in answer:
-            raise DriverError(f"your driver answers {self.word!r} with an error: {cut(answer['error'])}")
+            raise DriverError(f"your driver answers {self.word!r} with an error: {answer['error']}")
         return answer["ok"]
 
 
@@ -179,7 +182,7 @@ class Driver:
 
     def note(self, kind: str, fault: str) -> None:
         """Remember what it does wrong; only the first fault of each kind."""
-        self.faults.setdefault(kind, fault)
+        self.faults.setdefault(kind, shortened(fault))
 
     def end(self) -> None:
         """End the process and all that it has started; the next request starts another one."""
@@ -240,7 +243,7 @@ class _Process:
         with stream:
             while line := stream.readline(_MOST_BYTES):
                 if words := line.decode(errors="replace").strip():
-                    self._words.append(cut(words, 200))
+                    self._words.append(shortened(words, 200))
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
@@ -341,14 +344,8 @@ def _starting() -> Iterator[None]:
 
 
 def _no_answer(line: bytes, why: str) -> str:
-    text = cut(line.decode(errors="replace").strip(), 100)
+    text = shortened(line.decode(errors="replace").strip(), 100)
     return f"writes to its standard output what is not an answer, {text!r}: {why}; remarks belong on its standard error"
-
-
-def cut(said: object, most: int = 500) -> str:
-    """What a driver says, as far as a sentence can show it."""
-    text = str(said)
-    return text if len(text) <= most else f"{text[:most]}…"
 
 
 def _code_in_words(code: int) -> str:

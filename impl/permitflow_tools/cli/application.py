@@ -15,6 +15,7 @@ from permitflow.errors import (
     TraceError,
     TraceWriteError,
     UnknownChannelError,
+    UnknownConsumerError,
 )
 from permitflow_tools.cli.outcomes import ExitCode, complain, unusable
 
@@ -42,7 +43,8 @@ class _Commands(TyperGroup):
             complain(str(error))
             raise typer.Exit(ExitCode.FAILS) from None
         except (
-            *(InvalidOptionError, InvalidParametersError, ParametersFileError, TraceError, UnknownChannelError),
+            *(InvalidOptionError, InvalidParametersError, ParametersFileError, TraceError),
+            *(UnknownChannelError, UnknownConsumerError),
         ) as error:
             unusable(str(error))
 
@@ -108,8 +110,8 @@ def permitflow(
       permitflow serve --stream orders:2                       an exchange for producers and consumers
       permitflow put orders/0 orders.csv                       rows of a file or a pipe, into a channel
       permitflow get orders/0 out.parquet                      and out of it
-      permitflow health 127.0.0.1:50051                        does it take streams?
-      permitflow top 127.0.0.1:50051                           which side waits for the other?
+      permitflow health                                        does it take streams?
+      permitflow top                                           which side waits for the other?
       permitflow channel list                                  its channels: add, remove, reset, peek, purge
       permitflow trace validate RUN/                           was a recorded run a behaviour of the model?
       permitflow conform my_channel:MyAdapter                  does your own channel keep the rules?

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 import typer
 
-from permitflow.errors import printable
+from permitflow.errors import printable, shortened
 from permitflow.exchange.books.replay import Retention
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
@@ -20,12 +20,10 @@ if TYPE_CHECKING:
     from permitflow.client import ChangedChannel, ListedChannel
     from permitflow.client.blocking import BlockingControl
 
-channel = typer.Typer(
-    no_args_is_help=True, rich_markup_mode=None, help="The channels of a running exchange: list, add, remove, reset ..."
-)
+channel = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 Names: TypeAlias = Annotated[
-    list[str], typer.Argument(metavar="CHANNEL...", help="Channels, as orders/0; of a stream, as orders, all channels.")
+    list[str], typer.Argument(metavar="CHANNEL", help="Channels, as orders/0; of a stream, as orders, all channels.")
 ]
 Force: TypeAlias = Annotated[
     bool,
@@ -113,7 +111,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) ->
             line = f"{each.traffic.channel}: {one.direction} {one.stream} with {one.peer}, {one.state}{lost}"
             print_lines(console, f"{line}, {one.rows_held:,} rows under way")
         if each.schema is not None:
-            print_lines(console, f"{each.traffic.channel}: schema {_schema_words(each.schema)}")
+            print_lines(console, f"{each.traffic.channel}: schema {shortened(_schema_words(each.schema))}")
 
 
 @channel.command()
@@ -266,7 +264,7 @@ def peek(
         return
     table = open_table(*map(printable, found.column_names), wrap=tuple(map(printable, found.column_names)))
     for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
-        table.add_row(*(printable(str(value)) for value in row))
+        table.add_row(*(printable(shortened(str(value))) for value in row))
     print_table(console, table)
 
 

@@ -17,8 +17,8 @@ from permitflow.flows.seam import Parameters
 from permitflow.flows.table import flow_named, flow_names
 from permitflow_tools.cli.options import (
     MOST,
-    duration,
     given_options,
+    latency,
     one_of,
     option,
     rows,
@@ -28,7 +28,7 @@ from permitflow_tools.cli.options import (
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.parameters.quantities import size_text
 
-_ROWS = whole_number(least=1, most=MOST)
+_ROWS = whole_number(least=1)
 # Parameters of flows that have an option of their own.
 _WITH_OPTIONS = ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits", "oversize")
 _OF_REPLAY = (
@@ -54,13 +54,12 @@ _RowPermits: TypeAlias = Annotated[
     rows(
         f"Rows in a channel at once. Default: {DEFAULT_ROW_PERMITS}; with replay {DEFAULT_KEPT_ROWS}.",
         least=2,
-        most=MOST,
     ),
 ]
 
 _PermitBatch: TypeAlias = Annotated[
     int | None,
-    rows("Permits are returned once so many are held. Default: an eighth of the row permits.", most=MOST),
+    rows("Permits are returned once so many are held. Default: an eighth of the row permits."),
 ]
 
 _MaxChunkCost: TypeAlias = Annotated[
@@ -68,7 +67,6 @@ _MaxChunkCost: TypeAlias = Annotated[
     rows(
         "The most permits a chunk takes. Default: row permits less batch; "
         f"{KEPT_CHUNK_ROWS} with replay and its default of row permits.",
-        most=MOST,
     ),
 ]
 
@@ -85,7 +83,7 @@ _ByteWindow: TypeAlias = Annotated[
 _TargetLatency: TypeAlias = Annotated[
     float | None,
     option(
-        duration,
+        latency,
         "DURATION",
         "Let the windows of a channel and of its producers' streams adapt, so that rows wait about this long at the "
         "exchange, as in 500ms; consumers state their own. Default: the whole windows.",
@@ -133,19 +131,18 @@ _KeptRowsLimit: TypeAlias = Annotated[
     rows(
         "With replay: the most rows of a channel that are kept before producers wait. "
         f"Default: the row permits; {DEFAULT_KEPT_ROWS} with a flow that has no window.",
-        most=MOST,
     ),
 ]
 
 _StagingRowsLimit: TypeAlias = Annotated[
     int | None,
-    rows("With replay: rows of a channel that may be staged at once. Default: four times the kept rows.", most=MOST),
+    rows("With replay: rows of a channel that may be staged at once. Default: four times the kept rows."),
 ]
 
 _ExpireSeconds: TypeAlias = Annotated[
     float | None,
     option(
-        whole_number(least=1, most=MOST),
+        whole_number(least=1),
         "SECONDS",
         "With replay: drop rows after so long, whether or not their consumers have acknowledged them; a consumer that "
         "needs them gets an error. Default: never.",
@@ -213,17 +210,25 @@ def _channel_parameters(
             return kept_parameters(**stated)
         return cast(Parameters, flow_named(flow).parse(stated))
     except InvalidParametersError as error:
-        option_name = f"--{error.name.replace('_', '-')}" if error.name in _WITH_OPTIONS else "--parameter"
-        unusable(f"{option_name}: {error}")
+        if error.name in _WITH_OPTIONS:
+            raise
+        unusable(f"--parameter: {error}")
     except ParameterMismatchError:
         unusable(f"--flow: there is no flow {flow!r}, but {', '.join(flow_names())}")
+
+
+def _require_adaptive(flow: str, retention: Retention) -> None:
+    """Refuse a latency where no window adapts."""
+    if retention is Retention.REPLAY:
+        unusable("--target-latency: not with --retention replay, which keeps rows; permitflow get has it")
+    if flow != PERMITS.name:
+        unusable(f"--target-latency: only the window of permits adapts, and this is --flow {flow}")
 
 
 @dataclass(frozen=True)
 class ChannelOptions:
     """What these options say of channels."""
 
-    flow: str
     parameters: Parameters
     retention: Retention
     consumers: list[str]
@@ -266,8 +271,9 @@ def channel_options(
         max_chunk_cost=max_chunk_cost,
         barrier_permits=barrier_permits,
     )
+    if target_latency is not None:
+        _require_adaptive(flow, retention)
     return ChannelOptions(
-        flow=flow,
         parameters=parameters,
         retention=retention,
         consumers=consumers,

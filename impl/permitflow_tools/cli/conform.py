@@ -17,7 +17,7 @@ import typer
 from permitflow.errors import printable
 from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.interrupts import signalled_exit_code
-from permitflow_tools.cli.options import chosen, option, seconds, whole_number, writable
+from permitflow_tools.cli.options import above_zero, chosen, number, option, whole_number, writable
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ def conform(
     ] = None,
     limit_seconds: Annotated[
         float | None,
-        option(seconds, "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
+        option(above_zero(number), "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
     ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")

@@ -14,9 +14,17 @@ from permitflow.errors import (
     UnknownConsumerError,
 )
 from permitflow_tools.cli.option_groups import with_options
-from permitflow_tools.cli.options import exchange_addresses, option
+from permitflow_tools.cli.options import exchange_addresses, given_options, option
 from permitflow_tools.cli.outcomes import ExitCode, complain, requires_extra, unusable
-from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
+from permitflow_tools.cli.security import (
+    SECURITY_OPTIONS,
+    TlsCa,
+    TlsCert,
+    TlsKey,
+    TlsServerName,
+    TokenFile,
+    client_security,
+)
 
 if TYPE_CHECKING:
     from permitflow.client.blocking import BlockingControl
@@ -29,6 +37,9 @@ _Address: TypeAlias = Annotated[
         "HOST:PORT",
         f"The exchange; without gRPC, tcp:// or udp://HOST:PORT; or several, with commas. Default: {_DEFAULT_ADDRESS}.",
     ),
+]
+_AlsoAddress: TypeAlias = Annotated[
+    str | None, typer.Argument(parser=exchange_addresses, metavar="ADDRESS", help="The same as --address.")
 ]
 
 
@@ -58,9 +69,29 @@ def _options(
     return Place(address, client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file))
 
 
+def _options_or_argument(
+    context: typer.Context,
+    named: _AlsoAddress = None,
+    address: _Address = _DEFAULT_ADDRESS,
+    tls_ca: TlsCa = None,
+    tls_cert: TlsCert = None,
+    tls_key: TlsKey = None,
+    tls_server_name: TlsServerName = "",
+    token_file: TokenFile = None,
+) -> Place:
+    if named is not None and "--address" in given_options(context):
+        unusable(f"--address: {named} is an address as well; leave one of them away")
+    return _options(named or address, tls_ca, tls_cert, tls_key, tls_server_name, token_file)
+
+
 def dials(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command the options of all that dial, behind its own; it gets them as one argument, ``exchange``."""
-    return with_options(last=True, exchange=_options)(command)
+    return with_options(last=True, names=SECURITY_OPTIONS, exchange=_options)(command)
+
+
+def dials_named(command: Callable[..., None]) -> Callable[..., None]:
+    """As ``dials``, for a command without arguments of its own: the exchange may be named without --address."""
+    return with_options(last=True, names=SECURITY_OPTIONS, exchange=_options_or_argument)(command)
 
 
 @contextmanager
@@ -73,8 +104,10 @@ def told_errors(*interrupted: str) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(*interrupted) from None
-    except (UnknownChannelError, UnknownConsumerError, InvalidParametersError) as error:
-        unusable(str(error))
+    except UnknownChannelError as error:
+        unusable(f"{error}; an exchange is named with --address" if ":" in error.channel else str(error))
+    except (UnknownConsumerError, InvalidParametersError):
+        raise
     except PermitflowError as error:
         complain(str(error))
         raise typer.Exit(ExitCode.FAILS) from None

@@ -20,7 +20,7 @@ from permitflow_tools.cli.options import (
     chosen,
     given_options,
     option,
-    readable,
+    readable_or_told,
     whole_number,
     writable,
 )
@@ -63,8 +63,8 @@ def explain(
     files: Annotated[
         list[Path] | None,
         typer.Argument(
-            metavar="[FILE... | MODULE:SYSTEM]",
-            parser=readable,
+            metavar="FILE | MODULE:SYSTEM",
+            parser=readable_or_told,
             help="Trace files (.jsonl, .parquet) or folders of them, of one run; a channel, or a graph "
             "of stages, described in TOML; a model of your own, in a module of this folder or installed.",
         ),

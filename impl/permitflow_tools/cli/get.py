@@ -11,7 +11,7 @@ import typer
 
 from permitflow.errors import EndOfStream, PermitflowError, RowFileError
 from permitflow_tools.cli.dialling import Place, dials, told_errors
-from permitflow_tools.cli.options import duration, one_of, option, whole_number, writable
+from permitflow_tools.cli.options import above_zero, duration, latency, one_of, option, whole_number, writable
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special
 from permitflow_tools.cli.patiently import Patience
@@ -67,7 +67,7 @@ def get(
     timeout: Annotated[
         float | None,
         typer.Option(
-            parser=duration,
+            parser=above_zero(duration),
             metavar="DURATION",
             help="The longest wait for rows, as in 30s. Default: as long as the exchange lives.",
         ),
@@ -75,7 +75,7 @@ def get(
     target_latency: Annotated[
         float | None,
         option(
-            duration,
+            latency,
             "DURATION",
             "Let the window adapt, so that rows wait about this long, as in 500ms. Default: the whole window.",
         ),

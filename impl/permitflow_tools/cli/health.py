@@ -5,19 +5,18 @@ from typing import Annotated
 import typer
 
 from permitflow.errors import InvalidParametersError, PermitflowError
-from permitflow_tools.cli.options import duration, host_and_port
+from permitflow_tools.cli.dialling import Place, dials_named
+from permitflow_tools.cli.options import above_zero, duration
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop
-from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, client_security
 
 
+@dials_named
 def health(
-    address: Annotated[
-        str, typer.Argument(parser=host_and_port, metavar="ADDRESS", help="The exchange, as HOST:PORT of gRPC.")
-    ] = "127.0.0.1:50051",
+    exchange: Place,
     timeout: Annotated[
         float,
         typer.Option(
-            parser=duration,
+            parser=above_zero(duration),
             metavar="DURATION",
             show_default=False,
             help="The longest wait for an answer, as in 500ms. Default: 5s.",
@@ -27,10 +26,6 @@ def health(
         bool, typer.Option("--live", help="Ask only whether it answers at all, not whether it takes streams.")
     ] = False,
     as_json: Json = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_server_name: TlsServerName = "",
 ) -> None:
     """Ask an exchange whether it is ready to take streams.
 
@@ -39,8 +34,8 @@ def health(
     for --live.
 
     \b
-      permitflow health 127.0.0.1:50051
-      permitflow health 127.0.0.1:50051 --timeout 500ms --live
+      permitflow health --address 127.0.0.1:50051
+      permitflow health --address 127.0.0.1:50051 --timeout 500ms --live
 
     Exit code 0: it is ready. 1: it is not, or does not answer. 2: this is not an address.
     """
@@ -48,10 +43,10 @@ def health(
         from permitflow.client.health import LIVENESS, is_serving
     try:
         is_ready = is_serving(
-            address,
+            exchange.address,
             service=LIVENESS if live else "",
             timeout_seconds=timeout,
-            security=client_security(tls_ca, tls_cert, tls_key, tls_server_name),
+            security=exchange.security,
         )
         reason = ""
     except InvalidParametersError:
@@ -59,7 +54,7 @@ def health(
     except PermitflowError as error:
         is_ready, reason = False, str(error)
     if as_json:
-        print_json({"address": address, "ready": is_ready, "reason": reason})
+        print_json({"address": exchange.address, "ready": is_ready, "reason": reason})
     else:
         typer.echo("ready" if is_ready else f"not ready: {reason or 'it takes no streams now'}", err=not is_ready)
     stop(holds=is_ready)

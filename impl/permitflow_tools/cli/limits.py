@@ -4,7 +4,8 @@ import inspect
 from typing import Annotated, Any, get_type_hints
 
 from permitflow.exchange.limits import OPTIONS, Limit, Limits
-from permitflow_tools.cli.options import MOST, option, size_in_bytes, whole_number
+from permitflow_tools.cli.options import option, size_in_bytes, whole_number
+from permitflow_tools.parameters.quantities import size_text
 
 
 def limits_of(**given: Any) -> Limits:
@@ -13,9 +14,11 @@ def limits_of(**given: Any) -> Limits:
 
 
 def _option(limit: Limit) -> inspect.Parameter:
-    chosen = option(whole_number(least=1, most=MOST), "N", f"At most so many {limit.what}.")
+    chosen = option(whole_number(least=1), "N", f"At most so many {limit.what}.")
     if limit.unit == "bytes":
-        chosen = option(size_in_bytes, "SIZE", f"At most so many bytes of {limit.what}, as in 16MiB.")
+        default = "no limit" if limit.most is None else size_text(limit.most)
+        text = f"At most so many bytes of {limit.what}, as in 16MiB. Default: {default}."
+        chosen = option(size_in_bytes, "SIZE", text)
     return inspect.Parameter(
         limit.name,
         inspect.Parameter.KEYWORD_ONLY,

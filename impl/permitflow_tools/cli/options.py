@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import partial
-from math import inf
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, TypeVar
 
@@ -14,6 +13,7 @@ import typer
 
 from permitflow.carriers.addresses import parsed, scheme_of, several
 from permitflow.errors import InvalidParametersError
+from permitflow.flows.adaptive_window import require_latency
 from permitflow_tools.cli.outcomes import unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT
 from permitflow_tools.parameters import quantities
@@ -26,6 +26,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 MOST = 10**15
 """Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store."""
+_MOST_NUMBER = quantities.MOST_SECONDS  # of a number that is no count: most are seconds
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
 _MOST_CHANNELS = 100_000
 
@@ -39,16 +40,16 @@ class StreamName:
 
 
 def option(parser: Callable[[str], object], metavar: str, text: str) -> Any:
-    """An option whose value a function parses; ``text`` is its help."""
-    return typer.Option(parser=parser, metavar=metavar, help=text)
+    """An option whose value a function parses; ``text`` is its help, which may tell the default."""
+    return typer.Option(parser=parser, metavar=metavar, help=text, show_default="efault" not in text)
 
 
-def whole_number(*, least: int, most: int | None = None) -> Callable[[str], int]:
+def whole_number(*, least: int, most: int = MOST) -> Callable[[str], int]:
     """A parser of whole numbers from ``least`` up to ``most``; 8,192 and 8_192 are understood."""
 
     def parse(text: str) -> int:
         count = _understood(partial(quantities.whole, least=least), str(text))
-        if most is not None and count > most:
+        if count > most:
             raise typer.BadParameter(f"must be at most {most:,}, not {count:,}")
         return count
 
@@ -69,11 +70,39 @@ def one_of(kind: type[Choice]) -> Callable[[str | Choice], Choice]:
 
 
 def number(text: str | float) -> float:
-    """Parse a number, as in 0.1."""
+    """Parse a number that is not below 0, as in 0.1; of seconds, say."""
     try:
-        return float(text)
+        value = float(text)
     except ValueError:
         raise typer.BadParameter(f"must be a number, not {text!r}") from None
+    if not 0 <= value <= _MOST_NUMBER:  # NaN neither
+        raise typer.BadParameter(f"must be a number from 0 to {_MOST_NUMBER:,}, not {text!r}")
+    return value
+
+
+def above_zero(read: Callable[[Any], float]) -> Callable[[str], float]:
+    """A parser of numbers that leaves 0 out."""
+
+    def parse(text: str) -> float:
+        if not (value := read(text)) > 0:
+            raise typer.BadParameter(f"must be above 0, not {text!r}")
+        return value
+
+    return parse
+
+
+def fitting(read: Callable[[Any], T], require: Callable[[T], object]) -> Callable[[Any], T]:
+    """A parser whose values the library's own rule must let pass."""
+
+    def parse(text: Any) -> T:
+        value = read(text)
+        try:
+            require(value)
+        except InvalidParametersError as error:
+            raise typer.BadParameter(f"{error.rule}, not {text!r}") from None
+        return value
+
+    return parse
 
 
 def sizes_in_rows(text: str) -> frozenset[int]:
@@ -82,14 +111,22 @@ def sizes_in_rows(text: str) -> frozenset[int]:
         counts = [int(part) for part in str(text).split(",")]
     except ValueError:
         raise typer.BadParameter(f"must be whole numbers separated by commas, as in 1,3,5, not {text!r}") from None
-    if negative := [count for count in counts if count < 0]:
-        raise typer.BadParameter(f"a chunk cannot have {negative[0]} rows")
+    if strange := [count for count in counts if not 0 <= count <= MOST]:
+        raise typer.BadParameter(f"a chunk cannot have {strange[0]} rows")
     return frozenset(counts)
 
 
 def readable(text: str | Path) -> Path:
     """Parse the name of a file to read; ``-`` is standard input."""
     return STANDARD_INPUT if str(text) == "-" else Path(text)
+
+
+def readable_or_told(text: str | Path) -> Path:
+    """As ``readable``; a number that stands alone is told to be an option's value."""
+    path = readable(text)
+    if str(path).isdecimal() and not path.exists():
+        raise typer.BadParameter(f"numbers are options, as in --row-permits {path}")
+    return path
 
 
 def writable(text: str | Path) -> Path:
@@ -167,16 +204,16 @@ def duration(text: str | float) -> float:
     return text if isinstance(text, float) else _understood(quantities.duration, text)
 
 
+def latency(text: str | float) -> float:
+    """Parse a latency to which a window adapts, into seconds."""
+    return fitting(duration, require_latency)(text)
+
+
 def size_in_bytes(text: str | int) -> int:
-    """Parse a size, as in ``16MiB``, into bytes; a number is bytes already."""
-    return text if isinstance(text, int) else _understood(quantities.size, text)
-
-
-def seconds(text: str | float) -> float:
-    """Parse a number of seconds that is not below 0."""
-    value = number(text)
-    if not 0 <= value < inf:
-        raise typer.BadParameter(f"must be a number of seconds of at least 0, not {text!r}")
+    """Parse a size of at least a byte, as in ``16MiB``; a number is bytes already."""
+    value = text if isinstance(text, int) else _understood(quantities.size, text)
+    if value < 1:
+        raise typer.BadParameter(f"must be at least 1B, not {text!r}")
     return value
 
 
@@ -244,9 +281,9 @@ def chosen(option: str, names: Iterable[str], known: Iterable[str], what: str) -
     return [name for name in known if not names or any(fnmatchcase(name, given) for given in names)]
 
 
-def rows(text: str, *, least: int = 1, most: int | None = None) -> Any:
+def rows(text: str, *, least: int = 1) -> Any:
     """An option of a number of rows, or of permits for them."""
-    return option(whole_number(least=least, most=most), "ROWS", text)
+    return option(whole_number(least=least), "ROWS", text)
 
 
 RowPermits: TypeAlias = Annotated[int | None, rows("The most rows in the channel at once.")]
@@ -282,7 +319,7 @@ DescribedChannel: TypeAlias = Annotated[
     Path | None,
     typer.Argument(
         metavar="FILE",
-        parser=readable,
+        parser=readable_or_told,
         help="A channel described in TOML, as permitflow check --help shows it. - is standard input.",
     ),
 ]

@@ -8,7 +8,9 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from permitflow.errors import printable
+from permitflow.errors import printable, shortened
+
+_MOST_CHARACTERS = 4_000  # a file or a peer may have written part of an error
 
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object instead of text.")]
 
@@ -35,7 +37,7 @@ def unusable(message: str) -> NoReturn:
 
 def complain(message: str) -> None:
     """Say on standard error what went wrong."""
-    typer.echo(printable(f"Error: {message}", keeps_lines=True), err=True)
+    typer.echo(printable(f"Error: {shortened(message, _MOST_CHARACTERS)}", keeps_lines=True), err=True)
 
 
 def print_json(document: Mapping[str, object]) -> None:

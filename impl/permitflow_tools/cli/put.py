@@ -10,8 +10,9 @@ import typer
 
 from permitflow.channels.interface import stream_and_position, stream_channels
 from permitflow.errors import PermitflowError, ProducerEndedError, RowFileError
+from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow_tools.cli.dialling import Place, dials, told_errors
-from permitflow_tools.cli.options import duration, one_of, option, readable, stream_name, whole_number
+from permitflow_tools.cli.options import above_zero, duration, one_of, option, readable, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable
 from permitflow_tools.cli.patiently import Patience
 from permitflow_tools.parameters.read import STANDARD_INPUT
@@ -80,7 +81,7 @@ def put(
     timeout: Annotated[
         float | None,
         typer.Option(
-            parser=duration,
+            parser=above_zero(duration),
             metavar="DURATION",
             help="The longest wait without progress, as in 30s. Default: as long as the exchange lives.",
         ),
@@ -118,6 +119,8 @@ def put(
         unusable("--producer cannot be combined with --key: a producer's rows are counted in one channel")
     if file == STANDARD_INPUT and sys.__stdin__ is None:
         unusable("standard input is closed: name a file")
+    if Path(channel).suffix and Path(channel).is_file():
+        unusable(f"{channel} is a file: name a channel before it, as in permitflow put orders/0 {channel}")
     patience = Patience(timeout)
     with ExitStack() as stack:
         what = "standard input" if file == STANDARD_INPUT else str(file)
@@ -320,10 +323,15 @@ class _Moving:
         unusable(f"{error}; {done}")
 
     def _confirmed(self) -> str:
-        sink = self._sink
+        sink, batch = self._sink, 1
         if isinstance(sink, _KeyedSink):
             confirmed = sink.confirmed_rows
         else:
             confirmed = (numbers := sink.statistics()).sent_rows - numbers.rows_held
+            if isinstance(sink.parameters, ChannelParameters):
+                batch = sink.parameters.permit_batch
         read = max(self._read, confirmed)  # of the last batch, some may have gone before the rest
-        return f"{read:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"
+        words = f"{read:,} rows were read, at least {confirmed:,} of them are confirmed by the exchange"
+        if confirmed < read and batch > 1:
+            words += f", which does so for {batch:,} rows at a time"
+        return f"{words}; the same input, put again, sends only what is missing" if self._producer else words

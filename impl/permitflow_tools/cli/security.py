@@ -10,20 +10,18 @@ from typing import Annotated
 import typer
 
 from permitflow.carriers.security import Security
-from permitflow.errors import InvalidParametersError
-from permitflow_tools.cli.outcomes import unusable
 
 TOKEN_VARIABLE = "PERMITFLOW_TOKEN"
 """The environment variable of commands that dial."""
 
-_OPTIONS = {
+SECURITY_OPTIONS = {
     "ca": "--tls-ca",
     "certificate": "--tls-cert",
     "key": "--tls-key",
     "server_name": "--tls-server-name",
-    "token_file": "--token-file",
-    "token_variable": TOKEN_VARIABLE,
+    "token_variable": "the environment",
 }
+"""Those of a command that dials, by the library's names."""
 
 TlsCa = Annotated[
     str | None,
@@ -65,17 +63,18 @@ def client_security(
     server_name: str = "",
     token_file: Path | None = None,
 ) -> Security | None:
-    """What a command shows that dials; None: nothing, without TLS.  Ends the command if the options do not fit."""
+    """What a command shows that dials; None: nothing, without TLS.
+
+    Raises:
+        InvalidParametersError: the options do not fit together.
+    """
     variable = "" if token_file is not None or TOKEN_VARIABLE not in os.environ else TOKEN_VARIABLE
-    try:
-        security = Security(
-            ca=ca,
-            certificate=certificate,
-            key=key,
-            server_name=server_name,
-            token_file=token_file,
-            token_variable=variable,
-        )
-    except InvalidParametersError as error:
-        unusable(f"{_OPTIONS[error.name]}: {error.rule}")
+    security = Security(
+        ca=ca,
+        certificate=certificate,
+        key=key,
+        server_name=server_name,
+        token_file=token_file,
+        token_variable=variable,
+    )
     return None if security == Security() else security

@@ -9,31 +9,29 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from permitflow.carriers.addresses import parsed, ranked, several, written
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
-from permitflow.errors import InvalidParametersError, LimitReachedError, PeerGoneError, StoreError, TransportError
+from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, TransportError
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
-from permitflow.flows.adaptive_window import require_latency
-from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
 from permitflow_tools.cli.limits import limits_of
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import (
-    MOST,
     StreamName,
     exchange_addresses,
+    fitting,
     folder_or_database,
     host_and_port,
     http_address,
     is_database,
+    number,
     one_of,
     option,
-    seconds,
     stream_name,
     whole_number,
 )
@@ -46,7 +44,7 @@ if TYPE_CHECKING:
 _MOST_PROCESSES = 256
 _MOST_PORT = 65_535
 _DEFAULT_ADDRESS = "127.0.0.1:50051"
-_OF_TLS = {"address": "--address", "certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
+_SECURITY_OPTIONS = {"certificate": "--tls-cert", "key": "--tls-key", "ca": "--tls-client-ca"}
 
 
 def _security(
@@ -76,16 +74,17 @@ def _security(
         typer.Option("--insecure", help="Listen without TLS on addresses that other hosts reach, after a warning."),
     ] = False,
 ) -> Security:
-    """A group of options; ends the command if they do not fit together."""
+    """A group of options.
+
+    Raises:
+        InvalidParametersError: they do not fit together.
+    """
     if tls_client_ca is not None and tls_cert is None:
         unusable("--tls-client-ca: needs --tls-cert: without TLS, a client shows no certificate")
-    try:
-        return Security(certificate=tls_cert, key=tls_key, ca=tls_client_ca, insecure=insecure)
-    except InvalidParametersError as error:
-        unusable(f"{_OF_TLS[error.name]}: {error.rule}")
+    return Security(certificate=tls_cert, key=tls_key, ca=tls_client_ca, insecure=insecure)
 
 
-@with_options(options=channel_options, limits=limits_of, security=_security)
+@with_options(names=_SECURITY_OPTIONS, options=channel_options, limits=limits_of, security=_security)
 def serve(
     context: typer.Context,
     stream: Annotated[
@@ -124,7 +123,7 @@ def serve(
     staging_timeout_seconds: Annotated[
         float,
         option(
-            whole_number(least=1, most=MOST),
+            whole_number(least=1),
             "SECONDS",
             "With replay: what a query has staged is forgotten after so long without a sign of the query. "
             f"Default: {DEFAULT_TIMEOUT_SECONDS:.0f}.",
@@ -133,21 +132,31 @@ def serve(
     drain_seconds: Annotated[
         float,
         option(
-            seconds,
+            number,
             "SECONDS",
             "After SIGTERM or Ctrl-C: the most time for streams to end, and for consumers to take the rows in memory.",
         ),
     ] = 3.0,
     handshake_seconds: Annotated[
-        float, option(seconds, "SECONDS", "Close a connection that has not named its channel within this time.")
+        float,
+        option(
+            fitting(number, lambda seconds: require_seconds(handshake_seconds=seconds)),
+            "SECONDS",
+            "Close a connection that has not named its channel within this time.",
+        ),
     ] = HANDSHAKE_SECONDS,
     silence_seconds: Annotated[
-        float, option(seconds, "SECONDS", "End the streams of a peer that is silent for longer; at least 3.")
+        float,
+        option(
+            fitting(number, lambda seconds: require_seconds(silence_seconds=seconds)),
+            "SECONDS",
+            "End the streams of a peer that is silent for longer; at least 3.",
+        ),
     ] = SILENCE_SECONDS,
     resume_seconds: Annotated[
         float,
         option(
-            seconds,
+            fitting(number, lambda seconds: require_seconds(resume_seconds=seconds)),
             "SECONDS",
             "Keep a stream whose connection was lost for so long, so that its client can go on with it; 0: never.",
         ),
@@ -278,8 +287,8 @@ def serve(
     or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
     """
     refuse_twice("--stream", [one.name for one in stream])
-    if options.target_latency_seconds is not None:
-        _require_adaptive(options.target_latency_seconds, options.flow, options.retention, trace)
+    if options.target_latency_seconds is not None and trace is not None:
+        unusable("--target-latency: not with --trace: a recording cannot tell of a window that changes")
     with requires_extra("grpc"):
         from permitflow.exchange.registry import Exchange, Keeping
         from permitflow_tools.cli.processes import Processes
@@ -383,12 +392,6 @@ def _told_errors(processes: int) -> Iterator[None]:
     """End the command if the exchange cannot begin, and name the option that is at fault."""
     try:
         yield
-    except InvalidParametersError as error:
-        if error.name == "max_memory":
-            unusable(f"--max-memory: {error}")
-        if error.name not in _OF_TLS:
-            raise
-        unusable(f"{_OF_TLS[error.name]}: {error.value} {error.rule}")
     except LimitReachedError as error:
         unusable(f"{error.option}: {error}")
     except TransportError as error:
@@ -426,20 +429,6 @@ def _own_address(cluster: str, address: str) -> str:
     return own
 
 
-def _require_adaptive(seconds: float, flow: str, retention: Retention, trace: Path | None) -> None:
-    """Refuse a latency where no window adapts."""
-    if retention is Retention.REPLAY:
-        unusable("--target-latency: not with --retention replay, which keeps rows; permitflow get has it")
-    if flow != PERMITS.name:
-        unusable(f"--target-latency: only the window of permits adapts, and this is --flow {flow}")
-    if trace is not None:
-        unusable("--target-latency: not with --trace: a recording cannot tell of a window that changes")
-    try:
-        require_latency(seconds, name="--target-latency")
-    except InvalidParametersError as error:
-        unusable(f"--target-latency: {seconds:g} s {error.rule}")
-
-
 def _require_fit_for_processes(
     processes: int, retention: Retention, trace: Path | None, ui: str | None, addresses: Sequence[str]
 ) -> None:
@@ -462,10 +451,7 @@ def _access(rights: Path | None, token_file: Path | None) -> "AccessControl | No
         unusable("--token-file: cannot be given beside --rights, which has the digests of tokens")
     from permitflow.exchange.access import AccessControl
 
-    try:
-        return AccessControl(rights=rights, token_file=token_file)
-    except InvalidParametersError as error:
-        unusable(f"--{error.name.replace('_', '-')}: {error.value} {error.rule}")
+    return AccessControl(rights=rights, token_file=token_file)
 
 
 def _require_safe(ui: str | None, security: Security) -> None:

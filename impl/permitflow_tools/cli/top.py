@@ -15,31 +15,28 @@ from rich.live import Live
 
 from permitflow.errors import InvalidParametersError, PermitflowError, UnknownChannelError
 from permitflow_tools.cli.console import open_console, print_lines
-from permitflow_tools.cli.options import duration, exchange_addresses
-from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_extra, unusable
-from permitflow_tools.cli.security import TlsCa, TlsCert, TlsKey, TlsServerName, TokenFile, client_security
+from permitflow_tools.cli.dialling import Place, dials_named
+from permitflow_tools.cli.options import above_zero, duration
+from permitflow_tools.cli.outcomes import ExitCode, Json, complain, requires_extra
 from permitflow_tools.cli.traffic_table import traffic_table
 
 if TYPE_CHECKING:
     from permitflow.client.traffic_watch import TrafficReading, TrafficWatch
 
 
+@dials_named
 def top(
-    address: Annotated[
-        str,
-        typer.Argument(
-            parser=exchange_addresses,
-            metavar="ADDRESS",
-            help="The exchange, as HOST:PORT; without gRPC, as tcp:// or udp://HOST:PORT; or several, with commas.",
-        ),
-    ] = "127.0.0.1:50051",
+    exchange: Place,
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated. Default: all.")
     ] = None,
     interval: Annotated[
         float,
         typer.Option(
-            parser=duration, metavar="DURATION", show_default=False, help="Time between two looks. Default: 1s."
+            parser=above_zero(duration),
+            metavar="DURATION",
+            show_default=False,
+            help="Time between two looks. Default: 1s.",
         ),
     ] = 1.0,
     gauges: Annotated[
@@ -48,17 +45,12 @@ def top(
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Look for one interval, print it, and end.")] = False,
     as_json: Json = False,
-    tls_ca: TlsCa = None,
-    tls_cert: TlsCert = None,
-    tls_key: TlsKey = None,
-    tls_server_name: TlsServerName = "",
-    token_file: TokenFile = None,
 ) -> None:
     """Watch the channels of a running exchange.
 
     \b
-      permitflow top 127.0.0.1:50051                     a live table
-      permitflow top --once --json                       one object, for a script
+      permitflow top --address 127.0.0.1:50051               a live table
+      permitflow top --once --json                           one object, for a script
       permitflow top --json --interval 250ms > run.jsonl     lines to plot: permitflow_tools.explain.back_pressure
 
     Columns: streams that put and get now; rows in since the exchange started, rows in and out a second; held: rows
@@ -74,19 +66,16 @@ def top(
     Exit code 0: seen. 1: no answer, also of one of several with --once; or two have the same channel. 2: this is no
     address, or the exchange has no such channel. 130: stopped by Ctrl-C.
     """
-    if interval <= 0:
-        unusable("--interval: must be above 0")
     with requires_extra("grpc"):
         from permitflow.client.survey import Survey
         from permitflow.client.traffic_watch import TrafficWatch
-    security = client_security(tls_ca, tls_cert, tls_key, tls_server_name, token_file)
     console = open_console()
     is_live = console.is_terminal and not once and not as_json
     live = Live(console=console, auto_refresh=False) if is_live else None
     loss: _Loss | None = None
     try:
-        with TrafficWatch(address, channel or (), security=security) as watch, live or nullcontext():
-            for seen in _looks(watch, address, interval, once=once):
+        with TrafficWatch(exchange.address, channel or (), security=exchange.security) as watch, live or nullcontext():
+            for seen in _looks(watch, exchange.address, interval, once=once):
                 survey = Survey() if isinstance(seen, _Loss) else seen.survey
                 if as_json:
                     typer.echo(json.dumps(seen.as_json()))
@@ -101,7 +90,7 @@ def top(
                     live.update(shown, refresh=True)
                     continue
                 if loss and not gone:
-                    print_lines(console, f"{address} is seen again")
+                    print_lines(console, f"{exchange.address} is seen again")
                 # As text a loss is told once, as long as the reason is the same.
                 if not (loss and gone and loss.reason == gone.reason):
                     console.print(shown, soft_wrap=gone is not None)

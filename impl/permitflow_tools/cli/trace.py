@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from permitflow_testing.subjects import Subject
     from permitflow_testing.traces import ChannelVerdict
 
-trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Recorded runs, judged by the specification.")
+trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @trace.callback()
@@ -43,7 +43,7 @@ def _group() -> None:
 def validate(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE...", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+        typer.Argument(metavar="FILE", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
     ],
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")

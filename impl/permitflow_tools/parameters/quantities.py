@@ -9,6 +9,9 @@ from permitflow import sizes
 
 Number = TypeVar("Number", int, float)
 
+MOST_SECONDS = 1_000_000_000
+"""Some thirty years; clocks and timers can still wait so long."""
+
 # Beyond these, sums of times lose small addends, or overflow.
 _LEAST_RATE, _MOST_RATE = 1e-6, 1e15
 _SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "min": 60.0}
@@ -37,7 +40,10 @@ def duration(text: object) -> float:
     found = _DURATION.fullmatch(text.strip()) if isinstance(text, str) else None
     if found is None or found[2] not in _SECONDS:
         raise ValueError(f'must be a duration with its unit, as in "40ms" ({", ".join(_SECONDS)}), not {shown(text)}')
-    return float(found[1]) * _SECONDS[found[2]]
+    seconds = float(found[1]) * _SECONDS[found[2]]
+    if seconds > MOST_SECONDS:
+        raise ValueError(f"must be at most {MOST_SECONDS:,} s, not {shown(text)}")
+    return seconds
 
 
 def duration_text(seconds: float) -> str:

@@ -311,9 +311,9 @@ def simulate(
     """
     if not setting.takes_time:
         raise InvalidParametersError(
-            name="producer_rate",
-            value=setting.producer_rate,
-            rule="or another rate must be finite where there is no round-trip time: else nothing takes time",
+            name="rtt",
+            value=setting.rtt_seconds,
+            rule="must be above 0 where no rate is limited: else nothing takes time",
         )
     length = length or run_length(setting)
     rows_of_message = min(max(setting.chunks.mean, 1.0), setting.sender.max_chunk_cost)
@@ -322,8 +322,8 @@ def simulate(
         raise InvalidParametersError(
             name="row_permits",
             value=setting.sender.row_permits,
-            rule=f"must be smaller, or messages larger: a meaningful run has {messages:,.0f} of them, at most "
-            f"{MOST_MESSAGES:,} are simulated",
+            rule=f"must be smaller, messages larger, or chunks fewer: a meaningful run has {messages:,.0f} messages, "
+            f"at most {MOST_MESSAGES:,} are simulated",
         )
     channel = Channel(setting, Random(seed))
     figures = refusal = stuck = None

@@ -226,6 +226,18 @@ async def test_a_broken_file_changes_no_rights(
         assert "the former ones hold" in caplog.text
 
 
+def test_a_file_that_can_be_used_again_is_told_once(rights: Path, caplog: pytest.LogCaptureFixture) -> None:
+    control, good = AccessControl(rights=rights), rights.read_text()
+    with caplog.at_level(logging.WARNING):
+        for text in ("[half", good, f"{good}\n"):
+            rights.write_text(text)
+            control.look()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "changed files cannot be used, and the former ones hold",
+        "changed files can be used again, and hold",
+    ]
+
+
 async def test_the_exchange_looks_at_the_file_by_itself(
     rights: Path, clients: dict[str, Security], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -232,5 +232,9 @@ def test_the_help_of_a_command_is_found_by_name(command: Command, names: list[st
     assert (code, stdout) == command(*names, "-h")[:2]
 
 
+def test_a_long_complaint_is_cut(command: Command) -> None:
+    assert command("help", 9_000 * "x")[2].endswith("xxx… (5,052 more characters)\n")
+
+
 def test_the_version_is_found_by_its_usual_names(command: Command) -> None:
     assert command("version") == command("--version")

@@ -87,6 +87,16 @@ async def test_a_peek_shows_rows_and_a_purge_counts_them(command: Command) -> No
         assert (await shell("peek", "orders/0"))[1] == "no rows wait\n"
 
 
+async def test_a_long_value_is_cut_in_a_peek(command: Command) -> None:
+    async with asked(command, "orders/0") as (_, shell):
+        async with put(shell.address, "orders/0", BATCH.schema) as sender:
+            await sender.send(pa.record_batch([[1], [3_000 * "x"]], BATCH.schema))
+            await sender.end()
+        _, out, _ = await shell("peek", "orders/0")
+    assert out.count("x") == 1_000
+    assert "… (2,000 more characters)" in " ".join(out.split())
+
+
 async def test_rows_in_doubt_are_shown_until_they_are_rolled_back(command: Command) -> None:
     exchange = Exchange(staging_timeout_seconds=-1)
     exchange.add_channel("orders/0", retention=Retention.REPLAY)

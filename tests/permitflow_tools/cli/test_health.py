@@ -13,7 +13,7 @@ async def test_it_says_whether_the_exchange_is_ready(command: Command) -> None:
         assert await asyncio.to_thread(command, "health", address) == (0, "ready\n", "")
         exchange.readiness.enter(Phase.DRAINING)
         assert await asyncio.to_thread(command, "health", address) == (1, "", "not ready: it takes no streams now\n")
-        assert await asyncio.to_thread(command, "health", address, "--live") == (0, "ready\n", "")
+        assert await asyncio.to_thread(command, "health", "--address", address, "--live") == (0, "ready\n", "")
 
 
 def test_an_address_without_an_exchange_is_not_ready(report: Report) -> None:

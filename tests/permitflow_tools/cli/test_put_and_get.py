@@ -82,8 +82,8 @@ async def test_a_key_that_cannot_be_is_told_before_a_row_is_put(command: Command
     source = written(tmp_path, "orders.csv", ROWS)
     async with beside(command) as shell:
         for arguments, words in (
-            (("orders", source, "--key", "nr"), "key must be a column of the rows (n, s), not 'nr'"),
-            (("orders", source, "--key", ""), "key must be a column of the rows (n, s), not ''"),
+            (("orders", source, "--key", "nr"), "--key: nr must be a column of the rows (n, s)"),
+            (("orders", source, "--key", ""), "--key: '' must be a column of the rows (n, s)"),
             (("order", source, "--key", "n"), "the exchange has no channel order/0"),
             (("orders:x", source, "--key", "n"), "must be NAME or NAME:N with at least one channel"),
             (("orders", source, "--key", "n", "--producer", "p"), "--producer cannot be combined with --key"),
@@ -360,7 +360,7 @@ def test_closed_streams_are_told(process: Command) -> None:
     [
         (("put", NAME, "nothere.csv"), "nothere.csv: cannot be read: No such file or directory"),
         (("put", NAME, "orders"), "its name does not tell its format"),
-        (("put", NAME, "orders.csv", "--schema", "n"), "schema must be NAME:TYPE"),
+        (("put", NAME, "orders.csv", "--schema", "n"), "--schema: n must be NAME:TYPE"),
         (("put", NAME, "orders.csv", "--format", "xml"), "must be arrow, parquet, csv or jsonl, not 'xml'"),
         (("get", NAME, "out"), "its name does not tell its format"),
         (("get", NAME, "--json"), "rows go to standard output: name a file"),
@@ -470,7 +470,11 @@ async def test_an_interrupted_put_with_a_name_can_go_on(command: Command, tmp_pa
         putting.process.stdin.flush()
         await until(lambda: shell.exchange.statistics()[0].rows_in == 1)
         putting.process.send_signal(signal.SIGINT)
-        assert (await putting.over())[0] == 130
+        code, _, error = await putting.over()
+        assert (code, error.rpartition("; ")[2]) == (
+            130,
+            "the same input, put again, sends only what is missing\n",
+        )
         assert shell.state is BridgeState.OPEN
         source = written(tmp_path, "orders.csv", ROWS)
         told = "put 99 rows into orders/0, behind 1 that were there: the exchange has them\n"

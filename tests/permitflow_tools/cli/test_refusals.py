@@ -5,8 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer import BadParameter
+from typer.core import TyperOption
 
 from tests.permitflow_tools.cli.conftest import Command
+from tools.cli_reference import commands
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "docs/examples"
 ORDERS, GRID = "orders.toml", "grid.toml"
@@ -60,7 +63,7 @@ REFUSED = {
     f"conform {QUEUE} --rule xyz": "there is no rule 'xyz'; there are window, whole-window, … abort-is-no-end",
     f"conform {QUEUE} --flow permit": "--flow: there is no flow 'permit'; did you mean permits?",
     f"conform {QUEUE} --flow demand --rule xyz": "there is no rule 'xyz'; there are window, ",
-    "serve --stream a --target-latency 0s": "--target-latency: 0 s must be a number of seconds, above 0",
+    "serve --stream a --target-latency 0s": "'--target-latency': must be a number of seconds, above 0",
     "serve --stream a --target-latency 1s --flow demand": "--target-latency: only the window of permits adapts",
     "serve --stream a --target-latency 1s --trace t": "--target-latency: not with --trace",
     f"{KEEPING} --target-latency 1s": "--target-latency: not with --retention replay",
@@ -68,19 +71,19 @@ REFUSED = {
     "because other hosts reach it and there is no TLS",
     "serve --stream a --tls-cert /nowhere": "--tls-cert: /nowhere must be a file that can be read (No such file or "
     "directory)",
-    "serve --stream a --tls-key /nowhere": "--tls-key: needs the certificate beside it",
+    "serve --stream a --tls-key /nowhere": "--tls-key: /nowhere needs the certificate beside it",
     "serve --stream a --tls-client-ca /nowhere": "--tls-client-ca: needs --tls-cert",
     "serve --stream a --rights /nowhere": "--rights: /nowhere must be a file of text that can be read",
     "serve --stream a --rights x --token-file y": "--token-file: cannot be given beside --rights",
-    "health --tls-key /nowhere": "--tls-key: needs the certificate beside it",
+    "get x/0 --tls-ca /nowhere": "--tls-ca: /nowhere must be a file",
+    "health --tls-key /nowhere": "--tls-key: /nowhere needs the certificate beside it",
     "demo --scale 0": "--scale' must be above 0 and at most 100: 0.0",
-    "demo --scale nan": "--scale' must be above 0 and at most 100: nan",
+    "demo --scale 101": "--scale' must be above 0 and at most 100: 101.0",
     "demo --scale small": "'--scale': must be a number, not 'small'",
     "demo --kills 3": "--kills: needs --streaming",
     "demo --streaming --kills 1001": "--kills' must be from 0 to 1000: 1001",
     "demo wordcount --stall-seconds 0": "--stall-seconds",
-    "demo wordcount --trouble nan": "--trouble' must be at least 0, and finite: nan",
-    "demo wordcount --flow-seconds nan": "--flow-seconds' must be above 0, and finite: nan",
+    "demo wordcount --flow-seconds 0": "--flow-seconds' must be above 0, and finite: 0.0",
     "demo wordcount -o /nowhere/page.html": "there is no folder /nowhere",
     "demo wordcount --keep /proc/nowhere": "cannot be made",
     "demo jobs --overload 0": "--overload' must be above 0, and finite: 0.0",
@@ -116,7 +119,7 @@ REFUSED = {
     "serve --stream s --cluster a:1,b:1": "127.0.0.1:50051 is none of these: say with --advertise",
     "serve --stream s --advertise a:1": "--advertise: needs --cluster",
     "top a:1,a:1": "must not name a:1 twice",
-    "health a:1,b:2": "must be a single host:port here, not 'a:1,b:2'",
+    "health a:1,b:2": "--address: a:1,b:2 must be a single host:port here",
     "health localhost:1 --timeout soon": "a duration",
     "health tcp://localhost:1": "an exchange answers health questions over gRPC only",
     "prove --theorem treshold": "there is no theorem 'treshold'; did you mean threshold",
@@ -144,7 +147,7 @@ REFUSED = {
     "serve --stream a --parameter row_permits=2": "use --row-permits",
     "serve --stream a --flow squelch --row-permits 8": "flow squelch, which has ",
     "serve --stream a --trace /nowhere/run.jsonl": "--trace: cannot write /nowhere/run.jsonl",
-    "serve --stream a --drain-seconds -1": "must be a number of seconds of at least 0",
+    "serve --stream a --drain-seconds -1": "must be a number from 0 to 1,000,000,000, not '-1'",
     **{
         f"serve --stream a {option}": f"{option.split()[0]}: rows are gone once they were read; to keep them, add "
         "--retention replay"
@@ -172,7 +175,7 @@ REFUSED = {
     f"{KEEPING} --standby": "--standby: needs --store postgresql://",
     "serve --stream a --target-latency 0.5": "'--target-latency': must be a duration with its unit, as in \"40ms\"",
     "simulate": "--row-permits is missing: name a file, or give at least --row-permits and --chunk-rows",
-    "simulate --row-permits 8 --chunk-rows 1": "another rate must be finite where there is no round-trip time",
+    "simulate --row-permits 8 --chunk-rows 1": "--rtt must be above 0 where no rate is limited: else nothing",
     "simulate --row-permits 8 --permit-batch 8 --chunk-rows 1": "--permit-batch must be below row_permits = 8",
     "simulate --row-permits 8 --chunk-rows 0": "'--chunk-rows': must name a size above 0: rows have to flow, not '0'",
     f"simulate {ORDERS} --rtt 40": "'--rtt': must be a duration with its unit, as in \"40ms\"",
@@ -183,6 +186,10 @@ REFUSED = {
     f"simulate {ORDERS} --plot x.svg": "--plot needs something to vary",
     f"simulate {ORDERS} --sweep rtt=1ms --plot x.gif": "--plot: the name must end in .html, .svg, .png, .pdf",
     f"simulate {ORDERS} --sweep rtt=1ms --csv no/x.csv": "--csv: there is no folder no",
+    "simulate 8": "numbers are options, as in --row-permits 8",
+    "check 2048 256": "numbers are options, as in --row-permits 2048",
+    "explain 8 3": "numbers are options, as in --row-permits 8",
+    f"put {GRID}": "grid.toml is a file: name a channel before it",
     "simulate no.toml": "no.toml: cannot be read: No such file or directory",
     f"simulate {ORDERS} --sweep row_permits=1..900:+1 --sweep permit_batch=1..90:+1": "81,000 combinations are too "
     "many",
@@ -193,8 +200,48 @@ REFUSED = {
     f"check {GRID} --sweep permit_batch=10..1": "must not end at 1, which is below 10: write 1..10",
     f"simulate {ORDERS} --seed x": "must be a whole number of at least 0, not 'x'",
     "trace validate /dev/null": "the trace holds no channel",
-    "top --interval 0s": "above 0",
+    "serve --stream a --permit-batch 8 --row-permits 8": "--permit-batch: 8 must be at least 1 and below",
+    "top a:1 --address b:1": "--address: a:1 is an address as well; leave one of them away",
 }
+
+NUMBERS = {"N", "ROW", "ROWS", "ROWS,...", "SECONDS", "DURATION", "TIME", "SIZE", "SHARE", "FACTOR"}
+UNITS = {"DURATION": "s", "TIME": "s", "SIZE": "B"}
+# Times and a scale of demos are looked at by the demos themselves, see above.
+ZEROS = {
+    *("check --exclusive", "check --floating", "check --sizes", "explain --sizes"),
+    *("demo --kills", "demo --scale", "demo --seed", "demo jobs --kills", "demo jobs --lose", "demo jobs --overload"),
+    *("demo jobs --seed", "demo wordcount --flow-seconds", "demo wordcount --stall-seconds"),
+    *("demo wordcount --trouble", "get --from-row", "put --rows", "serve --drain-seconds", "serve --resume-seconds"),
+    *("simulate --rtt", "simulate --seed", "trace query --source", "trace query --staging-rows"),
+    "trace validate --jobs",
+}
+
+
+def accepting(number: str) -> set[str]:
+    """The options of all commands that may have this value, depending on what else is given."""
+    accepted = set()
+    for name, command in commands():
+        for each in command.params:
+            if each.metavar not in NUMBERS or not isinstance(each, TyperOption):
+                continue
+            option = each.opts[0]
+            try:
+                command.make_context(name, [option, f"{number}{UNITS.get(each.metavar, '')}"])
+            except BadParameter as error:
+                if "Missing" not in (complaint := error.format_message()):  # an argument
+                    assert complaint.startswith(f"Invalid value for '{option}': "), f"{name}: {complaint}"
+                    continue
+            accepted.add(f"{name.removeprefix('permitflow ')} {option}")
+    return accepted
+
+
+@pytest.mark.parametrize("number", ["-1", "nan", "9" * 400])
+def test_an_option_whose_number_is_impossible_is_named(number: str) -> None:
+    assert accepting(number) == set()
+
+
+def test_an_option_that_must_be_above_zero_is_named() -> None:
+    assert accepting("0") == ZEROS
 
 
 @pytest.mark.parametrize("line", REFUSED)
