@@ -31,6 +31,7 @@ _LATER: frozenset[type[PermitflowError]] = frozenset(
         errors.ChannelBusyError,
         errors.ChannelInUseError,
         errors.LimitReachedError,
+        errors.PreparedRowsError,
         errors.StagingFullError,
         errors.StoreWriteError,
         errors.TooManyAttemptsError,

@@ -1013,6 +1013,23 @@ class StagedPartError(StagingError):
     )
 
 
+class PreparedRowsError(StagingError):
+    """The channel cannot be ended or removed: rows of it are prepared, and other exchanges may publish their batch."""
+
+    status = "FAILED_PRECONDITION"
+    channel: str
+    deed: str  # "ended" or "removed"
+    rows: int  # that are prepared
+    query: str  # of those that are prepared for longest
+    batch: int
+    seconds: float  # for which they are
+    advice: str
+    text = (
+        "channel {channel!r} cannot be {deed}: {rows:,} rows are prepared, and wait to be published, the oldest for "
+        "{seconds:.0f} s, of batch {batch} of query {query!r}; other exchanges may publish the rest of it: {advice}"
+    )
+
+
 # The durable store of an exchange cannot be used, or cannot write.
 
 

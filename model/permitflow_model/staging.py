@@ -38,7 +38,7 @@ class Parameters(Bounded):
     """Attempts, drivers and staged rows that are lost, and second attempts beside a first, at most."""
 
     expires: bool = False
-    """May an exchange forget what is staged, after a long silence?"""
+    """May an exchange forget what is staged: after a long silence, or as its channel is removed or ended?"""
 
 
 class Task(NamedTuple):
@@ -383,6 +383,29 @@ def expire_attempts(state: State, parameters: Parameters, name: int) -> State:
     return _failing(state, parameters)._replace(attempts=attempts)
 
 
+def is_not_prepared_for(one: Attempt, task: int) -> bool:
+    """Does no exchange keep it for this task until it is published?"""
+    return one.task != task or one.phase != "prepared"
+
+
+def is_not_staged_for(one: Attempt, task: int) -> bool:
+    """Has no exchange rows of it for this task?"""
+    return one.task != task or not is_staged(one)
+
+
+def _removed_for(one: Attempt, task: int) -> Attempt:
+    return one if is_not_staged_for(one, task) else one._replace(phase="forgotten")
+
+
+def remove_channel(state: State, parameters: Parameters, name: int) -> State:
+    """The channel of a task is removed or ended: its staged rows are forgotten.  Refused while some are prepared."""
+    require(parameters.expires)
+    require(state.attempts.every(is_not_prepared_for, name + 1))
+    require(not state.attempts.every(is_not_staged_for, name + 1))
+    attempts = cast("NamedFamily[Attempt]", state.attempts.map(_removed_for, name + 1))
+    return _failing(state, parameters)._replace(attempts=attempts)
+
+
 def crash_driver(state: State, parameters: Parameters) -> State:
     """The driver dies; an order to publish may be on its way."""
     require(state.phase == "running" or state.phase == "publishing" or state.phase == "recovering")
@@ -500,7 +523,7 @@ def batches_in_order(state: State, _parameters: Parameters) -> bool:
 
 
 def named_is_there(state: State, parameters: Parameters) -> bool:
-    """What the driver is about to publish is there, unless it has expired at the only exchange."""
+    """What the driver is about to publish is there, unless the only exchange has forgotten it."""
     if state.phase not in ("publishing", "recovering") or (parameters.exchanges == 1 and parameters.expires):
         return True
     batch, named = ordered(state)
@@ -557,6 +580,7 @@ SYSTEM: System[State, Parameters] = System(
         Action("LoseAttempt", lose_attempt, _attempt_names, is_environment=True),
         Action("DiscardAttempt", discard_attempt, _attempt_names, is_environment=True),
         Action("ExpireAttempts", expire_attempts, _exchange_names, is_environment=True),
+        Action("RemoveChannel", remove_channel, _task_names, is_environment=True),
         Action("CrashDriver", crash_driver, is_environment=True),
         Action("PublishLateOrder", publish_late_order, _exchange_names, is_environment=True),
         Action("StartAttempt", start_attempt, _task_names),

@@ -324,7 +324,7 @@ def _beside(clause: _Of, state: State, parameters: Parameters, exchange: int, na
 
 
 _ARGUMENTS: dict[str, Callable[[Parameters], tuple[int, ...]]] = {
-    **dict.fromkeys(("StartAttempt", "SpeculateAttempt"), lambda _: (_TASK,)),
+    **dict.fromkeys(("StartAttempt", "SpeculateAttempt", "RemoveChannel"), lambda _: (_TASK,)),
     **dict.fromkeys(
         ("LoseAttempt", "DiscardAttempt", "OpenAttempt", "EndAttempt", "HearAttempt"), lambda _: (_ATTEMPT,)
     ),
@@ -338,7 +338,9 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "staging-",
-    promises=frozenset({"once", "of-one-run", "whole", "stays", "all-or-none", "in-order", "named", "given-back"}),
+    promises=frozenset(
+        {"once", "of-one-run", "whole", "stays", "kept", "all-or-none", "in-order", "named", "given-back"}
+    ),
 )
 
 
@@ -408,6 +410,10 @@ def _stays(before: State, after: State, _parameters: Parameters, *, stays: bool)
     is_same = all_of((equal(one.task, old.task), equal(one.batch, old.batch), equal(one.run, old.run)))
     is_published = _is_in(one, "published")
     return implies(_is_in(old, "published"), all_of((is_same, is_published)) if stays else _not(is_published))
+
+
+def _is_kept(before: State, after: State, _parameters: Parameters, *, phase: str) -> bool:
+    return implies(_is_in(before.attempts.get(_A), "prepared"), _is_in(after.attempts.get(_A), phase))
 
 
 def _all_or_none(state: State, _parameters: Parameters, *, less: int) -> bool:
@@ -531,6 +537,26 @@ def _expires(before: State, after: State, _parameters: Parameters) -> bool:
     def of(name: int) -> bool:
         one, old = after.attempts.get(name), before.attempts.get(name)
         goes = all_of((_is_in(old, "ended"), _lies_here(before, old)))
+        return all_of((implies(goes, _is_in(one, "forgotten")), implies(_not(goes), one.phase == old.phase)))
+
+    return all_of([of(name) for name in _names(before.attempts)])
+
+
+def _is_without(one: Attempt, *phases: str) -> bool:
+    """Is it none of the task in focus that has come so far?"""
+    return _not(all_of((equal(one.task, _TASK + 1), _is_in(one, *phases))))
+
+
+def _may_be_removed(state: State, parameters: Parameters, _name: int) -> bool:
+    has_no_prepared = state.attempts.every(_is_without, "prepared")
+    has_none = state.attempts.every(_is_without, "open", "ended", "prepared")
+    return all_of((parameters.expires, _may_fail(state, parameters), has_no_prepared, _not(has_none)))
+
+
+def _removes(before: State, after: State, _parameters: Parameters) -> bool:
+    def of(name: int) -> bool:
+        one, old = after.attempts.get(name), before.attempts.get(name)
+        goes = all_of((equal(old.task, _TASK + 1), _is_in(old, "open", "ended", "prepared")))
         return all_of((implies(goes, _is_in(one, "forgotten")), implies(_not(goes), one.phase == old.phase)))
 
     return all_of([of(name) for name in _names(before.attempts)])
@@ -750,6 +776,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "what has ended at this exchange is forgotten",
         when=_may_expire,
         possible="where rows expire, some have ended at this exchange and none are open there, up to Faults",
+    ),
+    Frame(
+        "RemoveChannel",
+        {"faults": +1, **_each("attempts", "phase")},
+        _removes,
+        "what is staged for this task is forgotten",
+        when=_may_be_removed,
+        possible="where rows may be forgotten, some are staged for the task and none are prepared, up to Faults",
     ),
     Frame(
         "CrashDriver",
@@ -1032,17 +1066,28 @@ def theorems() -> tuple[Theorem, ...]:
             ),
         ),
         _CHAPTER.theorem(
+            "kept",
+            "AllOrNone",
+            "What is prepared stays so, however long its query is silent, and whichever channels are removed or ended.",
+            *SUBJECT.step_obligations(
+                ("ExpireAttempts", "RemoveChannel"),
+                partial(_is_kept, phase="prepared"),
+                partial(_is_kept, phase="forgotten"),
+                "it is forgotten",
+            ),
+        ),
+        _CHAPTER.theorem(
             "all-or-none",
             "AllOrNone",
-            "An exchange that is behind another one has prepared all that a decision names at it, which does not "
-            "expire: so a batch that is published in one is published in all, once a driver comes back.",
+            "An exchange that is behind another one has prepared all that a decision names at it, which it keeps: so "
+            "a batch that is published in one is published in all, once a driver comes back.",
             follows("of any two", partial(_all_or_none, less=0), partial(_all_or_none, less=1), "behind by two"),
         ),
         _CHAPTER.theorem(
             "named",
             "NamedIsThere",
             "What a driver is about to publish is there, or its batch was published: with several exchanges always, "
-            "with one where nothing expires.",
+            "with one where nothing is forgotten.",
             follows(
                 "of any task",
                 partial(_named_is_there, phases=("ended", "prepared")),

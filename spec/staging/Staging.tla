@@ -25,7 +25,8 @@
 (* writer; two-phase commit: prepared participants, a coordinator's log.   *)
 (* Not modelled: rows and room; exchanges that lose what was staged; an    *)
 (* order to prepare that comes late, which only delays that rows expire;   *)
-(* two drivers at a time, of which Spark allows none.                      *)
+(* that a channel is removed or ended by force; two drivers at a time, of  *)
+(* which Spark allows none.                                                *)
 (***************************************************************************)
 EXTENDS Integers
 
@@ -35,7 +36,7 @@ CONSTANTS
     Batches,      \* batches of the query
     Exchanges,    \* exchanges at which the tasks lie, in turn
     Faults,       \* attempts, drivers and staged rows that are lost, and second attempts beside a first, at most
-    Expires,      \* may an exchange forget what is staged, after a long silence?
+    Expires,      \* may an exchange forget what is staged: after a long silence, or as its channel is removed or ended?
     Fair          \* names of the actions that are weakly fair
 
 ASSUME Assumption ==
@@ -250,6 +251,18 @@ ExpireAttempts(e) ==
     /\ Fails
     /\ UNCHANGED <<phase, run, batch, begun, decided, late, tasks, published>>
 
+\* The channel of a task is removed, or ended, by an order from outside: what is staged for it is forgotten.  While some
+\* of it is prepared, the order is refused: other exchanges may publish the rest of the batch.
+RemoveChannel(t) ==
+    /\ Expires
+    /\ \A a \in AttemptNames : attempts[a].task = t => attempts[a].phase # "prepared"
+    /\ \E a \in AttemptNames : attempts[a].task = t /\ IsStaged(attempts[a])
+    /\ attempts' = [a \in AttemptNames |->
+           IF attempts[a].task = t /\ IsStaged(attempts[a])
+           THEN [attempts[a] EXCEPT !.phase = "forgotten"] ELSE attempts[a]]
+    /\ Fails
+    /\ UNCHANGED <<phase, run, batch, begun, decided, late, tasks, published>>
+
 \* The driver dies.  An order to publish may be on its way; of two such orders, the earlier one is lost.
 CrashDriver ==
     /\ phase \in {"running", "publishing", "recovering"} /\ batch <= Batches
@@ -274,6 +287,7 @@ Environment ==
     \/ \E a \in AttemptNames : LoseAttempt(a)
     \/ \E a \in AttemptNames : DiscardAttempt(a)
     \/ \E e \in Homes : ExpireAttempts(e)
+    \/ \E t \in TaskNames : RemoveChannel(t)
     \/ CrashDriver
     \/ \E e \in Homes : PublishLateOrder(e)
 
@@ -345,7 +359,7 @@ AllOrNone == \A e, f \in Homes :
 \* Batches are published one after the other, and those in the commit log are.
 BatchesInOrder == \A e \in Homes : published[e] \in {batch - 1, batch}
 
-\* What the driver is about to publish is there, unless it has expired at the only exchange.
+\* What the driver is about to publish is there, unless the only exchange has forgotten it.
 NamedIsThere == (phase \in {"publishing", "recovering"} /\ (Exchanges > 1 \/ ~Expires)) =>
     \A e \in Homes : published[e] >= Ordered \/ IsThere(e, Order)
 

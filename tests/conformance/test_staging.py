@@ -11,7 +11,7 @@ from random import Random
 import pytest
 
 from permitflow.client import StagedPart, Staging
-from permitflow.errors import StagedPartError
+from permitflow.errors import PreparedRowsError, StagedPartError
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow.exchange.books.staging import Part, PartState, Publication, StagingArea, StagingBooks
 from permitflow.spark.decisions import Decision, Decisions
@@ -228,6 +228,18 @@ class DrivenStaging:
         require(bool(self.books[name].expire(now=2 * TIMEOUT_SECONDS)))
         self.fail()
 
+    def remove_channel(self, name: int) -> None:
+        """A new one has its name at once, and goes on with its numbers."""
+        books, area, task = self.home(name + 1), self.areas[name], name + 1
+        require(self.parameters.expires and self.faults < self.parameters.faults and bool(area.parts))
+        try:
+            books.require_none_prepared(channel(task), "removed", now=0.0)
+        except PreparedRowsError as error:
+            raise ActionRefused(str(error)) from error
+        books.remove_channel(channel(task), now=0.0)
+        self.areas[name] = books.add_channel(channel(task), self.parameters.attempts, area.log)
+        self.fail()
+
     def stated_at(self, name: int, named: Sequence[int]) -> list[StagedPart]:
         return [
             self.stated(attempt - 1) for task, attempt in enumerate(named, 1) if self.home(task) is self.books[name]
@@ -422,7 +434,14 @@ class Forgetful(StagingBooks):
         """Nothing is noted."""
 
 
-@pytest.mark.parametrize("wrong", [Hoarding, Repeating, Sweeping, Lenient, Forgetful])
+class Obedient(StagingBooks):
+    """A channel may be removed at any time."""
+
+    def require_none_prepared(self, channel: str, deed: str, now: float, alternative: str = "") -> None:
+        """Nothing is refused."""
+
+
+@pytest.mark.parametrize("wrong", [Hoarding, Repeating, Sweeping, Lenient, Forgetful, Obedient])
 def test_the_walk_notices_books_that_are_wrong(wrong: type[StagingBooks]) -> None:
     with pytest.raises(Divergence):
         walk(SYSTEM, DrivenStaging(SMALL, wrong), SMALL)

@@ -181,7 +181,6 @@ _CONDITION_IN_WORDS = {
     "mute-delay-bounded": "with Flight + Rate * (Depth + Losses) places above High for each source",
     "never-stuck": "if no chunk costs more than row_permits - permit_batch",
     "shared-window-live": "larger than those of all inputs but one together",
-    "staging-all-or-none": "Where nothing expires",
     "threshold": "if and only if no chunk costs more than row_permits - permit_batch + 1",
 }
 """Conditions that relate constants and states, or of which also the opposite is shown: the words tell them."""

@@ -158,6 +158,7 @@ class AioControl:
         """Close these channels to all producers.  Ended channels stay as they are.
 
         Raises:
+            PreparedRowsError: rows of one of them are prepared, and wait to be published; none was closed.
             StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
@@ -294,10 +295,13 @@ class AioControl:
 
         Args:
             channels: names.
-            force: also while they are used: their streams end with ``ChannelRemovedError``.
+            force: also while they are used: their streams end with ``ChannelRemovedError``, and rows that wait, are
+                staged or prepared are dropped.
 
         Raises:
             ChannelInUseError: streams are open, or rows wait; nothing was removed.
+            PreparedRowsError: rows are prepared, and other exchanges may publish the rest of their batch; nothing was
+                removed.
             PermitflowError: as ``positions``.
         """
         return await self._change(RemoveChannels, channels, force)

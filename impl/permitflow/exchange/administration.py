@@ -40,6 +40,8 @@ __all__ = ["MOST_PEEKED_BYTES", "add_stream", "list_channels", "peek", "purge", 
 MOST_PEEKED_BYTES = 8 << 20
 """The most bytes of rows that a peek shows, unless the first chunk alone takes more."""
 
+_BY_FORCE = "; with force they are dropped, and their query fails if it comes again"
+
 # A message that is just leaving for a consumer.
 _PURGE_SECONDS = 5.0
 
@@ -116,19 +118,28 @@ async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
     Raises:
         UnknownChannelError: no channel has one of these names.
         ChannelInUseError: streams of one of them are open, or rows wait in it; none was removed.
+        PreparedRowsError: rows of one of them are prepared; none was removed.
     """
-    channels = _channels(exchange, request.channels)
-    for channel in channels:
-        if not request.force:
-            _require_unused(channel, "removed", drops_rows=True)
-    waiting = [channel.backlog for channel in channels]
-    ended = [exchange.remove_channel(channel.name) for channel in channels]
+    async with exchange.staging.ordering:
+        channels = _channels(exchange, request.channels)
+        for channel in channels:
+            if not request.force:
+                if isinstance(channel, ReplayChannel):
+                    exchange.staging.require_none_prepared(channel.name, "removed", _BY_FORCE)
+                _require_unused(channel, "removed", drops_rows=True)
+        staged = [_staged_rows(exchange, channel) for channel in channels]
+        waiting = [channel.backlog for channel in channels]
+        ended = [exchange.remove_channel(channel.name) for channel in channels]
     return Changed(
         tuple(
-            ChangedChannel(channel.name, was.rows, was.barriers, streams)
-            for channel, was, streams in zip(channels, waiting, ended, strict=True)
+            ChangedChannel(channel.name, was.rows + rows, was.barriers, streams)
+            for channel, was, rows, streams in zip(channels, waiting, staged, ended, strict=True)
         )
     )
+
+
+def _staged_rows(exchange: Exchange, channel: BridgeChannel | ReplayChannel) -> int:
+    return exchange.staging.area(channel.name).staged_rows if isinstance(channel, ReplayChannel) else 0
 
 
 async def reset(exchange: Exchange, request: ResetChannels) -> Changed:

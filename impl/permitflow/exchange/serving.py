@@ -284,7 +284,11 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
         case Close():
             channels = _channels(exchange, request.channels)
             await _positions(exchange, channels, request.consumer)  # refuses an unknown consumer before closing
-            await _together(each.end() for each in channels if each.state is ChannelState.OPEN)
+            async with exchange.staging.ordering:
+                ending = [each for each in channels if each.state is ChannelState.OPEN]
+                for each in ending:
+                    each.require_endable()
+                await _together(each.end() for each in ending)
             return await _positions(exchange, channels, request.consumer)
         case Prepare() | Publish():
             for name in {part.channel for part in request.parts}:

@@ -163,8 +163,9 @@ def add(
 def remove(exchange: Place, names: Names, force: Force = False, as_json: Json = False) -> None:
     """Remove channels with all rows that they keep, also on disk.
 
-    Refused while streams are open, also those that have lost their connection, or rows wait. With --force these streams
-    end with ChannelRemovedError.
+    Refused while streams are open, also those that have lost their connection, rows wait, or rows are prepared: other
+    exchanges may publish the rest of their batch. With --force these streams end with ChannelRemovedError, and all rows
+    are dropped.
 
     Exit code 0: removed. 1: one of them is used, or the exchange does not answer; none was removed. 2: unknown channel.
     """

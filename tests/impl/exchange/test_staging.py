@@ -21,6 +21,7 @@ from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, c
 from permitflow.errors import (
     ChannelClosedError,
     InvalidParametersError,
+    PreparedRowsError,
     RetentionError,
     StagedPartError,
     UnknownChannelError,
@@ -246,6 +247,48 @@ async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Pa
         await channel.end()
         with pytest.raises(ChannelClosedError):
             await exchange.staging.prepare("q", 0, [staged])
+
+
+async def test_a_channel_with_prepared_rows_is_not_ended_or_removed(listen: str) -> None:
+    async with world(listen) as here:
+        prepared, other = await here.stage([1, 2]), await here.stage([3], 1, channel="b")
+        await here.exchange.replay_channel("a").append(chunk([0]))
+        async with control(here.address) as orders:
+            await orders.prepare("q", 0, [prepared])
+        for deed in ("ended", "removed"):
+            async with control(here.address) as orders:
+                order = orders.remove if deed == "removed" else orders.close_channels
+                with pytest.raises(PreparedRowsError, match=f"'a' cannot be {deed}: 2 rows .* rollback") as caught:
+                    await order(["b", "a"])
+            assert (caught.value.rows, caught.value.query, caught.value.batch) == (2, "q", 0)
+        async with control(here.address) as orders:
+            assert await orders.reset(["a"], force=True) == (("a", 0, 0, 0),)
+            assert not await here.publish(prepared, other), "nothing was lost, and no channel was ended"
+            assert [at.state for at in await orders.close_channels(CHANNELS)] == [ChannelState.ENDED] * 2
+
+
+async def test_a_producer_cannot_end_a_channel_with_prepared_rows(listen: str) -> None:
+    async with world(listen) as here:
+        prepared = await here.stage([1, 2])
+        async with control(here.address) as orders:
+            await orders.prepare("q", 0, [prepared])
+        async with put(here.address, "a", _SCHEMA) as sender:
+            await sender.send(chunk([3]))
+            with pytest.raises(PreparedRowsError):
+                await sender.end()
+        assert not await here.publish(prepared)
+        assert await here.read(3) == [3, 1, 2]
+
+
+async def test_force_drops_prepared_rows_with_their_channel(listen: str) -> None:
+    async with world(listen) as here:
+        prepared = await here.stage([1, 2])
+        async with control(here.address) as orders:
+            await orders.prepare("q", 0, [prepared])
+            assert await orders.remove(["a"], force=True) == (("a", 2, 0, 0),)
+        here.exchange.add_channel("a", retention=Retention.REPLAY)
+        with pytest.raises(StagedPartError, match="is not staged"):
+            await here.publish(prepared)
 
 
 async def test_late_rows_left_by_a_crash_are_forgotten_after_it(tmp_path: Path) -> None:

@@ -113,9 +113,12 @@ async def test_rows_in_doubt_are_shown_until_they_are_rolled_back(command: Comma
             await sender.end(closes_channel=False)
             await orders.prepare("q", 0, [stated])
         assert "3 rows in doubt" in (await shell("list"))[1]
+        code, _, error = await shell("remove", "orders")
+        assert (code, error.partition(" rows are prepared")[0]) == (1, "Error: channel 'orders/0' cannot be removed: 3")
         assert await shell("rollback", "orders") == (0, "rolled back orders/0: 3 rows dropped\n", "")
         assert "in doubt" not in (await shell("list"))[1]
         assert (await shell("rollback", "orders/0"))[1] == "rolled back orders/0: 0 rows dropped\n"
+        assert await shell("remove", "orders") == (0, "removed orders/0\n", "")
 
 
 async def test_a_stream_is_added_with_the_options_of_serve(command: Command) -> None:

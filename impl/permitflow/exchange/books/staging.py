@@ -18,7 +18,13 @@ from itertools import islice
 from math import inf
 from typing import NamedTuple
 
-from permitflow.errors import InvalidParametersError, StagedPartError, StagingFullError, TooManyAttemptsError
+from permitflow.errors import (
+    InvalidParametersError,
+    PreparedRowsError,
+    StagedPartError,
+    StagingFullError,
+    TooManyAttemptsError,
+)
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow.names import require_name
 from permitflow.stream.control import StagedPart
@@ -63,6 +69,7 @@ class Part:
     wanted_rows: int = 0
     """The rows of the chunk that waits for room; 0: no chunk waits."""
     wanted_since: float = inf
+    prepared_since: float = inf
 
     @property
     def place(self) -> tuple[int, str]:
@@ -270,7 +277,8 @@ class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
     Spec: Stage, StageLate, Publish, AbortLate of SparkMicroBatch.
-    Spec: OpenAttempt, EndAttempt, PrepareBatch, PublishBatch, DiscardAttempt, ExpireAttempts, LoseAttempt of Staging.
+    Spec: OpenAttempt, EndAttempt, PrepareBatch, PublishBatch, DiscardAttempt, ExpireAttempts, LoseAttempt,
+    RemoveChannel of Staging.
     """
 
     def __init__(
@@ -344,7 +352,9 @@ class StagingBooks:
         part = self._open(channel, staging, now)
         if part.is_kept:
             self._areas[channel].take(part, *chunk_rows)
-            part.state = PartState.PREPARED if is_prepared else PartState.ENDED
+            part.state = PartState.ENDED
+            if is_prepared:
+                self._prepare(part, now)
         return part
 
     # Attempts.
@@ -448,8 +458,11 @@ class StagingBooks:
         """What is planned to be published does not expire from now on; as for ``carry_out``."""
         for part in planned.published:
             if part.state is PartState.ENDED:
-                part.state = PartState.PREPARED
+                self._prepare(part, now)
                 self._hear(part.staging.query, now)
+
+    def _prepare(self, part: Part, now: float) -> None:
+        part.state, part.prepared_since = PartState.PREPARED, now
 
     def carry_out(self, query: str, batch: int, planned: Publication, now: float) -> Publication:
         """Carry out a planned publication that was meanwhile written down; return what was published.
@@ -496,6 +509,36 @@ class StagingBooks:
             raise part.error(f"has staged {part.rows} rows here, and should have {stated.rows}")
         return part
 
+    def require_none_prepared(self, channel: str, deed: str, now: float, alternative: str = "") -> None:
+        """Refuse to end or remove a channel with prepared rows: other exchanges may publish the rest of their batch.
+
+        Args:
+            channel: its name.
+            deed: what is to be done to it: "ended" or "removed".
+            now: the time.
+            alternative: what else its user can do.
+
+        Raises:
+            PreparedRowsError: some are prepared.
+        """
+        prepared = self._prepared(channel)
+        if not prepared:
+            return
+        oldest = min(prepared, key=lambda part: part.prepared_since)
+        raise PreparedRowsError(
+            channel=channel,
+            deed=deed,
+            rows=sum(part.rows for part in prepared),
+            query=oldest.staging.query,
+            batch=oldest.staging.batch,
+            seconds=now - oldest.prepared_since,
+            advice=f"wait for the query, or roll them back once it has been silent for {self._timeout_seconds:g} s "
+            f"(permitflow channel rollback){alternative}",
+        )
+
+    def _prepared(self, channel: str) -> list[Part]:
+        return [part for part in self._areas[channel].parts if part.state is PartState.PREPARED]
+
     # Time.
 
     def expire(self, now: float) -> tuple[Part, ...]:
@@ -509,7 +552,7 @@ class StagingBooks:
 
     def in_doubt(self, channel: str, now: float) -> tuple[Part, ...]:
         """The prepared attempts of queries without any sign for too long: were they to be published?"""
-        prepared = (part for part in self._areas[channel].parts if part.state is PartState.PREPARED)
+        prepared = self._prepared(channel)
         return tuple(part for part in prepared if self._is_silent(self._queries[part.staging.query], now))
 
     def rollback(self, channel: str, now: float) -> tuple[Part, ...]:

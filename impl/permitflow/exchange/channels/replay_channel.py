@@ -151,6 +151,8 @@ class ReplayChannel:
         self.writing = asyncio.Lock()
         """Held while rows are appended, or the log is ended."""
         self.streams = Streams(told_name or name)
+        self.require_endable: Callable[[], None] = lambda: None
+        """Raises if the channel must not end now; its staging area sets it."""
         self._producers: dict[str, ReplayProducer] = {}
         """Named producers that put now."""
         self._waiting_rows = self._purged_rows = self._expired_rows = 0
@@ -411,9 +413,10 @@ class ReplayChannel:
         """End the channel: consumers read the remaining rows, then the end.  No effect if it is over.
 
         Raises:
+            PreparedRowsError: rows of it are prepared, and wait to be published.
             StoreError: the write failed.
         """
-        await self._finish(ChannelState.ENDED, "")
+        await self._finish(ChannelState.ENDED, "", self.require_endable)
 
     async def break_(self, reason: str) -> None:
         """Break the channel: its rows are incomplete, and consumers get an error after them.
@@ -424,10 +427,11 @@ class ReplayChannel:
         await self._finish(ChannelState.BROKEN, reason)
 
     @settled
-    async def _finish(self, state: ChannelState, reason: str) -> None:
+    async def _finish(self, state: ChannelState, reason: str, require: Callable[[], None] = lambda: None) -> None:
         async with self.writing:
             if self._is_removed or self.state is not ChannelState.OPEN:
                 return
+            require()
             await self.store.finish(state, reason)
             self.state, self.reason = state, reason
         self.note_change()

@@ -6,7 +6,8 @@ acknowledged, so that a slow consumer stops direct producers first, then the wri
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from time import monotonic
 from typing import NamedTuple
@@ -74,8 +75,8 @@ class StagingAreas:
         self._places: dict[str, _Place] = {}
         self._left_over: list[Part] = []
         """Late attempts that an exchange before this one left in the store."""
-        self._ordering = asyncio.Lock()
-        """Held by one request at a time; meanwhile no ended attempt expires."""
+        self.ordering = asyncio.Lock()
+        """Held by one order at a time about what is staged, or about channels; meanwhile no ended attempt expires."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: asyncio.TimerHandle | None = None
 
@@ -87,6 +88,7 @@ class StagingAreas:
         """
         area = self.books.add_channel(channel.name, limit_rows, channel.books)
         self._places[channel.name] = _Place(channel, area)
+        channel.require_endable = partial(self.require_none_prepared, channel.name, "ended")
         for staging, chunk_rows in channel.found.staged.items():
             part = self.books.restore_part(
                 channel.name, staging, chunk_rows, self._clock(), is_prepared=staging in channel.found.prepared
@@ -161,17 +163,16 @@ class StagingAreas:
         Raises:
             PermitflowError: as ``publish``.
         """
-        async with self._ordering:
+        async with self.ordering:
             plan = await self._planned(query, batch, parts)
-            for name in {part.channel for part in plan.published}:
-                self._places[name].channel.require_appendable()
-            await self._prepare(plan)
+            await self._prepare(plan, self._channels_of(plan))
             return plan.was_published
 
     @settled
-    async def _prepare(self, plan: Publication) -> None:
-        await self._store.prepare([(part.channel, part.staging) for part in plan.published])
-        self.books.prepare(plan, self._clock())
+    async def _prepare(self, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
+        async with self._writing(channels.values()):
+            await self._store.prepare([(part.channel, part.staging) for part in plan.published])
+            self.books.prepare(plan, self._clock())
 
     async def publish(self, query: str, batch: int, parts: Sequence[StagedPart]) -> bool:
         """Publish attempts to their channels, all or none; return whether the batch was published before.
@@ -184,52 +185,59 @@ class StagingAreas:
             ChannelError: one of the channels is over.
             StoreError: the write failed.
         """
-        async with self._ordering:
+        async with self.ordering:
             plan = await self._planned(query, batch, parts)
             if not plan.was_published:
-                channels = {part.channel: self._places[part.channel].channel for part in plan.published}
-                await self._publish(query, batch, plan, channels)
+                await self._publish(query, batch, plan, self._channels_of(plan))
             return plan.was_published
 
     async def _planned(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Publication:
         planning = partial(self.books.planning, query, batch, parts)
         return planning() if len(parts) <= _FEW_ATTEMPTS else await self._turns.run(planning)
 
-    @settled
-    async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
-        writing = list[ReplayChannel]()
-        try:
-            for channel in channels.values():
-                await channel.writing.acquire()
-                writing.append(channel)
-            for channel in writing:
+    def _channels_of(self, plan: Publication) -> dict[str, ReplayChannel]:
+        return {part.channel: self._places[part.channel].channel for part in plan.published}
+
+    @asynccontextmanager
+    async def _writing(self, channels: Iterable[ReplayChannel]) -> AsyncIterator[None]:
+        """Nobody else writes into these channels, or ends one; they are open."""
+        async with AsyncExitStack() as stack:
+            for channel in channels:
+                await stack.enter_async_context(channel.writing)
+            for channel in channels:
                 if channel.name in self._places:  # a channel removed meanwhile gets nothing
                     channel.require_appendable()
+            yield
+
+    @settled
+    async def _publish(self, query: str, batch: int, plan: Publication, channels: Mapping[str, ReplayChannel]) -> None:
+        async with self._writing(channels.values()):
             numbered = _numbered(plan.published, channels)
             await self._store.publish(query, batch, numbered, plan.forgotten)
             # The batch is published now, even if a channel was removed meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
             for part in publication.published:
                 channels[part.channel].note_appended()
-        finally:
-            for channel in writing:
-                channel.writing.release()
         self._note_change(publication.late)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
         """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``."""
-        async with self._ordering:
+        async with self.ordering:
             dropped = self.books.discard(query, batch, parts, self._clock())
         self._forget(dropped)
         return sum(part.rows for part in dropped)
 
     async def rollback(self, channel: str) -> int:
         """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``."""
-        async with self._ordering:
+        async with self.ordering:
             dropped = self.books.rollback(channel, self._clock()) if channel in self._places else ()
         await asyncio.gather(*map(self._forget_kept, dropped))
         self._note_change(dropped)
         return sum(part.rows for part in dropped)
+
+    def require_none_prepared(self, channel: str, deed: str, alternative: str = "") -> None:
+        """Refuse an order at a channel with prepared rows; see ``StagingBooks.require_none_prepared``."""
+        self.books.require_none_prepared(channel, deed, self._clock(), alternative)
 
     def area(self, channel: str) -> StagingArea:
         """The books of a channel's staged rows."""
@@ -266,7 +274,7 @@ class StagingAreas:
 
     def _tidy(self) -> None:
         self._tidying = None
-        if not self._ordering.locked():
+        if not self.ordering.locked():
             self._forget(self.books.expire(self._clock()))
         for place in self._places.values():
             if place.area.line:

@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from permitflow.client import control, get, put
+from permitflow.client import StagedPart, Staging, control, get, put
 from permitflow.errors import InvalidParametersError, RowsExpiredError, StoreWriteError
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, Store
 from permitflow.exchange.channels import expiring
@@ -49,6 +49,20 @@ async def serving(
 
 async def has_expired(channel: ReplayChannel, row: int) -> None:
     await until(lambda: channel.books.expired_row == row)
+
+
+async def test_what_is_prepared_outlives_rows_that_expire() -> None:
+    async with serving() as (channel, address, clock), control(address) as orders:
+        await fill(address, 0, 4)
+        async with put(address, CHANNEL, SCHEMA, staging=Staging("q", 0, 0, "x")) as sender:
+            await sender.send(rows(4, 6))
+            await sender.end(closes_channel=False)
+        part = StagedPart(CHANNEL, 0, "x", 2)
+        await orders.prepare("q", 0, [part])
+        clock.seconds += HOUR_SECONDS
+        await has_expired(channel, 4)
+        assert not (await orders.publish("q", 0, [part])).was_published
+        assert await read(address, 4, 6) == [4, 5]
 
 
 async def test_a_consumer_of_expired_rows_is_told_and_may_go_on() -> None:

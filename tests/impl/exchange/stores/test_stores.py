@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
-from permitflow.client import Staging
-from permitflow.exchange import ChannelStore, SqliteStore, Store
+from permitflow.client import Retention, StagedPart, Staging
+from permitflow.errors import PreparedRowsError
+from permitflow.exchange import ChannelStore, Exchange, ReplayChannel, SqliteStore, Store
 from permitflow.exchange.stores.store import Expiry, PublishedPart
 from permitflow.stream.control import KeptBarrier
 from tests.support.stored_rows import OpenStore, channel, numbers, rows
@@ -248,6 +249,27 @@ async def test_publishing_touches_one_query_and_the_named_channels(store: Store)
     await store.publish("other", 0, [PublishedPart("a/0", other, 1)])
     assert [numbers(batches) for batches in [await first.read(0, 2), await second.read(0, 1)]] == [[0, 20], [10]]
     assert store.published_batches() == {"q": 5, "other": 0}
+
+
+async def test_the_next_exchange_of_a_store_keeps_what_is_prepared(open_store: OpenStore) -> None:
+    def following() -> tuple[Exchange, ReplayChannel]:
+        exchange = Exchange(store=open_store())
+        return exchange, exchange.add_channel("orders/0", retention=Retention.REPLAY)
+
+    part = StagedPart("orders/0", 0, "a", 2)
+    before, channel = following()
+    await channel.declare(rows(0, 0).schema)
+    staged = before.staging.open("orders/0", attempt(0))
+    await before.staging.stage(staged, [rows(0, 2)])
+    before.staging.end(staged)
+    await before.staging.prepare("q", 0, [part])
+    before.staging.stop()
+    after, channel = following()
+    with pytest.raises(PreparedRowsError, match="2 rows are prepared"):
+        await channel.end()
+    assert not await after.staging.publish("q", 0, [part])
+    assert numbers(await channel.store.read(0, 2)) == [0, 1]
+    after.staging.stop()
 
 
 async def test_forgotten_attempts_can_be_staged_anew(store: Store) -> None:
