@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import pytest
@@ -52,6 +53,7 @@ from tests.conformance import (
     test_port_machine,
     test_staging,
     test_staging_follows_model,
+    test_staging_sink,
     test_store_journal,
     test_store_owner,
     test_stream_life,
@@ -70,6 +72,8 @@ CORES = (
     "dispatch/hash_dispatch.py",
     "exchange/stores/sqlite_database.py",
     "exchange/stores/sqlite_journal.py",
+    "spark/decisions.py",
+    "spark/sink.py",
 )
 
 
@@ -174,6 +178,12 @@ def led_attempts() -> object:
     return walk(staging.SYSTEM, test_staging.DrivenStaging(few), few)
 
 
+def led_sink() -> object:
+    few = replace(test_staging.SMALL, faults=0)
+    with TemporaryDirectory() as folder:
+        return walk(staging.SYSTEM, test_staging_sink.DrivenSink(few, Path(folder)), few)
+
+
 def led_owner() -> object:
     few = replace(test_store_owner.GROUPS, jobs=1)
     return walk(store_owner.SYSTEM, test_store_owner.DrivenStore(few), few)
@@ -250,6 +260,7 @@ LED = [
         *("exchange/books/staging.py StagingBooks", "exchange/books/staging.py StagingArea"),
         *("exchange/books/staging.py StagedQuery", "exchange/books/staging.py Part"),
     ),
+    led("staging", led_sink, "spark/sink.py StagedStreamWriter", "spark/decisions.py Decisions"),
     led("store_owner", led_owner, "exchange/books/ownership.py StoreOwnership"),
     led(
         "store_journal",
@@ -295,6 +306,10 @@ NOT_LED: Mapping[str, str] = {
     "flows/byte_window.py ChainedSums": "likewise, of several runs",
     "flows/messages.py PlainChunk": _MESSAGE,
     "stream/control.py Request": _MESSAGE,
+    "spark/sink.py SentMessage": _MESSAGE,
+    "spark/sink.py StagedMessage": _MESSAGE,
+    "spark/sink.py ExchangeWriter": "rows that are read as they come: the exchange's attempts decide which count",
+    "spark/sink.py StagedBatchWriter": "a batch job's words for what StagedStreamWriter does, which staging leads",
     "stream/session.py Session": "the common part of both ends, which stream_life leads",
     "stages/core/asynchronous.py": _TIME,
     "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",

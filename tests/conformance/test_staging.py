@@ -1,12 +1,11 @@
 """The model leads the books of staged rows through its state graph: which attempt counts, and what becomes of others.
 
-Each exchange has books of its own.  Of driver and tasks there is what Spark and the sink would do.
+Each exchange has books of its own.  Of driver and tasks there is what Spark and the sink would do; the sink itself is
+led in test_staging_sink.py.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
-from random import Random
 
 import pytest
 
@@ -14,10 +13,9 @@ from permitflow.client import StagedPart, Staging
 from permitflow.errors import PreparedRowsError, StagedPartError
 from permitflow.exchange.books.replay import ReplayBooks
 from permitflow.exchange.books.staging import Part, PartState, Publication, StagingArea, StagingBooks
-from permitflow.spark.decisions import Decision, Decisions
 from permitflow_model.kernel.family import Members
 from permitflow_model.staging import NOT_BEGUN, SYSTEM, Attempt, Parameters, Phase, State, Task
-from permitflow_testing.moves import ActionRefused, Divergence, Lockstep, require, walk
+from permitflow_testing.moves import ActionRefused, Divergence, require, walk
 from tests.support.staged import publish
 
 TWO_TASKS = Parameters(tasks=2, attempts=4, faults=1)
@@ -347,50 +345,6 @@ def test_the_books_take_every_edge_of_the_model(name: str) -> None:
     done = walk(SYSTEM, DrivenStaging(parameters), parameters, in_each_state=refuse)
     assert done.states >= 162
     assert min(done.edges, done.refusals) > done.states
-
-
-class DecidingStaging(DrivenStaging):
-    """What is decided is kept in files, which are all that a new driver has."""
-
-    def __init__(self, parameters: Parameters, checkpoint: Path) -> None:
-        super().__init__(parameters)
-        self.checkpoint = str(checkpoint)
-        self.decisions = Decisions(self.checkpoint)
-
-    def decide_batch(self) -> None:
-        super().decide_batch()
-        parts = tuple(self.stated(task.decided - 1) for task in self.tasks)
-        decision = Decision(QUERY, self.batch, parts, tuple(part.channel for part in parts))
-        assert self.decisions.decide(decision) == decision
-        another = decision._replace(parts=parts[:1])
-        assert self.decisions.decide(another) == decision, "the first one stands"
-
-    def forget_decision(self) -> None:
-        super().forget_decision()
-        (decision,) = self.decisions.pending()
-        self.decisions.forget(decision)
-
-    def begin(self) -> None:
-        super().begin()
-        self.decisions = Decisions(self.checkpoint)
-
-    def publish_at(self, name: int, batch: int, named: Sequence[int]) -> Publication:
-        for decision in self.decisions.pending():
-            named = [int(part.attempt.removeprefix("attempt ")) + 1 for part in decision.parts]
-            batch = decision.batch
-        return super().publish_at(name, batch, named)
-
-    def observe(self) -> State:
-        assert [each.batch for each in self.decisions.pending()] == ([self.decided] if self.decided else [])
-        return super().observe()
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_decided_in_files_is_what_the_model_says(seed: int, tmp_path: Path) -> None:
-    parameters = replace(BATCHES, tasks=2, attempts=8)
-    run, random = Lockstep(SYSTEM, DecidingStaging(parameters, tmp_path), parameters), Random(seed)
-    while run.state.batch <= parameters.batches:
-        run.make(random.choice(run.enabled()))
 
 
 class Hoarding(StagingBooks):

@@ -184,6 +184,26 @@ async def test_a_batch_that_one_exchange_has_lost_is_decided_nowhere(tmp_path: P
         assert not any(exchange.staging.books.has_staged for exchange in divided.exchanges)
 
 
+async def test_a_decision_that_was_written_stands_though_its_writer_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with serving(tmp_path) as divided:
+        driver, decide = await divided.driver(), Decisions.decide
+
+        def unheard(decisions: Decisions, decision: Decision) -> Decision:
+            decide(decisions, decision)
+            raise CheckpointError(reason="has not answered", hint="look whether it is there")
+
+        messages = await divided.staged(0, [[1], [2, 3], [4]])
+        monkeypatch.setattr(Decisions, "decide", unheard)
+        with pytest.raises(CheckpointError):
+            await asyncio.to_thread(driver.commit, messages, 0)
+        await asyncio.to_thread(driver.abort, messages, 0)
+        assert divided.published == [0, 0, 0]
+        await divided.driver()
+        assert divided.published == [1, 2, 1]
+
+
 async def test_a_query_whose_channel_two_exchanges_have_is_refused(tmp_path: Path) -> None:
     async with serving(tmp_path) as divided:
         divided.exchanges[0].add_channel(CHANNELS[1])
