@@ -99,6 +99,20 @@ async def test_refused_the_queue_holds_what_has_not_left(is_peer: bool) -> None:
         assert caught.value.facts["undelivered"] is queue
 
 
+@pytest.mark.parametrize("is_woken", [False, True])
+async def test_a_cancelled_call_leaves_in_the_queue_what_has_not_left(is_woken: bool) -> None:
+    sender, receiver = channel()
+    queue = deque([b"aaa", b"bb", b"c"])
+    sending = asyncio.ensure_future(sender.send_many(queue))
+    await turns()
+    before = [receiver.receive_nowait().payload] if is_woken else []
+    sending.cancel()
+    await turns()
+    assert sending.cancelled()
+    assert [*before, *received(receiver), *queue] == [b"aaa", b"bb", b"c"]
+    assert sender.statistics().gauges["row_permits_here"] == 4
+
+
 async def test_a_chunk_that_cannot_be_sent_stops_the_queue_before_it() -> None:
     class Endless:
         def __len__(self) -> int:
