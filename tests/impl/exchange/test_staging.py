@@ -7,7 +7,8 @@ store on disk starts again: what is staged and published is neither lost nor rep
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Iterator
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from math import inf
 from pathlib import Path
@@ -19,6 +20,7 @@ import pytest
 from permitflow import ChannelParameters
 from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, control, put
 from permitflow.errors import (
+    ChannelAbortedError,
     ChannelClosedError,
     InvalidParametersError,
     PreparedRowsError,
@@ -27,8 +29,11 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
+from permitflow.exchange.serving import carry_out
+from permitflow.stream.control import Close, RemoveChannels
 from permitflow.stream.traffic import KeptRows
-from tests.support.turns import until
+from tests.support.kept_rows import refused
+from tests.support.turns import turns, until
 
 STAGING_ROWS = 16
 CHANNELS = ("a", "b")
@@ -278,6 +283,46 @@ async def test_a_producer_cannot_end_a_channel_with_prepared_rows(listen: str) -
                 await sender.end()
         assert not await here.publish(prepared)
         assert await here.read(3) == [3, 1, 2]
+
+
+async def test_prepared_rows_outlive_a_purge_and_a_broken_channel(listen: str) -> None:
+    async with world(listen) as here, control(here.address) as orders:
+        prepared = await here.stage([1, 2])
+        await orders.prepare("q", 0, [prepared])
+        await orders.purge(["a"])
+        await here.exchange.replay_channel("a").break_("a producer gave up")
+        with pytest.raises(ChannelAbortedError):
+            await here.publish(prepared)
+        await orders.reset(["a"])
+        assert not await here.publish(prepared)
+        assert await here.read(2) == [1, 2]
+
+
+BOTH = ("b", "a")
+ORDERS: dict[str, Callable[[Exchange], Coroutine[Any, Any, object]]] = {
+    "close": lambda exchange: carry_out(exchange, Close(BOTH)),
+    "remove": lambda exchange: carry_out(exchange, RemoveChannels(BOTH)),
+    "a producer's end": lambda exchange: exchange.replay_channel("a").end(),
+}
+
+
+@pytest.mark.parametrize("order", ORDERS)
+async def test_no_channel_is_ended_or_removed_while_rows_are_prepared(tmp_path: Path, order: str) -> None:
+    may_go_on = threading.Event()
+    with SqliteStore(tmp_path) as store:
+        exchange = Exchange(store=store)
+        exchange.add_channels(CHANNELS, retention=Retention.REPLAY)
+        prepared = await stage(exchange, [1, 2], 0)
+        store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        async with asyncio.TaskGroup() as group:
+            preparing = group.create_task(exchange.staging.prepare("q", 0, [prepared]))
+            await turns()
+            ordered = group.create_task(refused(ORDERS[order](exchange), PreparedRowsError))
+            await turns()
+            may_go_on.set()
+        assert (preparing.result(), ordered.result().rows) == (False, 2)
+        assert exchange.replay_channel("b").state is ChannelState.OPEN
+        exchange.staging.stop()
 
 
 async def test_force_drops_prepared_rows_with_their_channel(listen: str) -> None:
