@@ -195,7 +195,8 @@ def source_at(state: State, parameters: Parameters, node: int) -> Source:
     return state.sources.get(node - parameters.sinks - parameters.relays - 1)
 
 
-def _with_source(state: State, parameters: Parameters, node: int, source: Source) -> State:
+def with_source(state: State, parameters: Parameters, node: int, source: Source) -> State:
+    """The state with another source at a node."""
     return state._replace(sources=state.sources.put(node - parameters.sinks - parameters.relays - 1, source))
 
 
@@ -209,7 +210,8 @@ def heard_by(state: State, node: int, muter: int) -> int:
     return state.heard.get(node - 1).get(muter - 1)
 
 
-def _with_heard(state: State, node: int, muter: int, epoch: int) -> State:
+def with_heard(state: State, node: int, muter: int, epoch: int) -> State:
+    """The state in which a node has heard this epoch."""
     return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(muter - 1, epoch)))
 
 
@@ -218,7 +220,8 @@ def in_flight(state: State, up: int, down: int) -> Queue[Signal]:
     return state.signals.get(up - 1).get(down - 1)
 
 
-def _with_signals(state: State, up: int, down: int, signals: Queue[Signal]) -> State:
+def with_signals(state: State, up: int, down: int, signals: Queue[Signal]) -> State:
+    """The state with other signals on a hop."""
     return state._replace(signals=state.signals.put(up - 1, state.signals.get(up - 1).put(down - 1, signals)))
 
 
@@ -232,7 +235,7 @@ def holds_nothing(mutes: int) -> bool:
     return mutes == 0
 
 
-def _forwarded(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
+def forwarded(state: State, parameters: Parameters, down: int, signal: Signal) -> State:
     """A node tells all nodes upstream."""
     return state._replace(signals=state.signals.map_by_name(_told_to, state, parameters, down, signal))
 
@@ -250,7 +253,7 @@ def _with_one_from(name: int, signals: Queue[Signal], down: int, signal: Signal)
     return signals.push(signal) if name + 1 == down else signals
 
 
-def _newest(state: State, node: int) -> Queue[Signal]:
+def newest_signals(state: State, node: int) -> Queue[Signal]:
     """The newest signals that a node knows."""
     return state.heard.get(node - 1).listed_by_name(_signal_of)
 
@@ -262,7 +265,7 @@ def _signal_of(muter: int, epoch: int) -> Signal | None:
 def _begin_epoch(state: State, parameters: Parameters, sink: int) -> State:
     """A sink begins an epoch."""
     epoch = heard_by(state, sink, sink) + 1
-    return _forwarded(_with_heard(state, sink, sink, epoch), parameters, sink, Signal(sink, epoch))
+    return forwarded(with_heard(state, sink, sink, epoch), parameters, sink, Signal(sink, epoch))
 
 
 def _evaluate(state: State, parameters: Parameters, name: int) -> State:
@@ -309,7 +312,7 @@ def join(state: State, parameters: Parameters, node: int) -> State:
     known = state.heard.get(node - 1).map_by_name(_learned, state, parameters, node)
     holds = known.map_by_name(_muting)
     state = state._replace(heard=state.heard.put(node - 1, known))
-    return _with_source(state, parameters, node, source._replace(here=True, holds=holds))
+    return with_source(state, parameters, node, source._replace(here=True, holds=holds))
 
 
 def _learned(muter: int, _epoch: int, state: State, parameters: Parameters, node: int) -> int:
@@ -345,7 +348,7 @@ def reconnect(state: State, parameters: Parameters, up: int, down: int) -> State
     """A connection is made anew: what was in flight is lost."""
     require(state.remade < parameters.remakes)
     require(not in_flight(state, up, down).is_empty())
-    return _with_signals(state, up, down, _newest(state, down))._replace(remade=state.remade + 1)
+    return with_signals(state, up, down, newest_signals(state, down))._replace(remade=state.remade + 1)
 
 
 def duplicate_signal(state: State, parameters: Parameters, up: int, down: int) -> State:
@@ -353,7 +356,7 @@ def duplicate_signal(state: State, parameters: Parameters, up: int, down: int) -
     require(state.remade < parameters.remakes)
     signals = in_flight(state, up, down)
     require(not signals.is_empty())
-    return _with_signals(state, up, down, signals.push(signals.head()))._replace(remade=state.remade + 1)
+    return with_signals(state, up, down, signals.push(signals.head()))._replace(remade=state.remade + 1)
 
 
 def send(state: State, parameters: Parameters, node: int, name: int) -> State:
@@ -364,7 +367,7 @@ def send(state: State, parameters: Parameters, node: int, name: int) -> State:
     require(not is_muted(source))
     require(source.left > 0)
     require(not sink.gone)
-    state = _with_source(state, parameters, node, source._replace(left=source.left - 1))
+    state = with_source(state, parameters, node, source._replace(left=source.left - 1))
     return state._replace(sinks=state.sinks.put(name - 1, sink._replace(wire=sink.wire + 1)))
 
 
@@ -392,15 +395,15 @@ def receive_signal(state: State, parameters: Parameters, up: int, down: int) -> 
     require(not signals.is_empty())
     signal = signals.head()
     is_news = signal.epoch > heard_by(state, up, signal.muter)
-    state = _with_signals(state, up, down, signals.without_head())
+    state = with_signals(state, up, down, signals.without_head())
     if not is_news:
         return state
-    state = _with_heard(state, up, signal.muter, signal.epoch)
+    state = with_heard(state, up, signal.muter, signal.epoch)
     if not parameters.is_source(up):
-        return _forwarded(state, parameters, up, signal)
+        return forwarded(state, parameters, up, signal)
     source = source_at(state, parameters, up)
     holds = source.holds.put(signal.muter - 1, signal.epoch % 2)
-    return _with_source(state, parameters, up, source._replace(holds=holds))
+    return with_source(state, parameters, up, source._replace(holds=holds))
 
 
 # Invariants.

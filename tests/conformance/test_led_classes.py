@@ -27,6 +27,7 @@ from permitflow_model import (
     kept_channel,
     lossy_channel,
     mute,
+    mute_links,
     mute_scheduler,
     port_machine,
     staging,
@@ -48,6 +49,7 @@ from tests.conformance import (
     test_kept_channel,
     test_lossy_channel,
     test_mute_graph,
+    test_mute_links,
     test_mute_scheduler,
     test_named_producer,
     test_port_machine,
@@ -109,6 +111,11 @@ def led_targets() -> object:
 def led_graph() -> object:
     parameters = replace(test_mute_graph.TWO_MUTERS, supply=1)
     return walk(mute.SYSTEM, test_mute_graph.DrivenGraph(parameters), parameters)
+
+
+def led_processes() -> object:
+    few = replace(test_mute_links.ONE_WAY, supply=1, high=0, clears=False, disposals=False)
+    return walk(mute_links.SYSTEM, test_mute_links.DrivenProcesses(few), few)
 
 
 def led_actors() -> object:
@@ -230,6 +237,7 @@ LED = [
         *("exchange/books/staging.py Part", "exchange/books/replay.py ReplayBooks"),
     ),
     led("mute", led_graph, "mute/graph.py MuteGraph"),
+    led("mute_links", led_processes, "mute/graph.py MuteGraph"),
     led("mute_scheduler", led_actors, "mute/actors.py Actors", "mute/actors.py Actor"),
     led("mute_scheduler", judged_scheduler, "mute/scheduler.py MuteScheduler"),
     led(

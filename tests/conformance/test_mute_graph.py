@@ -44,10 +44,14 @@ class DrivenGraph:
             elif node <= parameters.nodes - parameters.newcomers:
                 self.join(node)
 
+    def graph_at(self, node: int) -> MuteGraph:
+        """The graph of the node's process."""
+        return self.graph
+
     def connect(self, node: int) -> None:
         for up, down in self.parameters.pairs:
             if up == node:
-                self.graph.connect(str(up), str(down))
+                self.graph_at(up).connect(str(up), str(down))
 
     # The environment.
 
@@ -56,16 +60,17 @@ class DrivenGraph:
         require(not any(self.left[node] and sinks[node] for node in self.here))
 
     def join(self, node: int) -> None:
-        self.graph.add_source(str(node))
+        self.graph_at(node).add_source(str(node))
         self.here.add(node)
         self.connect(node)
-        self.graph.start(str(node))
+        self.graph_at(node).start(str(node))
 
     def dispose(self, sink: int) -> None:
-        require(self.parameters.disposals)
-        self.graph.dispose(str(sink))
+        """It leaves: nothing waits for it any more, and that is its last report."""
+        require(self.parameters.disposals and sink not in self.gone)
         self.gone.add(sink)
-        self.wire[sink] = self.inbox[sink] = 0
+        self.wire[sink] = 0
+        self.report(sink, 0)
 
     def clear(self, sink: int) -> None:
         require(self.parameters.clears and self.inbox[sink] > 0)
@@ -87,7 +92,7 @@ class DrivenGraph:
     # The protocol.
 
     def send(self, node: int, sink: int) -> None:
-        require(node in self.here and not self.graph.is_muted(str(node)))
+        require(node in self.here and not self.graph_at(node).is_muted(str(node)))
         require(self.left[node] > 0 and sink not in self.gone)
         self.left[node] -= 1
         self.wire[sink] += 1
@@ -103,7 +108,7 @@ class DrivenGraph:
 
     def report(self, sink: int, messages: int) -> None:
         self.inbox[sink] = messages
-        self.graph.report(str(sink), messages)
+        self.graph_at(sink).report(str(sink), messages)
 
     def receive_signal(self, up: int, down: int) -> None:
         self.graph.receive_signal(str(up), str(down))
@@ -123,13 +128,13 @@ class DrivenGraph:
         )
 
     def source(self, node: int) -> Source:
-        muters = self.graph.muted_by(str(node)) if node in self.here else ()
+        muters = self.graph_at(node).muted_by(str(node)) if node in self.here else ()
         holds = Members(int(str(sink) in muters) for sink in self.parameters.muters)
         return Source(here=node in self.here, left=self.left[node], holds=holds)
 
     def heard(self, node: int) -> Members[int]:
         is_known = node in self.here or not self.parameters.is_source(node)
-        known = self.graph.heard(str(node)) if is_known else {}
+        known = self.graph_at(node).heard(str(node)) if is_known else {}
         return Members(known.get(str(sink), 0) for sink in self.parameters.muters)
 
     def signals(self, up: int, down: int) -> Fifo[Signal]:

@@ -63,15 +63,16 @@ class WatchedGraph(MuteGraph):
         self.heard_sessions.setdefault(edge, []).append([])
         self.changes += 1
 
-    def disconnect(self, upstream: str, downstream: str) -> None:
+    def reconnect(self, upstream: str, downstream: str) -> None:
         """See ``MuteGraph``."""
-        super().disconnect(upstream, downstream)
-        del self.edges[Edge(upstream, downstream)]
+        super().reconnect(upstream, downstream)
+        self.heard_sessions[Edge(upstream, downstream)].append([])
         self.changes += 1
 
     def remove(self, name: str) -> None:
         """See ``MuteGraph``."""
         super().remove(name)
+        self.edges = {edge: None for edge in self.edges if name not in edge}
         if (told := self.told.pop(name, None)) is not None:
             self.gone[name] = told
         self.changes += 1

@@ -28,6 +28,7 @@ COMPARED = {
         "staging-small",
         "kept-small",
         "named-small",
+        "mute-links",
         "stages-line",
         "resume-gives-up",
         "life-resumes",

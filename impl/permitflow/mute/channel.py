@@ -209,8 +209,7 @@ class Boundary(Sender):
         graph, self._early = self.pipeline.graph, None
         if self._peer is not None:
             self._peer.expect(Kind.SIGNAL, Kind.ACKNOWLEDGE)
-        graph.disconnect(self.name, self._remote)
-        graph.connect(self.name, self._remote)
+        graph.reconnect(self.name, self._remote)
         for signal in signals:
             graph.receive(self.name, self._remote, signal)
         self.pipeline.settle()

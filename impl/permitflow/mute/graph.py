@@ -30,7 +30,11 @@ class Signal(NamedTuple):
     """What goes from a muter to the sources, against the data."""
 
     muter: str
-    """The original muter; relays do not change it."""
+    """The original muter; relays do not change it.
+
+    No two muters of all processes may have one name, and none may have that of one that is gone, as before a restart:
+    it would begin again with epoch 1, which is not news where an older number is known over another path.
+    """
     epoch: int
     """How often the muter has muted or unmuted: an odd epoch mutes, an even one unmutes."""
 
@@ -81,7 +85,6 @@ class _Node:
     backlog: int = 0
     is_open: bool = True
     is_remote: bool = False
-    is_disposed: bool = False
     upstreams: dict[str, None] = field(default_factory=dict)
     downstreams: dict[str, None] = field(default_factory=dict)
     epochs: dict[str, int] = field(default_factory=dict)
@@ -96,7 +99,8 @@ class _Node:
 class MuteGraph:
     """Sources, relays and muters, the edges between them, and the signals that are on their way.
 
-    Signals of an edge keep their order.  ``settle`` delivers all; ``hear`` delivers one, so that you choose the order.
+    Signals of an edge keep their order.  ``settle`` delivers all; ``receive_signal`` delivers one, so that you choose
+    the order.
     Nodes of other processes are remote here: ``take`` what goes there, and ``receive`` what comes.
     """
 
@@ -173,25 +177,46 @@ class MuteGraph:
             yield below
             yield from self._all_below(below)
 
-    def disconnect(self, upstream: str, downstream: str) -> None:
-        """Remove an edge with what is in flight on it; muters that were only behind it mute nobody behind it any more.
+    def remove(self, name: str) -> None:
+        """Remove a node that has nothing upstream: a source, or a node of another process; it hears no more.
+
+        Raises:
+            LocalProtocolError: there is no such node, or one upstream of it would go on to lead there.
+
+        Spec: Leave of MuteLinks.
+        """
+        node = self._node(name)
+        if node.upstreams:
+            raise LocalProtocolError(f"{name!r} is downstream of {next(iter(node.upstreams))!r}, which cannot lose it")
+        for downstream in node.downstreams:
+            del self._in_flight[Edge(name, downstream)]
+            del self._nodes[downstream].upstreams[name]
+        del self._nodes[name]
+        self._shown.pop(name, None)
+
+    def reconnect(self, upstream: str, downstream: str) -> None:
+        """A connection is made anew: what was in flight is lost, and the upstream is told again who mutes.
+
+        Muters of which nobody speaks to it any more mute nobody behind it.  A node of another process tells with
+        ``receive``: at first it says nothing.
 
         Raises:
             LocalProtocolError: there is no such edge.
-        """
-        self._queue(upstream, downstream)
-        del self._in_flight[Edge(upstream, downstream)]
-        del self._nodes[downstream].upstreams[upstream]
-        node = self._nodes[upstream]
-        del node.downstreams[downstream]
-        for muter in self._heard_over(node, downstream):
-            self._lose(node, muter, downstream)
 
-    def _heard_over(self, node: _Node, downstream: str) -> list[str]:
-        return [muter for muter, speakers in node.heard_from.items() if downstream in speakers]
+        Spec: Reconnect of MuteLinks.
+        """
+        self._queue(upstream, downstream).clear()
+        self._tell(Edge(upstream, downstream))
+        node, known = self._nodes[upstream], self._nodes[downstream].epochs
+        for muter in [muter for muter, speakers in node.heard_from.items() if downstream in speakers]:
+            if muter not in known:
+                self._lose(node, muter, downstream)
 
     def _lose(self, node: _Node, muter: str, speaker: str) -> None:
-        """A muter is not behind ``speaker`` any more."""
+        """A muter is not behind ``speaker`` any more.
+
+        Spec: Forget of MuteLinks.
+        """
         speakers = node.heard_from.get(muter, set())
         speakers.discard(speaker)
         if not speakers and muter in node.epochs and muter != node.name:
@@ -199,56 +224,13 @@ class MuteGraph:
             del node.epochs[muter]
             self._forward(node, Signal(muter, GONE))
 
-    def remove(self, name: str) -> None:
-        """Remove a node with its edges; a muter that was only behind them mutes nobody behind it any more.
-
-        Raises:
-            LocalProtocolError: there is no such node.
-        """
-        node = self._node(name)
-        for upstream in [*node.upstreams]:
-            self.disconnect(upstream, name)
-        for downstream in [*node.downstreams]:
-            self.disconnect(name, downstream)
-        del self._nodes[name]
-        self._shown.pop(name, None)
-
-    def reconnect(self, upstream: str, downstream: str) -> None:
-        """A connection is made anew: what was in flight is lost, and the upstream is told again who mutes.
-
-        Raises:
-            LocalProtocolError: there is no such edge.
-
-        Spec: Reconnect of Mute.
-        """
-        self._queue(upstream, downstream).clear()
-        self._tell(Edge(upstream, downstream))
-        node, known = self._nodes[upstream], self._nodes[downstream].epochs
-        # What said that a muter is not behind this edge any more may have been lost.
-        for muter in self._heard_over(node, downstream):
-            if muter not in known:
-                self._lose(node, muter, downstream)
-
-    def dispose(self, muter: str) -> None:
-        """A muter leaves: it unmutes, and may not report any more.
-
-        Raises:
-            LocalProtocolError: it is not a muter, or has left already.
-
-        Spec: Dispose of Mute.
-        """
-        node = self._muter(muter)
-        if node.epochs.get(muter, 0) % 2:
-            self._turn(node)
-        node.is_disposed = True
-
     # What muters say.
 
     def report(self, muter: str, backlog: int) -> bool:
         """A muter has so much to write now: messages or bytes, as its marks; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: the node is not a muter, or has left.
+            LocalProtocolError: the node is not a muter.
             InvalidParametersError: the backlog is negative.
 
         Spec: Evaluate of Mute.
@@ -263,7 +245,9 @@ class MuteGraph:
         """A muter that is not connected mutes whatever its backlog; has it muted or unmuted?
 
         Raises:
-            LocalProtocolError: the node is not a muter, or has left.
+            LocalProtocolError: the node is not a muter.
+
+        Spec: NoticeLoss and OpenLink of MuteLinks.
         """
         node = self._muter(muter)
         node.is_open = is_open
@@ -282,17 +266,6 @@ class MuteGraph:
         """Mute, or unmute, in a new epoch."""
         node.epochs[node.name] = epoch = node.epochs.get(node.name, 0) + 1
         self._forward(node, Signal(node.name, epoch))
-
-    def remind(self, name: str) -> None:
-        """A node repeats to its upstreams what it knows, in case signals were lost.
-
-        Raises:
-            LocalProtocolError: there is no such node.
-
-        Spec: DuplicateSignal of Mute.
-        """
-        for upstream in self._node(name).upstreams:
-            self._tell(Edge(upstream, name))
 
     # Signals on their way.
 
@@ -395,7 +368,7 @@ class MuteGraph:
         """Has the muter muted, and not unmuted since?
 
         Raises:
-            LocalProtocolError: the node is not a muter, or has left.
+            LocalProtocolError: the node is not a muter.
         """
         return muter in self._muter(muter).muters()
 
@@ -425,8 +398,6 @@ class MuteGraph:
         node = self._node(name)
         if node.marks is None:
             raise LocalProtocolError(f"{name!r} is not a muter")
-        if node.is_disposed:
-            raise LocalProtocolError(f"muter {name!r} has left")
         return node
 
     def _queue(self, upstream: str, downstream: str) -> deque[Signal]:

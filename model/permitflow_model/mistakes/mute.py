@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.mistakes import Mistake
-from permitflow_model.mute import SYSTEM, Parameters, Source, State, in_flight, is_mute, source_at
+from permitflow_model.mute import SYSTEM, Parameters, State, in_flight, is_mute, source_at, with_source
 
 TWO_PATHS = Parameters(
     sinks=1,
@@ -29,10 +29,6 @@ JOINED = Parameters(
 )
 
 
-def _with_source(state: State, parameters: Parameters, node: int, source: Source) -> State:
-    return state._replace(sources=state.sources.put(node - parameters.sinks - parameters.relays - 1, source))
-
-
 # The published faults, and a counter that does not mend them, as in MuteMistakes.tla.
 
 
@@ -40,7 +36,7 @@ def join_untold(state: State, parameters: Parameters, node: int) -> State:
     """A source that joins is not told who mutes."""
     after: State = SYSTEM.perform("Join", state, parameters, node)
     joined = source_at(after, parameters, node)._replace(holds=source_at(state, parameters, node).holds)
-    return _with_source(after._replace(heard=state.heard), parameters, node, joined)
+    return with_source(after._replace(heard=state.heard), parameters, node, joined)
 
 
 def dispose_silently(state: State, parameters: Parameters, name: int) -> State:
@@ -78,7 +74,7 @@ def receive_signal_into_counter(state: State, parameters: Parameters, up: int, d
     signal, source = in_flight(state, up, down).head(), source_at(state, parameters, up)
     count = source.holds.get(signal.muter - 1)
     counted = count + 1 if is_mute(signal.epoch) else max(count - 1, 0)
-    return _with_source(after, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, counted)))
+    return with_source(after, parameters, up, source._replace(holds=source.holds.put(signal.muter - 1, counted)))
 
 
 # Others.

@@ -294,7 +294,7 @@ class _Case:
         if name <= made.sinks:
             sink = self.before.sinks.get(name - 1)
             node.marks = core.Marks(high_mark=made.high, low_mark=made.low)
-            node.backlog, node.is_disposed = sink.inbox, sink.gone
+            node.backlog = sink.inbox
         return node
 
     def is_as_in(self, after: State, wrong: int) -> bool:
@@ -342,9 +342,12 @@ def _is_right(
         return returns(outcome.result) and case.is_as_in(after, wrong)
 
 
-def _may_speak(before: State, made: Parameters) -> bool:
-    """Is it a sink that has not left?"""
-    return bool(made.sinks >= DOWN) and not before.sinks.get(DOWN - 1).gone
+def _is_sink(before: State, made: Parameters) -> bool:
+    """Is it a sink?  One that has left reports nothing any more."""
+    if made.sinks < DOWN:
+        return False
+    assume(implies(before.sinks.get(DOWN - 1).gone, False))
+    return True
 
 
 def _reports(wrong: int) -> bool:
@@ -352,7 +355,7 @@ def _reports(wrong: int) -> bool:
     before, made = SUBJECT.any_case()
     case, backlog = _Case(before, made, (ONE, TWO)), integer("backlog")
     after = None
-    if _may_speak(before, made) and backlog >= 0:
+    if _is_sink(before, made) and backlog >= 0:
         sink = before.sinks.get(DOWN - 1)._replace(inbox=backlog + 1)
         with_one_more = before._replace(sinks=before.sinks.put(DOWN - 1, sink))
         after = SYSTEM.perform("Consume", with_one_more, made, DOWN)
@@ -366,14 +369,12 @@ def _reports(wrong: int) -> bool:
 
 
 def _leaves(wrong: int) -> bool:
-    """Dispose: it unmutes."""
+    """Dispose: it reports for the last time, that nothing waits."""
     before, made = SUBJECT.any_case()
     assume(made.disposals)
     case = _Case(before, made, (ONE, TWO))
-    after = SYSTEM.perform("Dispose", before, made, DOWN) if _may_speak(before, made) else None
-    return _is_right(
-        case, lambda graph: graph.dispose(DOWN), after, wrong, lambda _: case.nodes[DOWN].is_disposed is True
-    )
+    after = SYSTEM.perform("Dispose", before, made, DOWN) if _is_sink(before, made) else None
+    return _is_right(case, lambda graph: graph.report(DOWN, 0), after, wrong)
 
 
 def _hears(wrong: int) -> bool:
@@ -415,8 +416,6 @@ def _is_muting(wrong: int) -> bool:
     case = _Case(state, made)
     with standing_in(_MODULES):
         outcome = attempt(case.graph, lambda graph: graph.is_muting(MUTER))
-        if state.sinks.get(MUTER - 1).gone:
-            return outcome.refusal is not None
         return bool(outcome.result) == bool(is_mute(heard_by(state, MUTER, MUTER) + wrong))
 
 
