@@ -147,7 +147,7 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-adaptive-gate",
             statement=(
-                "The running Gate changes its target as its model does (with two inputs), lends nothing beyond it, and "
+                "The running Gate changes its target as its model does, lends nothing beyond it, and "
                 "refuses a target that is out of its range; whatever it measures, it aims within the range. At the "
                 "least target there is something to lend while each input lacks credit for a chunk."
             ),

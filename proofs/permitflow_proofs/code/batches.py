@@ -385,6 +385,6 @@ def accumulated(items: Any, *, initial: int) -> Any:
     return accumulate(items, initial=initial)
 
 
-def first_of(sums: Any, least: int) -> Any:
+def first_of(sums: Any, least: int, **key: Any) -> Any:
     """``bisect_left``, also in running sums."""
-    return sums.first_at_least(least) if isinstance(sums, RunningSums) else bisect_left(sums, least)
+    return sums.first_at_least(least) if isinstance(sums, RunningSums) else bisect_left(sums, least, **key)

@@ -1,18 +1,24 @@
 """``OutstandingBytes`` and ``UnreturnedBytes``, the two ends of a byte window, refine ``ByteWindow``.
 
-They record nothing: what they must hold is read from the model's step.
+They record nothing: what they must hold is read from the model's step.  A sender and a receiver of permits stand for
+those of any flow: what joins a flow to its window is in the class that all flows share.
 """
 
 from functools import partial
+from itertools import accumulate
 from operator import add
 from typing import Any
 
 from permitflow.errors import ByteOverrunError, ByteOverspendError
 from permitflow.flows import byte_window as core
-from permitflow_model.byte_window import SYSTEM, Parameters, State, admits, admits_bytes, bytes_of
+from permitflow.flows.messages import Kind, Message, Offered
+from permitflow.flows.permits import core as permits
+from permitflow.flows.permits.parameters import ChannelParameters, Oversize
+from permitflow_model.byte_window import SYSTEM, Chunk, Parameters, State, admits, admits_bytes, bytes_of
 from permitflow_proofs.byte_window import ANY_FLOW
+from permitflow_proofs.code.permit_channel.common import MODULES
 from permitflow_proofs.code.refinement import attempt, fields_of, is_larger, put
-from permitflow_proofs.code.stand_ins import standing_in
+from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import all_of, assume, equal, integer, natural
@@ -113,6 +119,62 @@ def _returned_arrives(wrong: int) -> bool:
     return equal(end.outstanding_bytes, SYSTEM.perform("ReturnBytes", state, made, size).outstanding + wrong)
 
 
+# Both ledgers together.
+
+
+def _permits(made: Parameters) -> ChannelParameters:
+    kept = object.__new__(ChannelParameters)
+    rows = {"row_permits": made.row_permits, "initial_permits": made.row_permits, "permit_batch": made.permit_batch}
+    most = {"max_chunk_cost": max(made.row_costs), "barrier_permits": 1, "oversize": Oversize.WHOLE}
+    for name, value in {**rows, **most}.items():
+        object.__setattr__(kept, name, value)
+    return kept
+
+
+def _both_let_it_leave(wrong: int) -> bool:
+    """Send: the oldest leaves if its permits are here and the window has room, and both ledgers count it.
+
+    An empty chunk costs a permit, too.
+    """
+    state, made = ANY_FLOW.any_case()
+    assume(state.waiting.size() > 0)
+    chunk, line = state.waiting.head(), Line(state.waiting, _offered, lambda offered: offered.message.payload)
+    assume(chunk.rows >= 1)
+    ledger = _sender(state, made, later=False)
+    sender: Any = permits.PermitSender(_permits(made))
+    put(sender, {"_row_permits": state.permits, "_waiting": line, "byte_ledger": ledger})
+    with standing_in(MODULES):
+        message = sender.try_send()
+    counts = sender.row_permits, ledger.outstanding_bytes
+    if not SYSTEM.is_enabled("Send", state, made):
+        return message is None and equal(counts, (state.permits, state.outstanding + wrong))
+    is_oldest = message is not None and message.payload is chunk
+    return is_oldest and equal(counts, (state.permits - chunk.rows, state.outstanding + chunk.expected + wrong))
+
+
+def _offered(chunk: Chunk) -> Offered[Chunk]:
+    return Offered(Message(Kind.CHUNK, chunk, chunk.rows), chunk.expected)
+
+
+def _leave_by_both(number: int, wrong: int) -> bool:
+    """Of chunks that need not wait, as many leave as may, one after the other."""
+    state, made = ANY_FLOW.any_case()
+    chunks = [(natural(f"rows.{each}", 1), natural(f"size_bytes.{each}")) for each in range(number)]
+    assume(all_of([rows <= max(made.row_costs) for rows, _ in chunks]))
+    ledger = _sender(state, made, later=False)
+    sender: Any = put(permits.PermitSender(_permits(made)), {"_row_permits": state.permits, "byte_ledger": ledger})
+    sums = [0, *accumulate(size for _, size in chunks)]
+    with standing_in(MODULES):
+        count = sender.send_now([rows for rows, _ in chunks], sums)
+    here, most = state.permits, 0
+    for rows, size in chunks:
+        if not (rows <= here and admits(state.outstanding + sums[most], size, made)):
+            break
+        here, most = here - rows, most + 1
+    counts = sender.row_permits, ledger.outstanding_bytes, sender.totals.chunks
+    return count == most and equal(counts, (here, state.outstanding + sums[most] + wrong, most))
+
+
 def _receiver(state: State, made: Parameters) -> Any:
     here = state.inbox.sum_of(bytes_of, add, 0)
     peak = natural("peak_bytes")
@@ -171,6 +233,47 @@ def _consumed(wrong: int) -> bool:
     )
 
 
+def _receives(state: State, made: Parameters) -> tuple[Any, Any]:
+    """A receiver of permits with these bytes, of which all that is here is consumed; and its ledger."""
+    ledger, came = _receiver(state, made), natural("came_chunks")
+    receiver: Any = permits.PermitReceiver(_permits(made))
+    fields = {"_came_chunks": came, "consumed_chunks": came, "_rows.granted": natural("granted")}
+    return put(receiver, {**fields, "byte_ledger": ledger}), ledger
+
+
+def _run_arrives(wrong: int) -> bool:
+    """Chunks that arrive together are accepted if both ledgers admit them; else nothing has changed."""
+    state, made = ANY_FLOW.any_case()
+    receiver, ledger = _receives(state, made)
+    rows, size = [natural(f"rows.{each}", 1) for each in range(2)], natural("size_bytes")
+    before, granted = _counts(ledger), receiver.granted.rows
+    assume(all_of([each <= max(made.row_costs) for each in rows]))
+    with standing_in(MODULES):
+        outcome = attempt(receiver, lambda receiver: receiver.deliver_many(("a", "b"), rows, size))
+    may = sum(rows) <= granted and admits(before["held_bytes"], size, made)
+    left = receiver.granted.rows
+    if outcome.refusal is not None:
+        is_right = not may and not receiver.unconsumed and _is_unchanged(ledger, before)
+        return is_right and equal(left, granted + wrong)
+    return may and equal((left, ledger.held_bytes), (granted - sum(rows), before["held_bytes"] + size + wrong))
+
+
+def _run_is_consumed(wrong: int) -> bool:
+    """The bytes of a run are collected with its last chunk: of two runs, of two chunks and of one."""
+    state, made = ANY_FLOW.any_case()
+    receiver, ledger = _receives(state, made)
+    sizes = [natural(f"size_bytes.{each}") for each in range(2)]
+    assume(all_of([ledger.held_bytes + sum(sizes) <= made.window_bytes, receiver.granted.rows >= 3]))
+    collected = []
+    with standing_in(MODULES):
+        receiver.deliver_many(("a", "b"), (1, 1), sizes[0])
+        receiver.deliver_many(("c",), (1,), sizes[1])
+        for _ in range(3):
+            receiver.try_receive()
+            collected.append(ledger.unreturned_bytes - state.unreturned_bytes)
+    return equal(tuple(collected), (0, sizes[0], sum(sizes) + wrong))
+
+
 def _dropped(wrong: int) -> bool:
     """Once the stream is over, nothing is held."""
     end = _receiver(*ANY_FLOW.any_case())
@@ -201,12 +304,19 @@ SENDER: tuple[SymbolicObligation, ...] = (
     *(claim(f"of {number} chunks as many leave as may", partial(_fit, number), "none") for number in (1, 2, 3)),
     claim("returned bytes arrive", _returned_arrives, _MORE),
     claim("bytes come back, or too many", _returns, _MORE),
+    claim("the oldest leaves by both ledgers", _both_let_it_leave, _MORE),
+    *(
+        claim(f"of {number} chunks as many leave as may by both", partial(_leave_by_both, number), _MORE)
+        for number in (1, 2)
+    ),
 )
 
 RECEIVER: tuple[SymbolicObligation, ...] = (
     claim("any chunk arrives", _arrives, _MORE),
     claim("the next chunk arrives", _delivered, _MORE),
     claim("a chunk is consumed", _consumed, _MORE),
+    claim("a run arrives, or must not by one of both ledgers", _run_arrives, _MORE),
+    claim("the bytes of runs are collected", _run_is_consumed, _MORE),
     claim("the stream is over", _dropped, _MORE),
     claim("numbers are accepted", _accepts_numbers, "a batch above the window"),
 )

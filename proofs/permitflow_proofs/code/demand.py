@@ -204,6 +204,13 @@ RECEIVER: tuple[Call[Any], ...] = (
         _requested,
         _is_all_due,
     ),
+    Call(
+        "how soon a request leaves",
+        _Receiver,
+        lambda end, _: end.urgency,
+        lambda _: False,
+        returns=lambda case, after, outcome: (outcome.result > 0) == bool(case.due(after) > 0),
+    ),
 )
 
 

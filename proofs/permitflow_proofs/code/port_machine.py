@@ -23,26 +23,32 @@ _ERROR = RuntimeError("the outlet has failed")
 
 
 class _Hearing(core.Stage[Any, Any]):
-    """A stage at one end: it notes what it hears, and does nothing."""
+    """A stage at one end: it notes what it hears, and does nothing, or raises an error."""
 
-    def __init__(self, heard: list[str]) -> None:
+    def __init__(self, heard: list[str], *, raises: bool = False) -> None:
         super().__init__()
         self.heard = heard
+        self._raises = raises
 
     def on_push(self, inlet: core.Connection[Any]) -> None:
-        self.heard.append("element")
+        self._hear("element")
 
     def on_pull(self, outlet: core.Connection[Any]) -> None:
-        self.heard.append("asked")
+        self._hear("asked")
 
     def on_upstream_finish(self, inlet: core.Connection[Any]) -> None:
-        self.heard.append("end")
+        self._hear("end")
 
     def on_upstream_failure(self, inlet: core.Connection[Any], error: BaseException) -> None:
-        self.heard.append("failure" if error is _ERROR else "another failure")
+        self._hear("failure" if error is _ERROR else "another failure")
 
     def on_downstream_finish(self, outlet: core.Connection[Any]) -> None:
-        self.heard.append("cancelled")
+        self._hear("cancelled")
+
+    def _hear(self, word: str) -> None:
+        self.heard.append(word)
+        if self._raises:
+            raise _ERROR
 
 
 def _word(value: object, words: Any) -> str:
@@ -59,12 +65,12 @@ def _flags(state: State) -> int:
 class _Connected:
     """A connection that stands for a state, and the island that it belongs to."""
 
-    def __init__(self, state: State) -> None:
+    def __init__(self, state: State, *, raises: bool = False) -> None:
         self.heard: list[str] = []
         self.island = core.Island()
         queue: deque[Any] = dict(vars(self.island))["_queue"]
         self.queue = queue
-        producer, consumer = _Hearing(self.heard), _Hearing(self.heard)
+        producer, consumer = (_Hearing(self.heard, raises=raises) for _ in range(2))
         self.connection: Any = self.island.connect(producer, consumer)
         flags = _flags(state)
         failure = _ERROR if flags & core.IN_FAILED else None
@@ -118,6 +124,24 @@ def _runs(wrong: int) -> bool:
     return is_right and is_left == bool(after.events >= 1) and connected.stands_for(after, wrong)
 
 
+_FAILS = {**dict.fromkeys(("asked", "cancelled"), "Fail"), **dict.fromkeys(("element", "end", "failure"), "Cancel")}
+"""What an end does that raises when it hears this."""
+
+
+def _fails_its_stage(wrong: int) -> bool:
+    """A handler raises: the outlets of its stage fail, and its inlets are cancelled."""
+    state, made = SUBJECT.any_case()
+    assume(made.failures)
+    connected = _Connected(state, raises=True)
+    connected.island.run(1)
+    if SYSTEM.is_enabled("ProcessEvent", state, made):
+        state = SYSTEM.perform("ProcessEvent", state, made)
+    for action in map(_FAILS.get, connected.heard):
+        if action is not None and SYSTEM.is_enabled(action, state, made):
+            state = SYSTEM.perform(action, state, made)
+    return connected.stands_for(state, wrong)
+
+
 def _tells(wrong: int) -> bool:
     """What each end may ask of its port is what the model allows it."""
     state, made = SUBJECT.any_case()
@@ -160,6 +184,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("a connection begins", _begins, "with another flag"),
     *(claim(name, partial(_is_refined, name, call), "an event more") for name, call in _CALLS.items()),
     claim("the island runs an event", _runs, "an event more"),
+    claim("a handler that raises fails its stage", _fails_its_stage, "an event more"),
     claim("what a port says of itself", _tells, "as at the beginning"),
 )
 
@@ -171,7 +196,7 @@ def theorems() -> tuple[Theorem, ...]:
             id="code-port-machine",
             statement=(
                 "The running Connection does what its model does, and refuses what the model cannot do; the island "
-                "tells the right end of each event, one at a time."
+                "tells the right end of each event, one at a time, and a handler that raises fails its stage."
             ),
             module="PortMachine",
             operator="Next",

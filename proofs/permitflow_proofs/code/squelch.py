@@ -165,6 +165,10 @@ def _is_reminded(_case: _Receiver, _after: State, _outcome: Outcome) -> Mapping[
     return {"_is_reminder_due": False}
 
 
+def _will_remind(_case: _Receiver, _after: State, outcome: Outcome) -> Mapping[str, Any]:
+    return {} if outcome.refusal else {"_is_reminder_due": True}
+
+
 RECEIVER: tuple[Call[Any], ...] = (
     *receiver_calls(_Receiver, _Arriving),
     Call(
@@ -181,6 +185,27 @@ RECEIVER: tuple[Call[Any], ...] = (
         lambda _: True,
         _is_reminded,
         _is_the_word,
+    ),
+    Call(
+        "a reminder is asked for, or must not be",
+        _Receiver,
+        lambda end, _: end.remind(),
+        lambda _: False,
+        _will_remind,
+        lambda case, _after, outcome: (outcome.refusal is None) == bool(case.state.told == ON),
+    ),
+    *(
+        Call(
+            f"how soon a {word} leaves",
+            case,
+            lambda end, _: (end.urgency, end.unsettled()),
+            lambda _: False,
+            returns=lambda case, _after, outcome: (
+                (outcome.result[0] > 0) == (case.is_reminding or is_possible(case, "SendXoff", "SendXon"))
+                and outcome.result[1] is False
+            ),
+        )
+        for case, word in ((_Receiver, "signal"), (_Reminding, "reminder"))
     ),
 )
 

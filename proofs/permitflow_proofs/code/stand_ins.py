@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any, Generic, TypeVar, cast
 
 from permitflow.flows.messages import Kind, Message
-from permitflow_model.kernel.queue import Queue
+from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_proofs.code import batches
 from permitflow_proofs.kernel.queue import SymbolicQueue
 from permitflow_proofs.kernel.symbols import Integer, equal, integer, truth
@@ -149,6 +149,10 @@ class Inbox(Generic[M]):
         payloads, rows, start, _ = entry
         for payload, size in zip(payloads[start:], rows[start:], strict=True):
             self.queue = self.queue.push(self._told(Message(Kind.CHUNK, payload, size)))
+
+    def clear(self) -> None:
+        """As a deque's."""
+        self.queue = Fifo()
 
     def extend(self, entries: Sequence[Any]) -> None:
         """As a deque's."""

@@ -25,8 +25,9 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-gate-receiver",
             statement=(
-                "Likewise the running GateReceiver and Gate, with two inputs: one that is called, and one that stands "
-                "for all others. Credit is lent as the model lends it, to all that lack it, as far as the pool goes; "
+                "Likewise the running GateReceiver and Gate, with any number of inputs, two or more: one is called, "
+                "and another one is any of the others. An alignment waits for each, also for one that has not joined, "
+                "and all go on. Credit is lent as the model lends it, to all that lack it, as far as the pool goes; "
                 "none is lent or granted to an input whose barrier has taken it back. Nothing comes behind the end of "
                 "an input, and nothing is consumed of a gate that has failed."
             ),
@@ -38,8 +39,8 @@ def theorems() -> tuple[Theorem, ...]:
             id="code-gate-loops",
             statement=(
                 "The loop of a gate that lends in turn lends each input in the line what it lacks, or all that there "
-                "is, and nobody more; any number of chunks arrive and are consumed as their sum. A gate waits for each "
-                "of any number of inputs, also for one that has not joined."
+                "is, and nobody more, however many they are; and it ends. An input that was not admitted may leave as "
+                "if it had not joined. Any number of chunks arrive and are consumed as their sum."
             ),
             module="InputGate",
             operator="Next",

@@ -13,7 +13,7 @@ from permitflow.flows import byte_window, seam
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message
 from permitflow_model.input_gate import SYSTEM
-from permitflow_model.input_gate_alignment import freed
+from permitflow_model.input_gate_alignment import freed, is_pending
 from permitflow_model.input_gate_credit import (
     RESUME,
     REVOKE,
@@ -230,6 +230,61 @@ class Chunks:
         return Chunks(grown, self._count + 1, self._rows)
 
 
+# Any number of inputs.
+
+OTHERS = 2
+"""The name of all inputs that are not looked at."""
+
+
+class Inputs(Members[Channel]):
+    """Two inputs that are looked at, and how many others are blocked, are over, or are neither.
+
+    All others of a kind are alike in what is asked of them.  What they have borrowed nobody may ask: it is no number.
+    """
+
+    others: tuple[tuple[Channel, int], ...]
+
+    def __new__(cls, looked_at: Iterable[Channel], others: tuple[tuple[Channel, int], ...]) -> "Inputs":
+        """``others``: one of each kind, and how many there are."""
+        made = super().__new__(cls, looked_at)
+        made.others = others
+        return made
+
+    def size(self) -> int:
+        """How many there are in all."""
+        return sum([number for _, number in self.others], len(self))
+
+    def put(self, name: int, member: Channel) -> "Inputs":
+        """With another one of this name, which is looked at."""
+        return Inputs(super().put(name, member), self.others)
+
+    def map(self, change: Callable[..., Channel], *context: object) -> "Inputs":
+        """All of them changed."""
+        others = tuple((change(kind, *context), number) for kind, number in self.others)
+        return Inputs(super().map(change, *context), others)
+
+    def sum_of(self, measure: Callable[..., int], *context: object) -> int:
+        """The measures of all of them."""
+        others = [number * measure(kind, *context) for kind, number in self.others]
+        return sum(others, super().sum_of(measure, *context))
+
+    def every(self, holds: Callable[..., bool], *context: object) -> bool:
+        """Does it hold for each?"""
+        others = [any_of([number <= 0, holds(kind, *context)]) for kind, number in self.others]
+        return super().every(holds, *context) and all_of(others)
+
+
+def any_others(failed: bool) -> tuple[tuple[Channel, int], ...]:
+    """Any number of each kind; none stays behind a barrier of a gate that has failed."""
+    numbers = {name: natural(f"others_{name}") for name in ("blocked", "over", "neither")}
+    if failed:
+        limit(equal(numbers["blocked"], 0))
+    nothing: dict[str, Any] = {"borrowed": None}
+    kind = opened(0)._replace(**nothing)
+    kinds = (kind._replace(blocked=True), kind._replace(over=True, closed=True), kind)
+    return tuple(zip(kinds, numbers.values(), strict=True))
+
+
 # Numbers, as the code accepts them.
 
 
@@ -327,11 +382,14 @@ def _name_of(state: State, channel: Channel) -> int:
 
 
 def times(action: str, state: State, made: Parameters, name: int, count: int) -> State:
-    """The state behind so many steps.
+    """The state behind so many steps; of what ``OTHERS`` do, only loans, which leave the pool.
 
     Raises:
         Disabled: they are not possible.
     """
+    if name == OTHERS:
+        require(action == "Borrow" and state.pool >= count)
+        return state._replace(pool=state.pool - count)
     if not count > 0:
         return state
     if action not in MANY:
@@ -362,8 +420,15 @@ class Explanation(GateExplanation):
         return (times(action, state, self.parameters, arguments[0], count),)
 
     def perform(self, world: World[State], event: TraceEvent) -> list[World[State]]:
-        """As of recorded runs."""
-        return list(super().perform(world, event))
+        """As of recorded runs; that others go on is a step if it is the first that is told of it."""
+        state = world.state
+        if event.channel != str(OTHERS):
+            return list(super().perform(world, event))
+        if event.action == "Align" and is_pending(state):
+            return [World(SYSTEM.perform("Align", state, self.parameters))]
+        if event.action == "Borrow":
+            return [World(times("Borrow", state, self.parameters, OTHERS, *event.arguments))]
+        return [world]
 
 
 def recorder(record: Callable[..., None] | None, name: str, end: str) -> Callable[..., None] | None:

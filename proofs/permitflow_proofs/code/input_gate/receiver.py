@@ -1,34 +1,37 @@
 """``GateReceiver`` and ``Gate``: arriving, consuming, lending, alignment, and credit to grant.
 
-Two inputs are looked at: one that is called, and another one, which stands for all.  What the gate lends to whom is
-told by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
+Any number of inputs.  Two are looked at: one that is called, and another one, which is any of the others.  Of the rest
+it is known how many are blocked, or over, and what all of them are lent together.  What the gate lends to whom is told
+by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
 """
 
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 from permitflow.flows import seam
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message
-from permitflow_model.input_gate import CHANNEL_CLAUSES, GATE_CLAUSES
+from permitflow.flows.seam import Urgency
+from permitflow_model.input_gate import CHANNEL_CLAUSES
 from permitflow_model.input_gate_alignment import is_pending
 from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, Parameters, State, content_in, opened
 from permitflow_model.input_gate_queues import Effect
-from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import World
 from permitflow_model.kernel.system import Disabled
 from permitflow_proofs.code.batches import Batch, InvariantBroken, Rest
 from permitflow_proofs.code.input_gate.counts import (
     MODULES,
+    OTHERS,
     Chunks,
     Contents,
     Explanation,
+    Inputs,
     Wire,
     any_numbers,
+    any_others,
     as_code,
     attempted,
     cost_of,
@@ -127,11 +130,36 @@ class _InLine:
         self.are_in[self._place(member)] = False
 
     def _place(self, member: object) -> int:
-        return next(place for place, one in enumerate(self._gate.members) if one is member)
+        return next(place for place, one in enumerate(looked_at(self._gate)) if one is member)
+
+
+class _Others:
+    """All inputs of a kind that are not looked at, and those that have not joined; as a gate asks them.
+
+    What becomes of one of them is told of the one that is looked at.
+    """
+
+    def __init__(self, record: Callable[..., None] | None, blocked: int, over: int) -> None:
+        """How many are blocked, or over: all of them or none."""
+        self.is_blocked, self.is_over = blocked, over
+        self._record = recorder(record, str(OTHERS), "receiver")
+
+    def resume(self, action: str) -> None:
+        """They go on."""
+        self.is_blocked = 0
+        self._note(action)
+
+    def lend(self, credit: int) -> None:
+        """To all of them together."""
+        self._note("Borrow", credit)
+
+    def _note(self, action: str, *arguments: int) -> None:
+        if self._record is not None:
+            self._record(action, arguments, ())
 
 
 class GateCase(Case[State, Parameters]):
-    """Any state of a gate with two inputs; the first one is called."""
+    """Any state of a gate with two inputs or more; the first one is called."""
 
     modules = MODULES
     off_by_one = "pool"
@@ -145,19 +173,21 @@ class GateCase(Case[State, Parameters]):
 
     def __init__(self) -> None:
         """Any state at all."""
-        made, self.most = any_numbers(inputs=2)
+        made, self.most = any_numbers()
         failed = bool(truth("failed"))
-        channels = (_own_input(made, failed), _other_input(made, failed))
-        state = State(Members(channels), natural("pool"), natural("epoch"), failed)
+        channels = Inputs((_own_input(made, failed), _other_input(made, failed)), any_others(failed))
+        limit(equal(channels.size(), made.inputs))
+        state = State(channels, natural("pool"), natural("epoch"), failed)
         for channel in channels:
             for name in _CLAUSES:
                 limit(merged(partial(CHANNEL_CLAUSES[name], channel, made, state.epoch, failed)))
             told_to_go_on = any_of([channel.stopped == False, channel.blocked])  # noqa: E712
             limit(any_of([told_to_go_on, equal(content_in(channel.wire).data, 0)]))
-        limit(GATE_CLAUSES["Conservation"](state, made))
+        limit(sum([channel.borrowed for channel in channels], state.pool) <= made.floating)  # the rest is the others'
         self.batch, self.surplus = natural("batch", 1), natural("surplus")
         self.required = [natural(f"{name}_known") for name in ("own", "other")]
-        self.oldest, self.loans = natural("oldest_rows"), [natural(f"{name}_loan") for name in ("own", "other")]
+        self.oldest = natural("oldest_rows")
+        self.loans = [natural(f"{name}_loan") for name in ("own", "other", "others")]
         self.in_line = [truth(f"{name}_in_line") for name in ("own", "other")]
         limit(self.oldest <= self.most)
         limit(implies(content_in(channels[0].inbox).data > 0, self.oldest <= content_in(channels[0].inbox).data))
@@ -185,6 +215,7 @@ class GateCase(Case[State, Parameters]):
             "last": Is(lambda found: pending or equal(found, state.epoch - 1)),  # not looked at while one is pending
             "has_failed": state.failed,
             "_over": state.channels.sum_of(_one_if_over),
+            "others_blocked": _others_blocked(state),
         }
         for name in state.channels.names():
             channel, before = state.channels.get(name), self.state.channels.get(name)
@@ -198,7 +229,7 @@ class GateCase(Case[State, Parameters]):
         return told
 
     def make(self, record: Callable[..., None] | None) -> Any:
-        """A gate with two inputs."""
+        """A gate with these inputs."""
         gate: Any = core.Gate(as_code(self.parameters, self.most))
         state, line = self.state, _InLine(gate, self.in_line)
         told = {
@@ -225,6 +256,11 @@ class GateCase(Case[State, Parameters]):
             numbers = {"_exclusive": self.parameters.exclusive, "_max_chunk_cost": self.most, "_batch": self.batch}
             own["_runs"] = Inbox(self.line(channel), lambda message: message, lambda message: message, self.shapes)
             gate.members.append(put(member, {**own, **numbers, "is_admitted": True}))
+        # Between the two, so that what does not reach all of them misses one that is looked at.
+        gate.members[1:1] = [
+            _Others(record, number if kind.blocked else 0, number if kind.over else 0)
+            for kind, number in _others_in(state)
+        ]
         return gate
 
     def line(self, channel: Channel) -> Chunks:
@@ -251,7 +287,8 @@ class GateCase(Case[State, Parameters]):
     def fields(self, core: Any) -> Mapping[str, Any]:
         """The fields of the gate, and of each input by its number."""
         own = {name: value for name, value in vars(core).items() if name not in _NOT_COMPARED}
-        members = [(str(name), dict(fields_of(member))) for name, member in enumerate(core.members)]
+        own["others_blocked"] = sum([each.is_blocked for each in _others_of(core)])
+        members = [(str(name), dict(fields_of(member))) for name, member in enumerate(looked_at(core))]
         return {**own, **{f"{name}.{field}": value for name, fields in members for field, value in fields.items()}}
 
     def lend(self, gate: core.Gate, line: "_InLine") -> None:
@@ -259,7 +296,8 @@ class GateCase(Case[State, Parameters]):
         lendable = lendable_in(gate)
         if not lendable > 0:
             return
-        loans = list(zip(gate.members, self.loans, line.are_in, strict=True))
+        *shares, to_others = self.loans
+        loans = list(zip(looked_at(gate), shares, line.are_in, strict=True))
         given = sum(self.loans)
         limit(all_of([loan <= member.lacks * is_in for member, loan, is_in in loans]))
         limit(given <= lendable)
@@ -271,10 +309,30 @@ class GateCase(Case[State, Parameters]):
                 put(member, {"_is_behind_barrier": bool(field(member, "_is_behind_barrier"))})
                 member.lend(loan)
                 gate.touch(member)
+        gate.pool -= to_others
+        _others_of(gate)[0].lend(to_others)
 
     def replay(self) -> Explanation:
         """As recorded runs are explained."""
         return Explanation(self.parameters)
+
+
+def looked_at(gate: core.Gate) -> tuple[Any, Any]:
+    """The input that is called, and another one."""
+    return gate.members[0], gate.members[-1]
+
+
+def _others_of(gate: Any) -> Sequence[_Others]:
+    return [each for each in gate.members if isinstance(each, _Others)]
+
+
+def _others_in(state: State) -> Sequence[tuple[Channel, int]]:
+    assert isinstance(state.channels, Inputs)
+    return state.channels.others
+
+
+def _others_blocked(state: State) -> int:
+    return sum([number for kind, number in _others_in(state) if kind.blocked])
 
 
 def lendable_in(gate: core.Gate) -> int:
@@ -555,13 +613,23 @@ class Losing(GateCase):
 
 def _lost(case: Losing, _after: State, _outcome: Outcome) -> Mapping[str, Any]:
     given_up = not case.own.over and is_pending(case.state)
-    return {"0._runs": case.line(case.own), "given_up": int(given_up)}
+    names = ("_here", "untaken", "inbox_rows", "_consumed_untold", "_barriers_untold")
+    return {**_of_own(dict.fromkeys(names, 0)), "0._runs": Fifo(), "given_up": int(given_up)}
 
 
 # Credit to grant.
 
 
-class Feeding(GateCase):
+class Owing(GateCase):
+    """An input that may owe feedback."""
+
+    @property
+    def is_due(self) -> bool:
+        """Is the word to go on?"""
+        return bool(_fields_of(self.own)["_resumption"].resume)
+
+
+class Feeding(Owing):
     """Feedback is taken, with the residue or without it."""
 
     residue: bool
@@ -571,10 +639,19 @@ class Feeding(GateCase):
         self.residue = bool(truth("residue"))
         return state
 
-    @property
-    def is_due(self) -> bool:
-        """Is the word to go on?"""
-        return bool(_fields_of(self.own)["_resumption"].resume)
+
+def _is_needed(case: Owing, _after: State, outcome: Outcome) -> bool:
+    """It is urgent if, and only if, something would be told; and at once if the sender may wait for it."""
+    before, (urgency, is_unsettled) = case.history, outcome.result
+    owes = before["_consumed_untold"] + before["_barriers_untold"] > 0
+    is_batch, is_empty = case.own.free >= case.batch, before["_here"] <= 0
+    must = any_of([case.is_due, before["_watermarks_due"] > 0])
+    now = any_of([must, all_of([is_batch, any_of([is_empty, case.credit_out() <= 0])])])
+    is_any = any_of([must, is_batch, all_of([is_empty, any_of([owes, case.own.free > 0])])])
+    told = (urgency == Urgency.NOW, urgency > Urgency.NONE, is_unsettled)
+    return all_of(
+        [each if is_so else implies(each, False) for is_so, each in zip(told, (now, is_any, owes), strict=True)]
+    )
 
 
 def _fed_back(case: Feeding, _after: State, outcome: Outcome) -> Mapping[str, Any]:
@@ -651,9 +728,16 @@ RECEIVER: tuple[Call[Any], ...] = (
         lambda case, _after, _outcome: {} if case.own.over else {"0._required": 0},
     ),
     Call(
+        "how soon feedback leaves",
+        Owing,
+        lambda gate, _: (gate.members[0].urgency, gate.members[0].unsettled()),
+        lambda _: False,
+        returns=_is_needed,
+    ),
+    Call(
         "an input is lost",
         Losing,
-        lambda gate, _: gate.lose_input(gate.members[0]),
+        lambda gate, _: gate.members[0].drop(),
         lambda case: not case.own.over,
         _lost,
     ),
@@ -701,90 +785,106 @@ RECEIVER: tuple[Call[Any], ...] = (
 
 
 class _Turns:
-    """The line while the loop runs: one turn of it stands for all."""
+    """The line while the loop runs: one turn, for the input that is looked at or for another one, stands for all."""
 
-    def __init__(self, case: "Lending", members: Sequence[Any]) -> None:
-        self._case, self.members = case, list(members)
+    def __init__(self, case: "Lending", is_in: bool, others: int) -> None:
+        """Is the input in line that is looked at, and how many others are?"""
+        self._case, self.is_in, self._others = case, is_in, others
         self._rest: Rest | None = None
+        self._rank = self._rank_now()
+
+    def _rank_now(self) -> tuple[int, int]:
+        """Each turn lowers the pool, or leaves it as it is and shortens the line: so the loop ends."""
+        return self._case.silent.pool, self.size()
+
+    def _has_fallen(self) -> bool:
+        (pool, size), (left, shorter) = self._rank, self._rank_now()
+        return any_of([left < pool, all_of([equal(left, pool), shorter < size])])
 
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
         if self._rest is not None:
-            if self._rest.is_changed(frame) or not self._case.is_kept(self.members):
+            if self._rest.is_changed(frame) or not self._case.is_kept(self.is_in) or not self._has_fallen():
                 raise InvariantBroken
             raise Contradiction
+        self._rank = self._rank_now()
         self._rest = Rest(frame, ("lendable", "self.pool"))  # computed anew before each turn, and told by the invariant
-        return bool(self.members)
+        return bool(self.size() > 0)
 
     def size(self) -> int:
         """How many are in it."""
-        return len(self.members)
+        return self.is_in + self._others
 
     def popleft(self) -> Any:
-        """As a deque's."""
-        return self.members.pop(0)
+        """As a deque's: whose turn it is."""
+        own, other = looked_at(self._case.silent)
+        if self.is_in and truth("is_its_turn"):
+            self.is_in = False
+            return own
+        limit(self._others > 0)
+        self._others -= 1
+        return other
 
     def append(self, member: Any) -> None:
         """As a deque's."""
-        self.members.append(member)
+        if member is self._case.silent.members[0]:
+            self.is_in = True
+        else:
+            self._others += 1
 
 
 class Lending(GateCase):
-    """The real loop; each input is in the line, or not.  Behind a barrier or its end it would lack nothing, either."""
+    """The real loop; the input that is looked at is in the line, or not, and any number of others are."""
 
     def begin(self, state: State, _made: Parameters) -> State:
-        """Both go on."""
+        """Both go on: behind a barrier or its end an input would lack nothing, either."""
         own, other = (state.channels.get(name) for name in (0, 1))
         _require(own.over is False and own.stopped is False and other.blocked is False)
         limit(implies(any_of([other.over, other.stopped]), False))
-        return state._replace(channels=Members((own, other._replace(over=False, released=False))))
+        return state._replace(channels=state.channels.put(1, other._replace(over=False, released=False)))
 
     runs_the_loop = True
 
     def __init__(self) -> None:
         super().__init__()
         put(self.silent, {"_largest_cost": natural("largest_cost", 1)})
-        self.lacking = [member.lacks for member in self.silent.members]
-        self.at_first = [member for member, is_in in zip(self.silent.members, self.in_line, strict=True) if is_in]
+        self.lacking = self.silent.members[0].lacks
+        self.was_in = bool(self.in_line[0])
+        self.to_others = 0
 
     def after_any_turns(self) -> None:
         """Let the loop begin after any number of its turns, as far as its invariant tells them."""
         gate = self.silent
-        stay = [member for member in self.at_first if truth("stays")]
-        self.turns = _Turns(self, stay[::-1] if len(stay) > 1 and truth("turned") else stay)
+        self.turns = _Turns(self, self.was_in and bool(truth("stays")), natural("others_in_line"))
         put(gate, {"_line": self.turns})
-        for member, loan in zip(gate.members, self.loans, strict=True):
+        *shares, self.to_others = self.loans
+        for member, loan in zip(looked_at(gate), shares, strict=True):
             member.borrowed += loan
             member.free += loan
-            gate.pool -= loan
-        limit(self.is_kept(self.turns.members))
+        gate.pool -= sum(self.loans)
+        limit(self.is_kept(self.turns.is_in))
 
-    def lent(self) -> list[int]:
-        """To each input."""
-        channels = (self.state.channels.get(name) for name in (0, 1))
-        return [
-            member.borrowed - channel.borrowed for member, channel in zip(self.silent.members, channels, strict=True)
-        ]
-
-    def is_kept(self, line: Sequence[Any], wrong: int = 0) -> bool:
-        """Nobody has been lent more than it lacks, and who is in the line no more has got all of it."""
-        members, pool = self.silent.members, self.silent.pool
+    def is_kept(self, is_in: bool, wrong: int = 0) -> bool:
+        """No input has been lent more than it lacks, and if it is in the line no more, it has got all of it."""
+        own, other = looked_at(self.silent)
+        channel, pool = self.state.channels.get(0), self.silent.pool
+        lent = own.borrowed - channel.borrowed
+        elsewhere = other.borrowed - self.state.channels.get(1).borrowed + self.to_others
         parts = [
-            equal(self.state.pool - pool, sum(self.lent())),
-            any_of([pool >= self.surplus, equal(sum(self.lent()), 0)]),
+            equal(self.state.pool - pool, lent + elsewhere),
+            any_of([pool >= self.surplus, equal(lent + elsewhere, 0)]),
+            *(lent >= 0, elsewhere >= 0, lent + wrong <= self.lacking, equal(own.free - channel.free, lent)),
         ]
-        for name, (member, lent, lacking) in enumerate(zip(members, self.lent(), self.lacking, strict=True)):
-            parts += [lent >= 0, lent + wrong <= lacking, equal(member.free - self.state.channels.get(name).free, lent)]
-            if member not in self.at_first:
-                parts.append(equal(lent, 0))
-            elif member not in line:
-                parts.append(equal(lent, lacking))
+        if not self.was_in:
+            parts.append(equal(lent, 0))
+        elif not is_in:
+            parts.append(equal(lent, self.lacking))
         return all_of(parts)
 
 
 def _lends_in_turn(wrong: int) -> bool:
     case = Lending()
-    if not case.is_kept(case.at_first):
+    if not case.is_kept(case.was_in):
         return False
     case.after_any_turns()
     with standing_in(case.modules):
@@ -792,48 +892,44 @@ def _lends_in_turn(wrong: int) -> bool:
             case.silent.take_home(0)
         except InvariantBroken:
             return False
-    is_over = case.silent.pool <= case.surplus
-    left = case.turns.members if is_over else ()
-    return bool(case.is_kept(left, wrong))
+    is_all_lent = bool(case.silent.pool <= case.surplus)
+    return bool(case.is_kept(is_all_lent and case.turns.is_in, wrong))
 
 
-# Any number of inputs, and of chunks.
+def _lent(case: GateCase, state: State | None, names: Sequence[int]) -> State | None:
+    """After loans to these inputs, if there is something to lend; None: the model cannot do it."""
+    if state is None or not state.pool > case.surplus:
+        return state
+    for name in names:
+        state = None if state is None else attempted("Borrow", state, case.parameters, name, case.loans[name])
+    return state
 
 
-class _Joined(NamedTuple):
-    """Some of the inputs, so that of a number of them is said what is said of one: blocked, over, or neither."""
-
-    is_blocked: int
-    is_over: int
+# An input that was not admitted.
 
 
-@dataclass(frozen=True)
-class _AllJoined:
-    """All inputs that have joined, any number."""
+def _leaves_no_trace(wrong: int) -> bool:
+    """It is lost, and what it borrowed is home; nobody waits for it, and the gate goes on with all others."""
+    case = GateCase()
+    gate, lost = case.silent, case.silent.members[0]
+    _require(case.own.over is False and case.own.blocked is False)
+    put(lost, {"is_admitted": False})
+    others = gate.members[1:]
+    with standing_in(case.modules):
+        gate.lose_input(lost)
+    if gate.members != others:
+        return False
+    gate.members.insert(0, lost)
+    after = _lent(case, case.state._replace(pool=case.state.pool + case.own.borrowed), (1, OTHERS))
+    if after is None:
+        return False
+    nothing: dict[str, Any] = dict.fromkeys(("waiting", "wire", "inbox"), Contents(0))
+    after = after._replace(channels=after.channels.put(0, opened(0)._replace(closed=True, over=True, **nothing)))
+    changes = {"_over": case.before["_over"], "0.is_admitted": False, "0._runs": case.line(case.own)}
+    return case.holds(gate, after, changes, wrong)
 
-    number: int
-    blocked: int
-    over: int
 
-    def size(self) -> int:
-        """How many there are."""
-        return self.number
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter((_Joined(self.blocked, 0), _Joined(0, self.over), _Joined(0, 0)))
-
-
-def _all_are_awaited(wrong: int) -> bool:
-    """A gate is aligned where no input is neither blocked nor over; one that has not joined yet is neither."""
-    made, most = any_numbers()
-    gate, joined = core.Gate(as_code(made, most)), natural("joined")
-    blocked, over, is_pending, has_failed = natural("blocked"), natural("over"), truth("pending"), truth("failed")
-    limit(all_of([joined <= made.inputs, blocked + over <= joined]))
-    pending = natural("number") if is_pending else None
-    put(gate, {"members": _AllJoined(joined, blocked, over), "pending": pending, "has_failed": has_failed})
-    with standing_in(MODULES):
-        is_all = equal(blocked + over + wrong, made.inputs)
-        return bool(gate.is_aligned) == bool(all_of([is_all, is_pending, implies(has_failed, False)]))
+# Any number of chunks.
 
 
 def _arrive(wrong: int) -> bool:
@@ -862,10 +958,7 @@ def _are_consumed(wrong: int) -> bool:
     with standing_in(case.modules):
         rows = batch.sums(batch.count)
         outcome = attempt(case.silent, lambda gate: field(gate.members[0], "_consume")(batch, rows, (), ()))
-    after = attempted("ConsumeData", case.state, case.parameters, 0, cost)
-    is_lent = after is not None and after.pool > case.surplus
-    for name, loan in enumerate(case.loans if is_lent else ()):
-        after = None if after is None else attempted("Borrow", after, case.parameters, name, loan)
+    after = _lent(case, attempted("ConsumeData", case.state, case.parameters, 0, cost), (0, 1, OTHERS))
     if after is None or outcome.refusal is not None:
         return False
     changes = {"0._consumed_untold": case.history["_consumed_untold"] + cost, "0._runs": case.line(case.own)}
@@ -873,8 +966,8 @@ def _are_consumed(wrong: int) -> bool:
 
 
 TOGETHER: tuple[SymbolicObligation, ...] = (
-    claim("all of any number of inputs are awaited", _all_are_awaited, "but for one"),
     claim("what is free is lent in turn", _lends_in_turn, "one less than is lacking"),
+    claim("an input that was not admitted leaves no trace", _leaves_no_trace, "one more is in the pool"),
     claim("any number arrive at once", _arrive, "one more is in the pool"),
     claim("any number are consumed at once", _are_consumed, "one more is in the pool"),
 )
