@@ -199,6 +199,11 @@ _OF_PARTS = {"mute-delay-coming", "token-bucket-served"}
 """Lemmas about something else, for which the invariant is needed."""
 
 
+def test_the_words_of_a_condition_stand_in_the_statement() -> None:
+    gone = [name for name, words in _CONDITION_IN_WORDS.items() if words not in THEOREMS[name].statement]
+    assert gone == []
+
+
 def test_no_theorem_is_about_a_model_that_breaks_it() -> None:
     broken = [
         (model, theorem)
