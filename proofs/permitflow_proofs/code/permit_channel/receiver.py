@@ -163,6 +163,18 @@ class RunAndMarker(TwoHere):
     runs = ((False, False),)
 
 
+class OnlyTwoHere(TwoHere):
+    """There are no others."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        assume(equal(self.state.inbox.size(), 2))
+
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """A list is cut by a plain number."""
+        return put(super().make(record), {"_here": 2, "untaken": 2})
+
+
 class AnythingArriving(ReceiverCase):
     """What a sender may send, or may not."""
 
@@ -311,6 +323,19 @@ def _received(most: int, core: Any, _case: ReceiverCase) -> Any:
     return core.receive_many(most)
 
 
+def _taken_and_consumed(core: Any, _case: ReceiverCase) -> Any:
+    messages = core.take_many(2)
+    core.consume_many(2)
+    return messages
+
+
+def _discarded(core: Any, case: ReceiverCase) -> Any:
+    """One was taken before, and the other was not."""
+    core.take()
+    core.discard()
+    return [shown(message) for message in (case.state.inbox.head(), case.state.inbox.without_head().head())]
+
+
 RECEIVER: tuple[Call[Any], ...] = (
     Call(
         "the next message arrives",
@@ -348,15 +373,17 @@ RECEIVER: tuple[Call[Any], ...] = (
         Call(
             name,
             make,
-            partial(_received, most),
+            call,
             lambda case: is_possible(case, "Consume"),
             _consumed,
             _are_oldest,
         )
-        for name, make, most in (
-            ("the first of a run is received", TwoHere, 1),
-            ("a run of two is received", TwoHere, 2),
-            ("a chunk and a barrier are received", RunAndMarker, 2),
+        for name, make, call in (
+            ("the first of a run is received", TwoHere, partial(_received, 1)),
+            ("a run of two is received", TwoHere, partial(_received, 2)),
+            ("a chunk and a barrier are received", RunAndMarker, partial(_received, 2)),
+            ("a run of two is taken, and consumed then", TwoHere, _taken_and_consumed),
+            ("all that is here is discarded, of a run of two", OnlyTwoHere, _discarded),
         )
     ),
     Call(
