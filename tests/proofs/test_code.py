@@ -2,12 +2,19 @@
 
 import sys
 from collections.abc import Iterator
+from functools import partial
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from permitflow_model.input_gate import borrowed_by, is_over
+from permitflow_model.input_gate_alignment import freed, is_awaited_no_more, is_open
+from permitflow_model.input_gate_credit import opened
+from permitflow_model.kernel.family import Members
 from permitflow_proofs.code.batches import require_statement
 from permitflow_proofs.code.catalogue import catalogue
+from permitflow_proofs.code.input_gate.counts import Inputs, any_others
 from permitflow_proofs.kernel.obligation import SymbolicObligation, decide
 from permitflow_proofs.kernel.theorem import examine
 from tests.support.mutated_code import mistaken_code
@@ -80,6 +87,30 @@ def test_only_a_for_goes_over_any_number_of_items() -> None:
     assert [each for each in _AnyNumber()] == [7]  # noqa: C416
     with pytest.raises(TypeError, match="something else than a for"):
         enumerate(_AnyNumber())
+
+
+def _as_its_inputs(numbers: tuple[int, ...]) -> bool:
+    """All that is asked of so many inputs of each kind; before a barrier was reached by all, and behind it."""
+    over = opened(0)._replace(over=True)
+    kinds = [(kind, number) for (kind, _), number in zip(any_others(failed=False), numbers, strict=True)]
+    told, real = Inputs((over, over), tuple(kinds)), [kind for kind, number in kinds for _ in range(number)]
+    each = Members([over, over, *real])
+    pairs = ((told, each), (told.map(freed), each.map(freed)))
+    return told.size() == each.size() and all(
+        bool(one.every(question)) == other.every(question)
+        for one, other in pairs
+        for question in (is_open, is_awaited_no_more, is_over)
+    )
+
+
+def test_kinds_of_inputs_answer_as_all_inputs_would() -> None:
+    for numbers in product(range(3), repeat=3):
+        assert decide(partial(_as_its_inputs, numbers)).outcome == "proved"
+
+
+def test_what_inputs_of_a_kind_have_borrowed_is_unknown() -> None:
+    with pytest.raises(TypeError):
+        decide(lambda: Inputs((opened(0),), any_others(failed=False)).sum_of(borrowed_by) == 0)
 
 
 def test_samples_exist() -> None:
