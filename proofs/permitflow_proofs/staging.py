@@ -888,6 +888,15 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
 """What each action changes."""
 
 
+_END_PREPARED = ("DiscardAttempt", "PublishBatch", "PublishLateOrder")
+_CHANGE_ATTEMPTS = [
+    frame.action
+    for frame in FRAMES
+    if frame.action not in _END_PREPARED and any(path.startswith("attempts.") for path in frame.changes)
+]
+"""All others leave attempts as they are: their frames say so."""
+
+
 def theorems() -> tuple[Theorem, ...]:
     """All of them."""
     kept, follows = _CHAPTER.kept, SUBJECT.holds_whenever_invariant
@@ -1068,9 +1077,10 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.theorem(
             "kept",
             "AllOrNone",
-            "What is prepared stays so, however long its query is silent, and whichever channels are removed or ended.",
+            "What is prepared stays so until an order publishes or displaces it, or an abort of its dead driver drops "
+            "it: whatever else happens, however long its query is silent, and whichever channels are removed or ended.",
             *SUBJECT.step_obligations(
-                ("ExpireAttempts", "RemoveChannel"),
+                _CHANGE_ATTEMPTS,
                 partial(_is_kept, phase="prepared"),
                 partial(_is_kept, phase="forgotten"),
                 "it is forgotten",
