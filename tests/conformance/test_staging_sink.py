@@ -5,7 +5,6 @@ the answers that it got before, and stops at the first order that has none: so t
 out next, and a driver that stands there can be copied, killed and started again.
 """
 
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -124,9 +123,10 @@ class DrivenSink(DrivenStaging):
     def on_disk(self, do: Callable[[Decisions], T]) -> T:
         """Do something with the decisions of the checkpoint."""
         folder = self.folder / "permitflow"
-        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(exist_ok=True)
+        for path in folder.glob("*"):  # of another copy
+            path.unlink()
         for name, content in self.files.items():
-            folder.mkdir(exist_ok=True)
             (folder / name).write_bytes(content)
         decisions = Decisions(str(self.folder))
         result = do(decisions)
