@@ -25,8 +25,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-gate-receiver",
             statement=(
-                "Likewise the running GateReceiver and Gate, with any number of inputs, two or more: one is called, "
-                "and another one is any of the others. An alignment waits for each, also for one that has not joined, "
+                "Likewise the running GateReceiver and Gate, with any number of inputs: one is called, and "
+                "another one is any of the others. An alignment waits for each, also for one that has not joined, "
                 "and all go on. Credit is lent as the model lends it, to all that lack it, as far as the pool goes; "
                 "none is lent or granted to an input whose barrier has taken it back. Nothing comes behind the end of "
                 "an input, and nothing is consumed of a gate that has failed."

@@ -1,7 +1,7 @@
 """``GateReceiver`` and ``Gate``: arriving, consuming, lending, alignment, and credit to grant.
 
-Any number of inputs.  Two are looked at: one that is called, and another one, which is any of the others.  Of the rest
-it is known how many are blocked, or over, and what all of them are lent together.  What the gate lends to whom is told
+Any number of inputs.  Two are looked at: one that is called, and, if there are more, any other one.  Of the rest it is
+known how many are blocked, or over, and what all of them are lent together.  What the gate lends to whom is told
 by a contract, in place of the loop that lends in turn; a claim of its own shows that the loop keeps it.
 """
 
@@ -96,6 +96,9 @@ def _input(name: str, barriers: int = 0) -> Channel:
     return opened(0)._replace(**parts)
 
 
+_INPUTS = (_own_input, _other_input)
+
+
 class _Words(NamedTuple):
     """Grants of which only the word that is due is known."""
 
@@ -159,12 +162,14 @@ class _Others:
 
 
 class GateCase(Case[State, Parameters]):
-    """Any state of a gate with two inputs or more; the first one is called."""
+    """Any state of a gate with two inputs or more, or with one; the first one is called."""
 
     modules = MODULES
     off_by_one = "pool"
     runs_the_loop = False
     """Does the loop run that lends in turn, or what stands in for it?"""
+    names: Sequence[str] = ("own", "other")
+    """The inputs that are looked at; if it is one, there are no others."""
 
     history: Mapping[str, int]
     """Fields of which no state tells."""
@@ -175,7 +180,8 @@ class GateCase(Case[State, Parameters]):
         """Any state at all."""
         made, self.most = any_numbers()
         failed = bool(truth("failed"))
-        channels = Inputs((_own_input(made, failed), _other_input(made, failed)), any_others(failed))
+        members, has_others = [make(made, failed) for make in _INPUTS[: len(self.names)]], len(self.names) > 1
+        channels = Inputs(members, any_others(failed) if has_others else ())
         limit(equal(channels.size(), made.inputs))
         state = State(channels, natural("pool"), natural("epoch"), failed)
         for channel in channels:
@@ -185,10 +191,12 @@ class GateCase(Case[State, Parameters]):
             limit(any_of([told_to_go_on, equal(content_in(channel.wire).data, 0)]))
         limit(sum([channel.borrowed for channel in channels], state.pool) <= made.floating)  # the rest is the others'
         self.batch, self.surplus = natural("batch", 1), natural("surplus")
-        self.required = [natural(f"{name}_known") for name in ("own", "other")]
+        self.required = [natural(f"{name}_known") for name in self.names]
         self.oldest = natural("oldest_rows")
-        self.loans = [natural(f"{name}_loan") for name in ("own", "other", "others")]
-        self.in_line = [truth(f"{name}_in_line") for name in ("own", "other")]
+        lent = (*self.names, "others") if has_others else self.names
+        self.loans = [natural(f"{name}_loan") for name in lent]
+        """To the inputs that are looked at, and to all others together."""
+        self.in_line = [truth(f"{name}_in_line") for name in self.names]
         limit(self.oldest <= self.most)
         limit(implies(content_in(channels[0].inbox).data > 0, self.oldest <= content_in(channels[0].inbox).data))
         for channel, known in zip(channels, self.required, strict=True):
@@ -296,8 +304,7 @@ class GateCase(Case[State, Parameters]):
         lendable = lendable_in(gate)
         if not lendable > 0:
             return
-        *shares, to_others = self.loans
-        loans = list(zip(looked_at(gate), shares, line.are_in, strict=True))
+        loans = list(zip(looked_at(gate), self.loans, line.are_in, strict=False))
         given = sum(self.loans)
         limit(all_of([loan <= member.lacks * is_in for member, loan, is_in in loans]))
         limit(given <= lendable)
@@ -309,17 +316,18 @@ class GateCase(Case[State, Parameters]):
                 put(member, {"_is_behind_barrier": bool(field(member, "_is_behind_barrier"))})
                 member.lend(loan)
                 gate.touch(member)
-        gate.pool -= to_others
-        _others_of(gate)[0].lend(to_others)
+        for loan, others in zip(self.loans[OTHERS:], _others_of(gate), strict=False):
+            gate.pool -= loan
+            others.lend(loan)
 
     def replay(self) -> Explanation:
         """As recorded runs are explained."""
         return Explanation(self.parameters)
 
 
-def looked_at(gate: core.Gate) -> tuple[Any, Any]:
-    """The input that is called, and another one."""
-    return gate.members[0], gate.members[-1]
+def looked_at(gate: Any) -> Sequence[Any]:
+    """The input that is called, and another one, if there is one."""
+    return [each for each in gate.members if not isinstance(each, _Others)]
 
 
 def _others_of(gate: Any) -> Sequence[_Others]:
@@ -528,6 +536,12 @@ class AnyAnnouncement(GateCase):
         return self.explained_from(state, self.events[1:])
 
 
+class OnlyAnnouncement(AnyAnnouncement):
+    """Of the only input."""
+
+    names = ("own",)
+
+
 # Consuming: nothing is consumed of a gate that has failed.
 
 
@@ -537,12 +551,27 @@ class Consuming(GateCase):
     def begin(self, state: State, _made: Parameters) -> State:
         """The gate has not failed; who is over is asked."""
         _require(state.failed is False)
-        other = state.channels.get(1)
-        return state._replace(channels=state.channels.put(1, other._replace(over=bool(other.over))))
+        channels = state.channels
+        for name in channels.names():
+            channel = channels.get(name)
+            channels = channels.put(name, channel._replace(over=bool(channel.over)))
+        return state._replace(channels=channels)
 
 
-class ConsumingItself(Consuming):
-    """A barrier, in a gate that aligns itself."""
+class OfItsOwn(Consuming):
+    """Of the only input of a gate."""
+
+    names: Sequence[str] = ("own",)
+
+    def make(self, record: Callable[..., None] | None) -> Any:
+        """It aligns itself: nobody takes a snapshot before."""
+        return put(super().make(record), {"aligns_itself": True})
+
+
+class ConsumingItself(OfItsOwn):
+    """A barrier, in a gate of several inputs that aligns itself."""
+
+    names = Consuming.names
 
     def begin(self, state: State, made: Parameters) -> State:
         """It is the oldest."""
@@ -550,12 +579,6 @@ class ConsumingItself(Consuming):
         _require(inbox.barriers == 1)
         limit(equal(inbox.data, 0))
         return super().begin(state, made)
-
-    def make(self, record: Callable[..., None] | None) -> Any:
-        """Nobody takes a snapshot before."""
-        gate = super().make(record)
-        gate.aligns_itself = True
-        return gate
 
 
 def _consumed(case: Consuming, after: State, outcome: Outcome) -> Mapping[str, Any]:
@@ -609,6 +632,12 @@ class Ending(Consuming):
 
 class Losing(GateCase):
     """An input is lost."""
+
+
+class LosingAll(Losing):
+    """The only one is."""
+
+    names = ("own",)
 
 
 def _lost(case: Losing, _after: State, _outcome: Outcome) -> Mapping[str, Any]:
@@ -734,12 +763,15 @@ RECEIVER: tuple[Call[Any], ...] = (
         lambda _: False,
         returns=_is_needed,
     ),
-    Call(
-        "an input is lost",
-        Losing,
-        lambda gate, _: gate.members[0].drop(),
-        lambda case: not case.own.over,
-        _lost,
+    *(
+        Call(
+            name,
+            case,
+            lambda gate, _: gate.members[0].drop(),
+            lambda case: not case.own.over,
+            _lost,
+        )
+        for name, case in (("an input is lost", Losing), ("the only input is lost", LosingAll))
     ),
     Call(
         "feedback is taken",
@@ -757,12 +789,15 @@ RECEIVER: tuple[Call[Any], ...] = (
         lambda case, _after, _outcome: {"0._required": case.backlog},
         _is_served,
     ),
-    Call(
-        "any announcement arrives, or what must not",
-        AnyAnnouncement,
-        lambda gate, case: gate.members[0].on_announcement(case.told),
-        AnyAnnouncement.is_taken_in,
-        leads_to=AnyAnnouncement.told_and_lent,
+    *(
+        Call(
+            f"any announcement arrives{of}, or what must not",
+            case,
+            lambda gate, case: gate.members[0].on_announcement(case.told),
+            AnyAnnouncement.is_taken_in,
+            leads_to=AnyAnnouncement.told_and_lent,
+        )
+        for case, of in ((AnyAnnouncement, ""), (OnlyAnnouncement, " of the only input"))
     ),
     *(
         Call(
@@ -776,6 +811,7 @@ RECEIVER: tuple[Call[Any], ...] = (
         for case, words in (
             (Consuming, "is consumed"),
             (ConsumingItself, "is a barrier, and the gate aligns itself"),
+            (OfItsOwn, "of the only input is consumed"),
         )
     ),
 )
@@ -958,7 +994,7 @@ def _are_consumed(wrong: int) -> bool:
     with standing_in(case.modules):
         rows = batch.sums(batch.count)
         outcome = attempt(case.silent, lambda gate: field(gate.members[0], "_consume")(batch, rows, (), ()))
-    after = _lent(case, attempted("ConsumeData", case.state, case.parameters, 0, cost), (0, 1, OTHERS))
+    after = _lent(case, attempted("ConsumeData", case.state, case.parameters, 0, cost), range(len(case.loans)))
     if after is None or outcome.refusal is not None:
         return False
     changes = {"0._consumed_untold": case.history["_consumed_untold"] + cost, "0._runs": case.line(case.own)}
