@@ -1026,7 +1026,7 @@ class PreparedRowsError(StagingError):
     advice: str
     text = (
         "channel {channel!r} cannot be {deed}: {rows:,} rows are prepared, and wait to be published, the oldest for "
-        "{seconds:.0f} s, of batch {batch} of query {query!r}; other exchanges may publish the rest of it: {advice}"
+        "{seconds:.1f} s, of batch {batch} of query {query!r}; other exchanges may publish the rest of it: {advice}"
     )
 
 
