@@ -104,7 +104,7 @@ class BoundedAdapter:
         try:
             await self._within(self._adapter.close(), "close", seconds)
         except AdapterError as error:
-            self.habits.note("close", str(error).removeprefix("your close "))
+            self.habits.faults.setdefault("close", str(error))
         except Exception as error:
             self.habits.note("close", f"raises {type(error).__name__}: {error}")
 

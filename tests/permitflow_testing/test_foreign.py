@@ -3,6 +3,7 @@ breaks the rules of its own protocol is told so, within bounds.
 """
 
 import asyncio
+import gc
 import os
 import shutil
 import signal
@@ -19,6 +20,8 @@ import pytest
 
 from permitflow.errors import InvalidParametersError
 from permitflow.tracing import FileTrace, read_trace
+from permitflow_testing.adapter import ChannelAdapter
+from permitflow_testing.bounded import BoundedAdapter, Habits, turns
 from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
 from permitflow_testing.foreign.command import hello
 from permitflow_testing.foreign.driver import Driver, DriverError, kill_all
@@ -202,6 +205,8 @@ WRONG = {
     "answers-nobody": ('say(\'{"id": 7, "ok": 1}\')', "nobody has asked a request 7"),
     "answers-a-book": ("""say('{"id": 1, "error": "' + 100_000 * "n" + '"}')""", "nnn… (99,043 more characters)"),
     "answers-an-error": ('say(\'{"id": 1, "error": "no"}\')', "answers 'hello' with an error: no"),
+    "refuses": ('say(\'{"id": 1, "refused": "no"}\')', "your driver refuses 'hello': no"),
+    "is-cancelled": ('say(\'{"id": 1, "cancelled": true}\')', "'hello' (request 1) as cancelled, although nobody has"),
     "says-nothing": ("", "has not answered 'hello' (request 1) within 0.2 s"),
 }
 
@@ -237,6 +242,30 @@ def test_an_answer_that_comes_twice_or_late_is_told_at_the_end(tmp_path: Path) -
         asyncio.run(driver.answered(requests[2], 10.0))
         assert driver.faults["twice"] == "your driver answers 'hello' (request 1) twice"
         assert driver.faults["late"].startswith("your driver answers 'settle' late, after ")
+
+
+async def test_an_answer_that_fails_when_nobody_waits_is_no_news(tmp_path: Path) -> None:
+    told = list[dict[str, Any]]()
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
+    with driven(scripted(tmp_path, "")) as driver, pytest.raises(DriverError, match="has not answered"):
+        await driver.told("hello", seconds=0.0)
+    await turns()  # the answer has failed: the driver has ended
+    gc.collect()
+    asyncio.get_running_loop().set_exception_handler(None)
+    assert told == []
+
+
+async def test_what_is_wrong_with_a_driver_at_its_close_is_a_sentence() -> None:
+    class Closing(ChannelAdapter):
+        async def open(self, parameters: object, record: object) -> None: ...
+
+        async def close(self) -> None:
+            raise DriverError("your driver refuses 'close': no")
+
+    habits = Habits()
+    async with BoundedAdapter(Closing(), habits).opened(None, lambda *_: None):
+        pass
+    assert habits.faults == {"close": "your driver refuses 'close': no"}
 
 
 def test_what_a_driver_has_started_ends_with_it(tmp_path: Path) -> None:

@@ -119,10 +119,7 @@ def hello(driver: Driver) -> Hello:
     Raises:
         DriverError: it says nothing that can be understood, or nothing in time.
     """
-    try:
-        return Hello.of(driver.told_at_once("hello", START_SECONDS, protocol=PROTOCOL))
-    except CallRefused as refusal:
-        raise DriverError(f"your driver refuses 'hello': {refusal}") from None
+    return Hello.of(driver.told_at_once("hello", START_SECONDS, protocol=PROTOCOL))
 
 
 @asynccontextmanager
@@ -202,8 +199,6 @@ class CommandAdapter(ChannelAdapter):
             finally:
                 accepting.cancel()
                 answered.cancel()
-        except CallRefused as refusal:
-            raise DriverError(f"your driver refuses 'open': {refusal}") from None
         except BaseException:
             with suppress(Exception):
                 await self.peer.close()
@@ -227,11 +222,12 @@ class CommandAdapter(ChannelAdapter):
 
     async def close(self) -> None:
         """End the stream; a driver that does not close its end is ended, and started again for the next run."""
+        is_told = self.driver.error is not None  # of the call that met it
         try:
             await self.driver.told("close")
-        except (AdapterError, CallRefused) as error:
+        except AdapterError:
             self.driver.end()
-            if not isinstance(error, DriverError) or self.driver.error is None:
+            if not is_told:
                 raise
         finally:
             await self.peer.close()
@@ -267,10 +263,6 @@ class CommandAdapter(ChannelAdapter):
                 return await self.driver.answered(request, self.driver.limit_seconds)
             self.recording.withdrawn(key)
             raise
-        except CallCancelled:
-            raise DriverError(
-                f"your driver answers {request.name} as cancelled, although nobody has cancelled it"
-            ) from None
 
     def tell(self, word: str, **content: Any) -> None:
         """Ask for something that is done at once; what comes of it is looked at when all has settled."""
@@ -286,10 +278,7 @@ class CommandAdapter(ChannelAdapter):
         """Wait until both ends have handled every message of the other."""
         asked, self._asked = self._asked, []
         for request in asked:
-            try:
-                await self.driver.answered(request, self.driver.limit_seconds)
-            except CallRefused as refusal:
-                raise DriverError(f"your driver refuses {request.word!r}: {refusal}") from None
+            await self.driver.answered(request, self.driver.limit_seconds)
         for _ in range(_MOST_ROUNDS):
             sent = self.peer.sent
             answer = await self.driver.told(SETTLE, messages=sent)
@@ -318,7 +307,7 @@ class CommandAdapter(ChannelAdapter):
             return
         for name, due in self.due_state().items():
             if shown.get(name, due) != due:
-                fault = f"your driver's end says that {name} is {shown[name]!r}"
+                fault = f"your driver's end says that {name} is {shortened(repr(shown[name]), 500)}"
                 self.driver.note(f"state {name}", f"{fault}; by what was on the wire, it is {due!r}")
 
     def due_state(self) -> dict[str, int]:

@@ -45,11 +45,11 @@ class DriverError(AdapterError):
         super().__init__(shortened(message))  # part of it may come from the driver
 
 
-class CallRefused(Exception):
+class CallRefused(DriverError):
     """The driver's end refuses the call now, and has changed nothing."""
 
 
-class CallCancelled(Exception):
+class CallCancelled(DriverError):
     """The call was cancelled, and has done nothing."""
 
 
@@ -74,14 +74,14 @@ class Request:
 
         Raises:
             CallRefused: it refuses.
-            CallCancelled: the request was cancelled.
+            CallCancelled: the request was cancelled; a fault, unless somebody has cancelled it.
             DriverError: it answers with an error, or is gone.
         """
         answer = self.answer.result(0)
         if "refused" in answer:
-            raise CallRefused(str(answer["refused"]))
+            raise CallRefused(f"your driver refuses {self.word!r}: {answer['refused']}")
         if "cancelled" in answer:
-            raise CallCancelled(self.name)
+            raise CallCancelled(f"your driver answers {self.name} as cancelled, although nobody has cancelled it")
         if "error" in answer:
             raise DriverError(f"your driver answers {self.word!r} with an error: {answer['error']}")
         return answer["ok"]
@@ -138,10 +138,12 @@ class Driver:
         Raises:
             DriverError: none has come in time; or as ``Request.result`` raises it.
         """
-        answer = asyncio.shield(asyncio.wrap_future(request.answer))
+        answer = asyncio.wrap_future(request.answer)
+        # It may fail when nobody waits any more.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         try:
             async with asyncio.timeout(seconds):
-                await answer
+                await asyncio.shield(answer)
         except TimeoutError:
             assert seconds is not None
             raise self._unanswered(request, seconds) from None
