@@ -36,6 +36,18 @@ def takes_a_list(state: State, _: None) -> State:
     return state._replace(seen=[state.n])
 
 
+class Incomparable:
+    def __hash__(self) -> int:
+        return 0
+
+    def __eq__(self, other: object) -> bool:
+        raise ValueError("not with me")
+
+
+def takes_what_compares_with_nothing(state: State, _: None) -> State:
+    return state._replace(seen=Incomparable())
+
+
 def guards_by_and(state: State, _: None) -> object:
     return state.n < 3 and state._replace(n=state.n + 1)
 
@@ -96,6 +108,10 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
     "a value that cannot be hashed": (
         takes_a_list,
         "action 'up' in state State(n=0, seen=()): seen would be [0]: unhashable type: 'list'",
+    ),
+    "a value that cannot be compared": (
+        takes_what_compares_with_nothing,
+        "which cannot be hashed and compared (ValueError: not with me); use values that cannot change",
     ),
     "a guard by and": (
         guards_by_and,

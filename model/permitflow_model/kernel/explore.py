@@ -208,9 +208,9 @@ class _Search(Generic[S, P]):
         for move, after in steps:
             try:
                 target = self._positions.get(after)
-            except TypeError:
+            except Exception as error:  # of the state's own values: they are hashed and compared
                 action, arguments = self._moves[move]
-                action.fail(_unhashable(after), graph.states[position], arguments)
+                action.fail(_unhashable(after, error), graph.states[position], arguments, error)
             is_new = target is None
             if target is None:
                 target = self._add(after)
@@ -272,8 +272,8 @@ def _initial(system: System[S, P], parameters: P) -> S:
             raise ModelError("it is None; return a state")
         try:
             hash(start)
-        except TypeError:
-            raise ModelError(_unhashable(start)) from None
+        except Exception as error:
+            raise ModelError(_unhashable(start, error)) from None
     return start
 
 
@@ -301,14 +301,14 @@ def _said(error: Exception) -> str:
     return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
 
 
-def _unhashable(state: object) -> str:
-    """What to say of a state that cannot be hashed: which of its values cannot."""
+def _unhashable(state: object, error: Exception) -> str:
+    """What to say of a state that cannot be hashed or compared: which of its values cannot."""
     for name, value in zip(getattr(state, "_fields", ()), state if isinstance(state, tuple) else (), strict=False):
         try:
             hash(value)
-        except TypeError as error:
+        except Exception as reason:
             return (
-                f"{name} would be {value!r}: {error}; use values that cannot change, as tuples, frozensets and "
+                f"{name} would be {value!r}: {reason}; use values that cannot change, as tuples, frozensets and "
                 "kernel.queue.Fifo"
             )
-    return f"it would be {state!r}, which cannot be hashed; use values that cannot change"
+    return f"it would be {state!r}, which cannot be hashed and compared ({_said(error)}); use values that cannot change"
