@@ -227,7 +227,7 @@ def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
     A query that publishes at several exchanges lets each of them prepare its rows, which do not expire from then on.
     They are in doubt if nothing was heard of the query for --staging-timeout-seconds: permitflow channel list and top
     show them. If the query comes again, it publishes or replaces them. If it never does, they only take room. If it
-    comes after all, and other exchanges have published the batch, it fails, and says how to go on without these rows.
+    comes after all, and other exchanges have published the batch, it fails, and says how to go on.
 
     Exit code 0: done; says how many rows. 1: the exchange does not answer. 2: unknown channel, or it keeps no rows.
     """

@@ -146,6 +146,23 @@ async def test_a_decision_is_carried_out_whole_and_by_its_own_query(tmp_path: Pa
         assert [exchange.staging.books.was_published("q", 0) for exchange in divided.exchanges] == [True] * 3
 
 
+async def test_what_an_exchange_has_lost_comes_with_the_next_run(tmp_path: Path) -> None:
+    async with serving(tmp_path) as divided:
+        rows = [[1], [2, 3], [4]]
+        parts = tuple(part for each in await divided.staged(0, rows) for part in parts_of(each))
+        decision = Decisions(str(tmp_path)).decide(Decision("q", 0, parts, CHANNELS))
+        async with control(divided.options.exchange.address) as orders:
+            await orders.publish("q", 0, parts[:1])
+            await orders.discard("q", 0, parts[1:])
+        with pytest.raises(StagedPartError) as lost:
+            await divided.driver()
+        assert f"delete {Decisions(str(tmp_path)).where(decision)}" in lost.value.__notes__[-1]
+        Decisions(str(tmp_path)).forget(decision)
+        following = await divided.driver()
+        await asyncio.to_thread(following.commit, await divided.staged(0, rows), 0)
+        assert divided.published == [1, 2, 1]
+
+
 class KilledError(Exception):
     """The driver is no more."""
 
