@@ -13,12 +13,13 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
 
 from permitflow.errors import InvalidParametersError
+from permitflow.flows.recording import RecorderFactory
 from permitflow.tracing import FileTrace, read_trace
 from permitflow_testing.adapter import ChannelAdapter
 from permitflow_testing.bounded import BoundedAdapter, Habits, turns
@@ -262,8 +263,8 @@ async def test_what_is_wrong_with_a_driver_at_its_close_is_a_sentence() -> None:
         async def close(self) -> None:
             raise DriverError("your driver refuses 'close': no")
 
-    habits = Habits()
-    async with BoundedAdapter(Closing(), habits).opened(None, lambda *_: None):
+    habits, no_record = Habits(), cast("RecorderFactory", None)
+    async with BoundedAdapter(Closing(), habits).opened(None, no_record):
         pass
     assert habits.faults == {"close": "your driver refuses 'close': no"}
 

@@ -474,8 +474,8 @@ class _Staged(_Sending):
             if (decisions := self._decisions) is not None:
                 error.add_note(
                     "other exchanges may have published their rows of this batch: this one has lost its own, because "
-                    "it has no store, or an administrator has rolled them back, or removed their channel. To go on, delete "
-                    f"{decisions.where(decision)}: then the batch runs again, and its rows come here"
+                    "it has no store, or an administrator has rolled them back, or removed their channel. To go on, "
+                    f"delete {decisions.where(decision)}: then the batch runs again, and its rows come here"
                 )
             raise
 
