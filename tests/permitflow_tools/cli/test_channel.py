@@ -146,6 +146,8 @@ async def test_an_unknown_channel_or_consumer_is_unusable_input(command: Command
             assert code == 2
             assert "known channels: orders/0" in error
         assert (await shell("purge", "orders/0", "--consumer", "x"))[0] == 2
+        code, _, error = await shell("list", "localhost:50051")
+        assert (code, error.endswith("; an exchange is named with --address\n")) == (2, True), error
 
 
 def test_an_exchange_that_is_not_there_is_a_failure(command: Command) -> None:
