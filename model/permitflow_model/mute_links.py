@@ -169,7 +169,7 @@ def _turned(graph: mute.State, parameters: Parameters, node: int) -> mute.State:
     return forwarded(graph, parameters, node, Signal(muter, epoch))
 
 
-def forgotten(state: State, parameters: Parameters, up: int, down: int, muters: Iterable[int]) -> State:
+def forgotten(state: State, parameters: mute.Parameters, up: int, down: int, muters: Iterable[int]) -> State:
     """A node does not know from another one any more that there are these muters."""
     speakers = state.spoken.get(up - 1)
     graph = graph_in(state)

@@ -1,4 +1,4 @@
-"""``MuteGraph`` refines ``Mute``, in any graph.
+"""``MuteGraph`` refines ``Mute``, in any graph, and forgets muters as ``MuteLinks`` does.
 
 Nodes and muters are symbols: the two ends of a hop at which something happens; any hop, of which it is asked what has
 become of it; and any muter.  What a node knows, and who is its neighbour, are functions and relations of these names.
@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from copy import copy
 from functools import partial
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from permitflow.errors import InvalidParametersError
 from permitflow.mute import graph as core
+from permitflow_model import mute_links
 from permitflow_model.kernel.queue import Fifo, larger
 from permitflow_model.mute import (
     SYSTEM,
@@ -30,6 +31,7 @@ from permitflow_model.mute import (
     is_muted,
     newest_of,
     source_at,
+    with_signals,
 )
 from permitflow_proofs.code.batches import InvariantBroken, Rest, require_statement
 from permitflow_proofs.code.refinement import attempt, put
@@ -45,6 +47,7 @@ from permitflow_proofs.kernel.symbols import (
     integer,
     limit,
     merged,
+    natural,
     predicate,
     relation,
     truth,
@@ -105,6 +108,9 @@ class _Known:
     def __setitem__(self, muter: int, epoch: int) -> None:
         self._written.append((muter, epoch))
 
+    def __delitem__(self, muter: int) -> None:
+        self._written.append((muter, 0))
+
     def get(self, muter: int, nothing: int) -> int:
         """As a dict's."""
         epoch = self._of(muter)
@@ -160,7 +166,7 @@ class _Speakers:
 
 
 class _SpeakersOf:
-    def __init__(self, speakers: _Speakers, muter: int) -> None:
+    def __init__(self, speakers: Any, muter: int) -> None:
         self._speakers, self._muter = speakers, muter
 
     def add(self, speaker: int) -> None:
@@ -169,6 +175,55 @@ class _SpeakersOf:
 
     def __contains__(self, speaker: int) -> bool:
         return bool(self._speakers.have(self._muter, speaker))
+
+    def discard(self, speaker: int) -> None:
+        """As a set's."""
+        self._speakers.remove(self._muter, speaker)
+
+    def __bool__(self) -> bool:
+        return bool(self._speakers.are_there(self._muter))
+
+
+class _AllSpeakers(_Speakers):
+    """Who has spoken to the node that hears, whatever they know now: for the code, and for the model."""
+
+    def __init__(self, state: State, muter: int) -> None:
+        """``muter``: one that the node knows if somebody has spoken of it, and only then."""
+        super().__init__(state, 0)
+        self._nodes = cast(Any, state.heard)
+        self._removed: list[tuple[int, int]] = []
+        known, speaker = heard_by(state, UP, muter) > 0, integer("speaker")
+        self._nodes.know(speaker - 1)
+        limit(implies(known, all_of([self._spoken(muter, speaker), speaker >= 1, speaker <= self._nodes.size()])))
+        self._nodes.assume_every(lambda name: implies(self._spoken(muter, name + 1), known))
+
+    def of_nodes(self) -> Any:
+        """As a variable of the model."""
+        muters: Any = self._state.sinks
+        return self._nodes.beside(
+            lambda _: self._nodes.beside(lambda down: muters.beside(lambda muter: self._spoken(muter + 1, down + 1)))
+        )
+
+    def get(self, muter: int, _nobody: object) -> "_SpeakersOf":
+        """As a dict's."""
+        return _SpeakersOf(self, muter)
+
+    def pop(self, muter: int, _nothing: None) -> None:
+        """As a dict's: nobody is left."""
+
+    def remove(self, muter: int, speaker: int) -> None:
+        """One speaks of it no more."""
+        self._removed.append((muter, speaker))
+
+    def have(self, muter: int, speaker: int) -> bool:
+        """Does one speak of it?"""
+        is_removed = any_of([equal((muter, speaker), one) for one in self._removed])
+        return all_of([self._spoken(muter, speaker), implies(is_removed, False)])
+
+    def are_there(self, muter: int) -> bool:
+        """Does anybody speak of it?"""
+        is_nobody = self._nodes.every_by_name(lambda name, _: implies(self.have(muter, name + 1), False))
+        return not is_nobody
 
 
 class _Neighbours:
@@ -350,22 +405,39 @@ def _is_sink(before: State, made: Parameters) -> bool:
     return True
 
 
-def _reports(wrong: int) -> bool:
+def _with_backlog(before: State, made: Parameters, backlog: int) -> State:
     """A sink has so much to write: Consume looks at the same marks, with one message less."""
-    before, made = SUBJECT.any_case()
-    case, backlog = _Case(before, made, (ONE, TWO)), integer("backlog")
-    after = None
-    if _is_sink(before, made) and backlog >= 0:
-        sink = before.sinks.get(DOWN - 1)._replace(inbox=backlog + 1)
-        with_one_more = before._replace(sinks=before.sinks.put(DOWN - 1, sink))
-        after = SYSTEM.perform("Consume", with_one_more, made, DOWN)
+    sink = before.sinks.get(DOWN - 1)._replace(inbox=backlog + 1)
+    return SYSTEM.perform("Consume", before._replace(sinks=before.sinks.put(DOWN - 1, sink)), made, DOWN)
+
+
+def _decides(case: _Case, call: Callable[[Any], Any], after: State | None, wrong: int, backlog: int) -> bool:
+    """Does a sink turn as it must, say so, and remember its backlog?"""
 
     def returns(has_turned: bool) -> bool:
         assert after is not None
-        is_turned = heard_by(after, DOWN, DOWN) > heard_by(before, DOWN, DOWN)
+        is_turned = heard_by(after, DOWN, DOWN) > heard_by(case.before, DOWN, DOWN)
         return has_turned == bool(is_turned) and bool(equal(case.nodes[DOWN].backlog, backlog))
 
-    return _is_right(case, lambda graph: graph.report(DOWN, backlog), after, wrong, returns)
+    return _is_right(case, call, after, wrong, returns)
+
+
+def _reports(wrong: int) -> bool:
+    before, made = SUBJECT.any_case()
+    case, backlog = _Case(before, made, (ONE, TWO)), integer("backlog")
+    after = _with_backlog(before, made, backlog) if _is_sink(before, made) and backlog >= 0 else None
+    return _decides(case, lambda graph: graph.report(DOWN, backlog), after, wrong, backlog)
+
+
+def _opens(wrong: int) -> bool:
+    """One that is not connected mutes as one above its high mark; one that is, as it has reported."""
+    before, made = SUBJECT.any_case()
+    case, is_open, backlog = _Case(before, made, (ONE, TWO)), truth("is_open"), natural("backlog")
+    case.nodes[DOWN].backlog = backlog
+    after = None
+    if _is_sink(before, made):
+        after = _with_backlog(before, made, backlog if is_open else made.high + 1)
+    return _decides(case, lambda graph: graph.set_open(DOWN, is_open), after, wrong, backlog)
 
 
 def _leaves(wrong: int) -> bool:
@@ -384,6 +456,38 @@ def _hears(wrong: int) -> bool:
     may = case.is_edge(UP, DOWN) and not in_flight(before, UP, DOWN).is_empty()
     after = SYSTEM.perform("ReceiveSignal", before, made, UP, DOWN) if may else None
     return _is_right(case, lambda graph: graph.receive_signal(UP, DOWN), after, wrong)
+
+
+def _comes_from_elsewhere(wrong: int) -> bool:
+    """A signal of another process is in flight, behind all others."""
+    before, made = SUBJECT.any_case()
+    case, signal = _Case(before, made, (UP, DOWN), (ONE, TWO)), Signal(MUTER, natural("epoch", 1))
+    after = None
+    if case.is_edge(UP, DOWN):
+        after = with_signals(before, UP, DOWN, in_flight(before, UP, DOWN).push(signal))
+    return _is_right(case, lambda graph: graph.receive(UP, DOWN, _as_code(signal)), after, wrong)
+
+
+def _hears_of_the_gone(wrong: int) -> bool:
+    """Forget of MuteLinks: of whom no other node downstream speaks, it forgets, and says so upstream."""
+    before, made = SUBJECT.any_case()
+    muter = integer("gone.muter")
+    assume(all_of([muter >= 1, muter <= made.sinks, made.is_hop(UP, DOWN), merged(partial(is_here, before, made, UP))]))
+    spoken = _AllSpeakers(before, muter)
+    links = mute_links.State(*before, spoken=spoken.of_nodes(), noted=cast(Any, None))
+    after = mute_links.forgotten(links, made, UP, DOWN, (muter,))
+    case = _Case(before, made, (ONE, TWO))
+    node = case.nodes[UP]
+    node.heard_from = spoken
+    gone = core.Signal(cast(Any, muter), core.GONE)
+    with standing_in(_MODULES):
+        vars(core.MuteGraph)["_take_note"](case.graph, node, DOWN, gone)
+    left, one = mute_links.graph_in(after), case.nodes[ONE]
+    knows = merged(lambda: equal(one.epochs.get(MUTER, 0), heard_by(left, ONE, MUTER) + wrong))
+    speaks = spoken.have(MUTER, TWO) == merged(lambda: mute_links.has_spoken(after, UP, TWO, MUTER))
+    line = case.edges.get((ONE, TWO))
+    is_told = line is None or bool(line.queue.is_surely(in_flight(left, ONE, TWO), equal))
+    return is_told and bool(all_of([knows, speaks]))
 
 
 def _is_made_anew(wrong: int) -> bool:
@@ -524,7 +628,10 @@ _MORE = "it has heard one epoch more"
 
 OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("a sink reports its backlog", _reports, _MORE),
+    claim("a sink is connected, or not", _opens, _MORE),
     claim("a node hears another one", _hears, _MORE),
+    claim("a node hears that a muter is gone", _hears_of_the_gone, _MORE),
+    claim("a signal comes from another process", _comes_from_elsewhere, _MORE),
     claim("a sink leaves", _leaves, _MORE),
     claim("a source is connected to one node more", _connects, _MORE),
     claim("a walk down comes to smaller numbers", _leads_down, "smaller by two"),
@@ -544,8 +651,9 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-mute-graph",
             statement=(
-                "On any graph, the running MuteGraph does what its model does, for all epochs, backlogs and marks. A "
-                "node that tells all that it knows, on a connection that is made anew, has its own order of the muters."
+                "On any graph, the running MuteGraph does what its model does, for all epochs, backlogs and marks; a "
+                "node that hears that a muter is gone does what MuteLinks says. A node that tells all that it knows, "
+                "on a connection that is made anew, has its own order of the muters."
             ),
             module="Mute",
             operator="Next",
