@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from permitflow.errors import TraceTruncatedError
+from permitflow.errors import TraceTruncatedError, shortened
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
 from permitflow_tools.cli.options import AllowTruncated, chosen, option, rows, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
@@ -198,19 +198,24 @@ def _print(verdicts: "Sequence[ChannelVerdict]", referees: "Mapping[str, Referee
     console = open_console()
     print_table(console, _overview(verdicts))
     for verdict in verdicts:
-        print_lines(console, *(f"{verdict.channel}: {remark}" for remark in verdict.remarks()))
+        print_lines(console, *(f"{_name(verdict)}: {remark}" for remark in verdict.remarks()))
         if verdict.is_valid and not verdict.is_at_rest and verdict.undecided is None:
-            print_lines(console, f"{verdict.channel}: at the end not at rest: {_where(verdict)}")
+            print_lines(console, f"{_name(verdict)}: at the end not at rest: {_where(verdict)}")
     bad = [verdict for verdict in verdicts if not verdict.is_valid]
     for verdict in bad:
         _print_objection(console, verdict)
-    print_lines(console, *(f"{channel}: {referee.describe()}" for channel, referee in referees.items()))
+    print_lines(console, *(f"{shortened(channel, 200)}: {referee.describe()}" for channel, referee in referees.items()))
     counted = f"{len(verdicts):,} channel{'s' if len(verdicts) != 1 else ''}"
     if bad:
         console.print(f"{len(bad):,} of {counted} not valid")
     else:
         events = sum(verdict.replay.performed for verdict in verdicts)
         console.print(f"{counted} valid: {events:,} events are steps of the specification, and its invariants hold")
+
+
+def _name(verdict: "ChannelVerdict") -> str:
+    """The channel's name, which a file may have made as long as it likes."""
+    return shortened(verdict.channel, 200)
 
 
 def _overview(verdicts: "Sequence[ChannelVerdict]") -> Table:
@@ -220,7 +225,7 @@ def _overview(verdicts: "Sequence[ChannelVerdict]") -> Table:
         peaks = verdict.peaks
         word = "NOT VALID" if not verdict.is_valid else "valid" if verdict.undecided is None else "valid so far"
         table.add_row(
-            verdict.channel,
+            _name(verdict),
             " + ".join(sorted(verdict.ends, reverse=True)),
             f"{verdict.actions.total():,}",
             f"{verdict.rows:,}",
@@ -236,7 +241,7 @@ def _overview(verdicts: "Sequence[ChannelVerdict]") -> Table:
 
 def _print_objection(console: Console, verdict: "ChannelVerdict") -> None:
     performed = verdict.replay.performed
-    heading = f"{verdict.channel}: not a behaviour of the specification, after {performed:,} valid events"
+    heading = f"{_name(verdict)}: not a behaviour of the specification, after {performed:,} valid events"
     print_lines(console, "", heading)
     print_table(console, _last_steps(verdict))
     allowed = "; ".join(verdict.allowed) or "nothing that the protocol does by itself"

@@ -55,6 +55,13 @@ def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], command:
     assert "1 channel valid: 35 events are steps of the specification" in stdout
 
 
+def test_a_long_name_in_a_file_is_cut(good: Path, command: Command) -> None:
+    good.write_text(good.read_text().replace('"channel": "channel"', '"channel": "' + 900 * "n" + '"'))
+    code, stdout, _ = command("trace", "validate", str(good))
+    assert (code, stdout.count("n" * 200 + "…"), stdout.count("n" * 201)) == (0, 1, 0)
+    assert "(700 more characters)" in stdout
+
+
 def test_a_bad_run_is_shown_up_to_its_first_impossible_event(tmp_path: Path, command: Command) -> None:
     with FileTrace(tmp_path / "bad.jsonl") as trace:
         run_pair(trace.recorder, UNEQUAL_CHUNKS, LostOnTheWay)
