@@ -5,11 +5,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.table import Table
+from typer.core import TyperGroup
 
 from permitflow.errors import TraceTruncatedError, shortened
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
@@ -27,7 +28,18 @@ if TYPE_CHECKING:
     from permitflow_testing.subjects import Subject
     from permitflow_testing.traces import ChannelVerdict
 
-trace = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+class _Orders(TyperGroup):
+    """Tells who names a file without an order which one reads it."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and Path(cmd_name).exists():
+            unusable(f"{cmd_name} is a file: permitflow trace validate {cmd_name} reads it")
+        return found
+
+
+trace = typer.Typer(cls=_Orders, no_args_is_help=True, rich_markup_mode=None)
 
 
 @trace.callback()

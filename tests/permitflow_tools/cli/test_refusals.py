@@ -199,6 +199,7 @@ REFUSED = {
     "help explian": "there is no command 'explian'",
     f"check {GRID} --sweep permit_batch=10..1": "must not end at 1, which is below 10: write 1..10",
     f"simulate {ORDERS} --seed x": "must be a whole number of at least 0, not 'x'",
+    f"trace {GRID}": "grid.toml is a file: permitflow trace validate grid.toml reads it",
     "trace validate /dev/null": "the trace holds no channel",
     "serve --stream a --permit-batch 8 --row-permits 8": "--permit-batch: 8 must be at least 1 and below",
     "top a:1 --address b:1": "--address: a:1 is an address as well; leave one of them away",
