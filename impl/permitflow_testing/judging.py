@@ -8,6 +8,7 @@ import asyncio
 import random
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
@@ -84,14 +85,10 @@ def judge_adapter(
     Raises:
         InvalidParametersError: there is no such flow or rule, or the adapter lacks a method.
     """
-    if runner is None:
-        with own_runner() as runner:
-            judge = ChannelJudge(make, flow=flow, runner=runner, random_runs=random_runs)
-            judge.watch = LoopWatch(blocked_seconds, when_stuck)
-            return judge.report(name, only, when_judged)
-    judge = ChannelJudge(make, flow=flow, runner=runner, random_runs=random_runs)
-    judge.watch = LoopWatch(blocked_seconds, when_stuck)
-    return judge.report(name, only, when_judged)
+    with own_runner() if runner is None else nullcontext(runner) as running:
+        judge = ChannelJudge(make, flow=flow, runner=running, random_runs=random_runs)
+        judge.watch = LoopWatch(blocked_seconds, when_stuck)
+        return judge.report(name, only, when_judged)
 
 
 def judge_pair(

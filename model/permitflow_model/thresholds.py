@@ -168,7 +168,7 @@ def decide(
         run, explanation = None, _why_live(row_permits, largest, residue, flush_idle=flush_idle)
     else:
         run = _deadlock(row_permits, permit_batch, largest, pile, flush_idle=flush_idle)
-        explanation = _why_stuck(row_permits, permit_batch, largest, sum(pile), flush_idle=flush_idle)
+        explanation = _why_stuck(row_permits, permit_batch, largest, sum(pile))
     return Decision(
         is_live=run is None,
         largest_cost=largest,
@@ -267,7 +267,7 @@ def _why_live(row_permits: int, largest: int, residue: int, *, flush_idle: bool)
     )
 
 
-def _why_stuck(row_permits: int, permit_batch: int, largest: int, residue: int, *, flush_idle: bool) -> str:
+def _why_stuck(row_permits: int, permit_batch: int, largest: int, residue: int) -> str:
     if largest > row_permits:
         return f"a chunk of {_permits(largest)} waits for ever: the channel has only {row_permits:,}"
     return (
