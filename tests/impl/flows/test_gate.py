@@ -126,16 +126,6 @@ def test_what_was_offered_to_a_stopped_sender_leaves_on_resumption(behind: str) 
     assert "".join(offer(end, "")) in (behind + "w", behind)
 
 
-def test_the_backlog_counts_waiting_chunks_only() -> None:
-    end = sender(0)
-    offer(end, "ddddd")
-    assert end.backlog == 5
-    end.offer(Kind.BARRIER, "b")
-    assert end.backlog == 5
-    end.offer(Kind.CHUNK, "empty", 0)
-    assert end.backlog == 6
-
-
 def test_credit_for_what_was_withdrawn_goes_back() -> None:
     parameters = GateParameters(exclusive=0, floating=4, max_chunk_cost=4)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
