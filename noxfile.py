@@ -176,8 +176,9 @@ def run_versions(session: nox.Session, releases: str) -> None:
     oldest = ("--resolution", "lowest-direct") if releases == "oldest" else ("--upgrade",)
     names = ("pyspark", "protobuf") if releases == "old Spark" else ()
     pins = [f"{name}=={versions.lower_bound(ranges[name])}" for name in names]
-    session.install(*oldest, "--editable", f".[{','.join(versions.EXTRAS)},tlc]", *pins)
-    session.install("psutil", "pytest-timeout", "pytest-xdist")
+    # The last two are what these tests load beside that.
+    session.install(*oldest, "--editable", f".[{','.join(versions.EXTRAS)},postgres,tlc]", *pins)
+    session.install("psutil", "pytest-timeout", "pytest-xdist", "trustme")
     # An old release of one library may use deprecated parts of a newer one; we cannot change that.
     warnings = () if releases == "newest" else ("-W", "default::DeprecationWarning")
     tests = ("--quiet", "-n", "2", "--dist", "loadscope", "-m", "not long", *warnings, *versions.TESTS)
