@@ -114,7 +114,7 @@ def led_graph() -> object:
 
 
 def led_processes() -> object:
-    few = replace(test_mute_links.ONE_WAY, supply=1, high=0, clears=False, disposals=False)
+    few = replace(test_mute_links.SMALL, deaths=False, leaves=False)
     return walk(mute_links.SYSTEM, test_mute_links.DrivenProcesses(few), few)
 
 
