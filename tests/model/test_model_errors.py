@@ -139,6 +139,26 @@ def test_the_explorer_names_action_and_state(mistake: str) -> None:
     assert said in str(caught.value)
 
 
+class Unprintable:
+    def __repr__(self) -> str:
+        raise RuntimeError("I have no name")
+
+
+@pytest.mark.parametrize(
+    ("seen", "told"),
+    [("x" * 10_000, "seen='" + "x" * 100), (Unprintable(), "state <a State that cannot be shown: I have no name>: it")],
+    ids=["long", "unprintable"],
+)
+def test_a_state_is_told_briefly_and_in_any_case(seen: object, told: str) -> None:
+    with pytest.raises(ModelError) as caught:
+        explore(system(Action("up", forgets_return), initial=lambda _: State(seen=seen)), None)
+    assert told in str(caught.value)
+    assert str(caught.value).endswith("it returned None; return the next state, or let `require` refuse")
+    assert len(str(caught.value)) < 1_000
+    stuck = explore(system(initial=lambda _: State(seen=seen)), None).deadlock
+    assert len(str(stuck)) < 1_000
+
+
 @pytest.mark.parametrize("mistake", ["no return", "a guard by and", "another tuple"])
 def test_a_single_step_names_action_and_state(mistake: str) -> None:
     perform, _ = MISTAKES[mistake]

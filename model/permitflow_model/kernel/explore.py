@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Generic, TypeVar
 
 from permitflow_model.kernel.runs import Move, table_of
-from permitflow_model.kernel.system import Action, Disabled, ModelError, Step, System
+from permitflow_model.kernel.system import Action, Disabled, ModelError, Step, System, shown
 
 __all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
 
@@ -260,9 +260,9 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
     else:
         if isinstance(holds, bool):
             return holds
-        said, cause = f"it returned {holds!r}; return whether it holds, as True or False", None
+        said, cause = f"it returned {shown(holds)}; return whether it holds, as True or False", None
     place = f"{kind} {name!r}" if name else kind
-    raise ModelError(f"{place} in state {state!r}: {said}") from cause
+    raise ModelError(f"{place} in state {shown(state)}: {said}") from cause
 
 
 def _initial(system: System[S, P], parameters: P) -> S:
@@ -308,7 +308,8 @@ def _unhashable(state: object, error: Exception) -> str:
             hash(value)
         except Exception as reason:
             return (
-                f"{name} would be {value!r}: {reason}; use values that cannot change, as tuples, frozensets and "
+                f"{name} would be {shown(value)}: {reason}; use values that cannot change, as tuples, frozensets and "
                 "kernel.queue.Fifo"
             )
-    return f"it would be {state!r}, which cannot be hashed and compared ({_said(error)}); use values that cannot change"
+    said = f"which cannot be hashed and compared ({_said(error)})"
+    return f"it would be {shown(state)}, {said}; use values that cannot change"

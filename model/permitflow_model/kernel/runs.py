@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
 
-from permitflow_model.kernel.system import Step, System
+from permitflow_model.kernel.system import Step, System, shown
 
 __all__ = ["Move", "Run", "columns_of", "replay", "table_of"]
 
@@ -72,10 +72,10 @@ def table_of(start: Any, steps: Sequence[Step[Any]], loop: Sequence[Step[Any]] =
 
 
 def _shown(value: object) -> str:
-    """A value in one line; of a queue or a family, what is in it."""
+    """A value in one line, cut where it is long; of a queue or a family, what is in it."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
         return f"({', '.join(map(_shown, value))})"
-    return repr(value)
+    return shown(value)
 
 
 def _aligned(lines: Sequence[Iterable[str]]) -> list[str]:

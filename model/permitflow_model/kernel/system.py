@@ -40,7 +40,7 @@ def require(guard: object) -> None:
     if not guard:
         raise Disabled
     if callable(guard) or isawaitable(guard):
-        raise ModelError(f"`require` was given {guard!r}; call it, and let it be a plain function")
+        raise ModelError(f"`require` was given {shown(guard)}; call it, and let it be a plain function")
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Action(Generic[S, P]):
 
     def fail(self, told: str, state: object, arguments: tuple[int, ...], cause: Exception | None = None) -> NoReturn:
         """Say what is wrong with the action in this state."""
-        raise ModelError(f"action {call(self.name, arguments)!r} in state {state!r}: {told}") from cause
+        raise ModelError(f"action {call(self.name, arguments)!r} in state {shown(state)}: {told}") from cause
 
     def performers(self, state: S) -> Iterable[tuple[int, ...]]:
         """How the arguments may begin: with the name of a member, or, where there are no members, with nothing."""
@@ -106,6 +106,18 @@ def _require_function(what: str, part: object, example: str = "") -> None:
         raise ModelError(f"{what} must be a function{example}, not {part!r}")
     if iscoroutinefunction(part):
         raise ModelError(f"{what} must be a plain function, not an async one")
+
+
+_MOST_CHARACTERS = 500
+
+
+def shown(value: object) -> str:
+    """A value as text, cut where it is long; a class of the user's own may fail at it."""
+    try:
+        text = repr(value)
+    except Exception as error:
+        return f"<a {type(value).__name__} that cannot be shown: {error}>"
+    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
 
 
 def is_state(value: object, *, like: object) -> bool:
@@ -121,7 +133,7 @@ def is_state(value: object, *, like: object) -> bool:
 def no_state(value: object) -> str:
     """What to say of an action that returned this."""
     guard = "" if value is None else "; a guard is written as require(...)"
-    return f"it returned {value!r}; return the next state, or let `require` refuse{guard}"
+    return f"it returned {shown(value)}; return the next state, or let `require` refuse{guard}"
 
 
 @dataclass(frozen=True)
@@ -223,7 +235,7 @@ class System(Generic[S, P]):
         # A symbol has a truth of its own; other values are true for reasons that the model does not mean.
         is_symbol = type(must).__module__ != "builtins" and hasattr(must, "__bool__")
         if not is_symbol and not isinstance(must, bool):
-            raise ModelError(f"must_move returned {must!r}; return whether it holds, as True or False")
+            raise ModelError(f"must_move returned {shown(must)}; return whether it holds, as True or False")
         return not must or self.can_move(state, parameters)
 
     @property
