@@ -232,6 +232,7 @@ class _Neighbours:
     def __init__(self, is_one: Callable[[int], bool], looked_at: int) -> None:
         self._is_one, self._looked_at = is_one, looked_at
         self.added: list[int] = []
+        self._removed: list[int] = []
 
     def __iter__(self) -> Iterator[int]:
         require_statement(sys._getframe(1))
@@ -241,10 +242,15 @@ class _Neighbours:
         return _InTurn(one, others).turns()
 
     def __contains__(self, node: int) -> bool:
+        if any(node == removed for removed in self._removed):
+            return False
         return any(node == added for added in self.added) or self._is_one(node)
 
     def __setitem__(self, node: int, _nothing: None) -> None:
         self.added.append(node)
+
+    def __delitem__(self, node: int) -> None:
+        self._removed.append(node)
 
 
 class _Elsewhere:
@@ -303,6 +309,9 @@ class _Edges:
     def __setitem__(self, edge: tuple[int, int], line: "deque[core.Signal]") -> None:
         self._lines.insert(0, (edge, line))
 
+    def __delitem__(self, edge: tuple[int, int]) -> None:
+        self._lines.insert(0, (edge, None))
+
 
 class _Nodes:
     """All nodes, each made when it is asked for."""
@@ -310,9 +319,14 @@ class _Nodes:
     def __init__(self, case: "_Case") -> None:
         self._case = case
         self._made: list[Any] = []
+        self._removed: list[int] = []
 
     def __contains__(self, name: int) -> bool:
-        return bool(all_of([name >= 1, name <= self._case.made.nodes]))
+        is_there = not any(name == removed for removed in self._removed)
+        return is_there and bool(all_of([name >= 1, name <= self._case.made.nodes]))
+
+    def __delitem__(self, name: int) -> None:
+        self._removed.append(name)
 
     def __getitem__(self, name: int) -> Any:
         for node in self._made:
@@ -490,6 +504,32 @@ def _hears_of_the_gone(wrong: int) -> bool:
     return is_told and bool(all_of([knows, speaks]))
 
 
+class _Shown:
+    """What ``settle`` has said of each source."""
+
+    def pop(self, name: int, nothing: None) -> None:
+        """As a dict's: nobody asks for it."""
+
+
+def _is_removed(wrong: int) -> bool:
+    """Leave of MuteLinks: a source is no node any more, nobody tells it anything, and all else is as it was."""
+    before, made = SUBJECT.any_case()
+    assume(all_of([made.is_source(UP), merged(partial(is_here, before, made, UP))]))
+    case = _Case(before, made, (ONE, TWO))
+    case.nodes[UP].upstreams = []  # no hop leads down to a source
+    put(case.graph, {"_shown": _Shown()})
+    with standing_in(_MODULES):
+        try:
+            case.graph.remove(UP)
+        except InvariantBroken:
+            return False
+        if UP in case.nodes:
+            return False
+        if equal(ONE, UP):
+            return (ONE, TWO) not in case.edges and UP not in case.nodes[TWO].upstreams
+        return case.is_as_in(before, wrong)
+
+
 def _is_made_anew(wrong: int) -> bool:
     """Reconnect: what was in flight is lost, and what the other end knows is told again."""
     before, made = SUBJECT.any_case()
@@ -632,6 +672,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("a node hears another one", _hears, _MORE),
     claim("a node hears that a muter is gone", _hears_of_the_gone, _MORE),
     claim("a signal comes from another process", _comes_from_elsewhere, _MORE),
+    claim("a source is removed", _is_removed, _MORE),
     claim("a sink leaves", _leaves, _MORE),
     claim("a source is connected to one node more", _connects, _MORE),
     claim("a walk down comes to smaller numbers", _leads_down, "smaller by two"),
