@@ -22,7 +22,7 @@
 (* Source: Wallaroo: TCPSink, OutgoingBoundary, Step and TCPSource; its    *)
 (* published faults are in MuteMistakes.                                   *)
 (* Not modelled: TCP's buffers (MuteDelay counts them as flight),          *)
-(* acknowledgements, restarts of a worker.                                 *)
+(* acknowledgements; processes that die, and nodes that leave (MuteLinks). *)
 (***************************************************************************)
 EXTENDS Integers, Sequences
 
