@@ -1,5 +1,6 @@
 """A mistake in the text of a model is an error that names the action or the condition, and the state."""
 
+import sys
 from collections.abc import Callable
 from itertools import count
 from typing import Any, NamedTuple
@@ -50,6 +51,10 @@ def takes_what_compares_with_nothing(state: State, _: None) -> State:
 
 def guards_by_and(state: State, _: None) -> object:
     return state.n < 3 and state._replace(n=state.n + 1)
+
+
+def exits(state: State, _: None) -> State:
+    sys.exit("enough")
 
 
 def returns_a_tuple(state: State, _: None) -> object:
@@ -118,6 +123,7 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
         "action 'up' in state State(n=3, seen=()): it returned False; return the next state, or let `require` refuse; "
         "a guard is written as require(...)",
     ),
+    "an exit": (exits, "action 'up' in state State(n=0, seen=()): SystemExit: enough"),
     "another tuple": (returns_a_tuple, "action 'up' in state State(n=0, seen=()): it returned (1, ())"),
     "a guard that is a function": (
         guards_by_a_function,

@@ -190,7 +190,7 @@ class _Search(Generic[S, P]):
                 after = action.perform(state, parameters, *arguments)
             except Disabled:
                 continue
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 action.fail(_said(error), state, arguments, error)
             steps.append((move, action.require_state(after, state, arguments)))
         return steps
@@ -255,7 +255,7 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
         holds = condition(state, parameters)
     except Disabled:
         said, cause = "`require` refuses, which is for actions; return whether it holds", None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         said, cause = _said(error), error
     else:
         if isinstance(holds, bool):
@@ -297,7 +297,7 @@ def _named(place: str) -> Iterator[None]:
         raise ModelError(f"{place}: {_said(error)}") from (None if isinstance(error, ModelError) else error)
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
 
 

@@ -92,7 +92,9 @@ class Action(Generic[S, P]):
             self.fail(no_state(after), state, arguments)
         return after
 
-    def fail(self, told: str, state: object, arguments: tuple[int, ...], cause: Exception | None = None) -> NoReturn:
+    def fail(
+        self, told: str, state: object, arguments: tuple[int, ...], cause: BaseException | None = None
+    ) -> NoReturn:
         """Say what is wrong with the action in this state."""
         raise ModelError(f"action {call(self.name, arguments)!r} in state {shown(state)}: {told}") from cause
 
