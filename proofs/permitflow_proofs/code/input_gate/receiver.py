@@ -214,13 +214,18 @@ class GateCase(Case[State, Parameters]):
         """The state at the beginning of the call."""
         return state
 
+    def pending(self, _state: State) -> Any:
+        """The number of the barrier that is pending, or None; here: whatever it is, nobody asks for it."""
+        return _ANY_BARRIER
+
     def stands_for(self, state: State) -> Mapping[str, Any]:
         """The fields of the gate and of its inputs."""
-        pending = is_pending(state)
+        pending = self.pending(state)
         told: dict[str, Any] = {
             "pool": state.pool,
-            "pending": state.epoch if pending else None,
-            "last": Is(lambda found: pending or equal(found, state.epoch - 1)),  # not looked at while one is pending
+            "pending": pending,
+            # Not looked at while one is pending.
+            "last": Is(lambda found: pending is not None or equal(found, state.epoch - 1)),
             "has_failed": state.failed,
             "_over": state.channels.sum_of(_one_if_over),
             "others_blocked": _others_blocked(state),
@@ -243,7 +248,7 @@ class GateCase(Case[State, Parameters]):
         told = {
             "pool": state.pool,
             "has_failed": state.failed,
-            "pending": state.epoch if is_pending(state) else None,
+            "pending": self.pending(state),
             "last": state.epoch - 1,
             "_surplus": self.surplus,
             "_over": state.channels.sum_of(_one_if_over),
@@ -323,6 +328,17 @@ class GateCase(Case[State, Parameters]):
     def replay(self) -> Explanation:
         """As recorded runs are explained."""
         return Explanation(self.parameters)
+
+
+_ANY_BARRIER = object()
+
+
+class Aligning(GateCase):
+    """Barriers matter: it is known whether one is pending."""
+
+    def pending(self, state: State) -> Any:
+        """Its number, if one is."""
+        return state.epoch if is_pending(state) else None
 
 
 def looked_at(gate: Any) -> Sequence[Any]:
@@ -545,11 +561,27 @@ class OnlyAnnouncement(AnyAnnouncement):
 # Consuming: nothing is consumed of a gate that has failed.
 
 
-class Consuming(GateCase):
-    """The oldest message is consumed."""
+class ConsumingChunk(GateCase):
+    """The oldest message is consumed, a chunk."""
 
     def begin(self, state: State, _made: Parameters) -> State:
-        """The gate has not failed; who is over is asked."""
+        """The gate has not failed."""
+        _require(state.failed is False)
+        limit(content_in(state.channels.get(0).inbox).data > 0)
+        return state
+
+
+class OnlyChunk(ConsumingChunk):
+    """Of the only input."""
+
+    names = ("own",)
+
+
+class Consuming(Aligning):
+    """The gate has not failed."""
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """Ask who is over."""
         _require(state.failed is False)
         channels = state.channels
         for name in channels.names():
@@ -558,7 +590,16 @@ class Consuming(GateCase):
         return state._replace(channels=channels)
 
 
-class OfItsOwn(Consuming):
+class ConsumingBarrier(Consuming):
+    """The oldest message is consumed, a barrier, or there is none."""
+
+    def begin(self, state: State, made: Parameters) -> State:
+        """No chunk is here."""
+        limit(equal(content_in(state.channels.get(0).inbox).data, 0))
+        return super().begin(state, made)
+
+
+class OnlyBarrier(ConsumingBarrier):
     """Of the only input of a gate."""
 
     names: Sequence[str] = ("own",)
@@ -568,20 +609,18 @@ class OfItsOwn(Consuming):
         return put(super().make(record), {"aligns_itself": True})
 
 
-class ConsumingItself(OfItsOwn):
+class ConsumingItself(OnlyBarrier):
     """A barrier, in a gate of several inputs that aligns itself."""
 
     names = Consuming.names
 
     def begin(self, state: State, made: Parameters) -> State:
         """It is the oldest."""
-        inbox = content_in(state.channels.get(0).inbox)
-        _require(inbox.barriers == 1)
-        limit(equal(inbox.data, 0))
+        _require(content_in(state.channels.get(0).inbox).barriers == 1)
         return super().begin(state, made)
 
 
-def _consumed(case: Consuming, after: State, outcome: Outcome) -> Mapping[str, Any]:
+def _consumed(case: GateCase, after: State, outcome: Outcome) -> Mapping[str, Any]:
     message, before = outcome.result, case.history
     if message is None:
         return {}
@@ -630,7 +669,7 @@ class Ending(Consuming):
         return state._replace(channels=state.channels.put(0, own._replace(closed=True)))
 
 
-class Losing(GateCase):
+class Losing(Aligning):
     """An input is lost."""
 
 
@@ -809,9 +848,11 @@ RECEIVER: tuple[Call[Any], ...] = (
             _is_served,
         )
         for case, words in (
-            (Consuming, "is consumed"),
+            (ConsumingChunk, "is a chunk, and consumed"),
+            (OnlyChunk, "of the only input is a chunk, and consumed"),
+            (ConsumingBarrier, "is a barrier, or there is none"),
             (ConsumingItself, "is a barrier, and the gate aligns itself"),
-            (OfItsOwn, "of the only input is consumed"),
+            (OnlyBarrier, "of the only input is a barrier, or there is none"),
         )
     ),
 )
@@ -946,7 +987,7 @@ def _lent(case: GateCase, state: State | None, names: Sequence[int]) -> State | 
 
 def _leaves_no_trace(wrong: int) -> bool:
     """It is lost, and what it borrowed is home; nobody waits for it, and the gate goes on with all others."""
-    case = GateCase()
+    case = Aligning()
     gate, lost = case.silent, case.silent.members[0]
     _require(case.own.over is False and case.own.blocked is False)
     put(lost, {"is_admitted": False})
@@ -986,7 +1027,7 @@ def _arrive(wrong: int) -> bool:
 
 
 def _are_consumed(wrong: int) -> bool:
-    case = Consuming()
+    case = ConsumingChunk()
     batch = Batch("batch", cost_of, case.most)
     limit(all_of([batch.least >= 0, batch.most <= case.most]))
     cost = batch.costs(batch.look(batch.count))
