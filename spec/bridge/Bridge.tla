@@ -17,7 +17,7 @@
 (* Source: docs/guides/serving.md, "What the end of a producer means".     *)
 (* Not modelled: frames, half-closes and time-outs of a stream             *)
 (* (StreamLife), batches of permits and sizes of chunks (PermitChannel),   *)
-(* the connection of a producer, several producers of one channel.         *)
+(* the connection of a producer, several producers of one channel (FanIn). *)
 (***************************************************************************)
 EXTENDS Integers
 

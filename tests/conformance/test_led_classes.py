@@ -42,6 +42,7 @@ from tests.conformance import (
     test_byte_window,
     test_conflate,
     test_drop_queue,
+    test_fan_in_streams,
     test_flows_follow_models,
     test_gate_follows_model,
     test_grpc_call,
@@ -260,6 +261,7 @@ LED = [
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
     led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
+    led("fan_in", lambda: in_simulated_time(test_fan_in_streams.led(0)), "exchange/books/bridge.py BridgeBooks"),
     led("kept_channel", led_log, "exchange/books/replay.py ReplayBooks"),
     led("named_producer", led_starts, "exchange/books/replay.py ReplayBooks"),
     led(

@@ -27,6 +27,7 @@ from permitflow_proofs import bridge as bridge_proofs
 from permitflow_proofs import conflate as conflate_proofs
 from permitflow_proofs import demand as demand_proofs
 from permitflow_proofs import drop_queue as drop_queue_proofs
+from permitflow_proofs import fan_in as fan_in_proofs
 from permitflow_proofs import grpc_call as grpc_call_proofs
 from permitflow_proofs import input_gate as input_gate_proofs
 from permitflow_proofs import kept_channel as kept_channel_proofs
@@ -326,6 +327,7 @@ TABLES = [
     conflate_proofs,
     demand_proofs,
     drop_queue_proofs,
+    fan_in_proofs,
     grpc_call_proofs,
     input_gate_proofs,
     kept_channel_proofs,

@@ -21,6 +21,7 @@ from permitflow_proofs import (
     demand,
     diamond,
     drop_queue,
+    fan_in,
     feedback_loop,
     grpc_call,
     hash_dispatch,
@@ -72,6 +73,7 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
         Proof(adaptive_gate.INVARIANT, adaptive_gate.SUBJECT),
         Proof(input_gate.INVARIANT, adaptive_gate.SUBJECT),
     ),
+    "fan_in": tuple(Proof({name: fan_in.INVARIANT[name]}, subject) for name, subject in fan_in.SUBJECTS.items()),
     "spark_micro_batch": (Proof(spark_micro_batch.INVARIANT, spark_micro_batch.QUERY),),
 } | {
     module.__name__.rpartition(".")[2]: (Proof(module.INVARIANT, module.SUBJECT),)

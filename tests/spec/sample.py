@@ -25,6 +25,8 @@ COMPARED = {
         "store-owner",
         "store-journal-lost",
         "bridge-one",
+        "fan-in-one",
+        "fan-in-unread",
         "staging-small",
         "kept-small",
         "named-small",

@@ -71,6 +71,11 @@ class BridgeBooks(Generic[C]):
         return self.state in _OVER
 
     @property
+    def is_read(self) -> bool:
+        """Has a consumer read it to its end?"""
+        return self.state is BridgeState.SPENT and not self.is_cancelled
+
+    @property
     def has_lost_consumer(self) -> bool:
         """Has a consumer left halfway?"""
         return bool(self._lost_consumer)
@@ -146,9 +151,10 @@ class BridgeBooks(Generic[C]):
         return True
 
     def spend(self) -> None:
-        """Let the consumer go, which has read the whole channel."""
-        self.reason = f"it was read to its end by {self.consumer.peer if self.consumer else 'nobody'}"
-        self.state = BridgeState.SPENT
+        """Let the consumer go, which has read the whole channel; if it broke meanwhile, it stays broken."""
+        if not self.is_over:
+            self.reason = f"it was read to its end by {self.consumer.peer if self.consumer else 'nobody'}"
+            self.state = BridgeState.SPENT
         self.consumer = None
 
     def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> None:

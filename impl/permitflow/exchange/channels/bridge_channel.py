@@ -268,7 +268,8 @@ class BridgeChannel:
         if self.books.consumer is not None:
             self.books.consumer.end_with(self.books.refusal())
         self.abort(kind(channel=self.name).reason)
-        self._schema_known.set()
+        if self.books.is_read:  # nothing breaks any more, and idle producers have no last word
+            self._tell_broken()
         return users
 
     async def purge(self, timeout_seconds: float) -> Purged:
@@ -436,6 +437,8 @@ class _Consumer(ConsumerStream[BridgeChannel]):
             channel.books.release()
         else:
             await self._end.end(closes_channel=False)
+            if self.has_cancelled:  # behind its end: what it has dropped then, nobody has consumed
+                return
             channel.books.spend()
         self._holds_channel = False
 
