@@ -258,6 +258,7 @@ def _ending_in_any_case() -> "Iterator[None]":
 def _end_after_a_signal(is_over: threading.Event) -> None:
     while not is_over.wait(_LOOK_SECONDS):
         if signalled_exit_code() and not is_over.wait(_PATIENCE_SECONDS):
+            complain("interrupted")
             _end(signalled_exit_code())
 
 

@@ -90,6 +90,8 @@ class Interrupts:
         if self._count == 1:
             self._first_at = now
         elif self._count >= _LAST_STRAW and now - self._first_at >= _PATIENCE_SECONDS:
+            with suppress(OSError):
+                os.write(2, b"Error: interrupted\n")  # a stream of Python's may be in the middle of a call
             os._exit(self.exit_code)
         raise KeyboardInterrupt
 

@@ -166,19 +166,23 @@ def signalled(number: str, handler: str) -> str:
         (PROGRAM.format(IN_A_FINALIZER_OF_MANY), 130, CLEANED_UP),
         (PROGRAM.format(f"{BETWEEN_C_AND_PYTHON}; signal.pause()"), 130, CLEANED_UP),
         (PROGRAM.format(IN_A_LIBRARY_THAT_HIDES_IT), 130, CLEANED_UP),
-        (A_SECOND_EACH + PROGRAM.format(IN_WHAT_CATCHES_ALL), 130, ""),
         (PROGRAM.format("pass") + "signal.raise_signal(signal.SIGINT)", 130, WENT_ON),
         (signalled("SIGTERM", "SIG_DFL"), 143, CLEANED_UP),
         (signalled("SIGHUP", "SIG_DFL"), 129, CLEANED_UP),
         (signalled("SIGHUP", "SIG_IGN"), 0, WENT_ON),
         (signalled("SIGINT", "SIG_IGN"), 0, WENT_ON),
     ],
-    ids=["finalizer", "finalizers", "C", "hidden", "caught", "after the command", "TERM", "HUP", "nohup", "background"],
+    ids=["finalizer", "finalizers", "C", "hidden", "after the command", "TERM", "HUP", "nohup", "background"],
 )
 def test_a_signal_ends_a_command_that_cleans_up_unless_ignored(
     process: Command, program: str, code: int, said: str
 ) -> None:
     assert process(program=program) == (code, said, "")
+
+
+def test_the_third_signal_ends_a_command_that_catches_all(process: Command) -> None:
+    program = A_SECOND_EACH + PROGRAM.format(IN_WHAT_CATCHES_ALL)
+    assert process(program=program) == (130, "", "Error: interrupted\n")
 
 
 @pytest.mark.parametrize(("words", "said"), [((), ""), (("2 of 3 were done",), "; 2 of 3 were done")], ids=str)

@@ -145,7 +145,8 @@ def test_ctrl_c_ends_a_driver_that_ignores_all_else(tmp_path: Path) -> None:
     try:
         driver = psutil.Process(int((tmp_path / "pid").read_text()))
         command.send_signal(signal.SIGINT)
-        assert command.wait(timeout=60) == 128 + signal.SIGINT
+        assert command.communicate(timeout=60)[1] == b"Error: interrupted\n"
+        assert command.returncode == 128 + signal.SIGINT
         driver.wait(timeout=60)
     finally:
         command.kill()
