@@ -208,6 +208,13 @@ class _AllSpeakers(_Speakers):
         """As a dict's."""
         return _SpeakersOf(self, muter)
 
+    def items(self) -> "Iterator[tuple[int, _SpeakersOf]]":
+        """The muter that is looked at, and another one."""
+        another = integer("another.muter")
+        limit(all_of([another >= 1, another <= cast(Any, self._state.sinks).size(), _is_another(another, MUTER)]))
+        for muter in (MUTER, another):
+            yield muter, _SpeakersOf(self, muter)
+
     def pop(self, muter: int, _nothing: None) -> None:
         """As a dict's: nobody is left."""
 
@@ -504,6 +511,25 @@ def _hears_of_the_gone(wrong: int) -> bool:
     return is_told and bool(all_of([knows, speaks]))
 
 
+def _forgets_the_unspoken(wrong: int) -> bool:
+    """Forget of MuteLinks, on a new connection: muters of which the other end does not know any more."""
+    before, made = SUBJECT.any_case()
+    assume(all_of([made.is_hop(UP, DOWN), merged(partial(is_here, before, made, UP))]))
+    spoken = _AllSpeakers(before, MUTER)
+    links = mute_links.State(*before, spoken=spoken.of_nodes(), noted=cast(Any, None))
+    if not heard_by(before, DOWN, MUTER):
+        links = mute_links.forgotten(links, made, UP, DOWN, (MUTER,))
+    case = _Case(before, made, (UP, DOWN))
+    case.nodes[UP].heard_from = spoken
+    put(case.graph, {"_tell": lambda _edge: None})  # another claim is about what is told
+    with standing_in(_MODULES):
+        case.graph.reconnect(UP, DOWN)
+    left, one = mute_links.graph_in(links), case.nodes[ONE]
+    knows = merged(lambda: equal(one.epochs.get(MUTER, 0), heard_by(left, ONE, MUTER) + wrong))
+    speaks = spoken.have(MUTER, TWO) == merged(lambda: mute_links.has_spoken(links, UP, TWO, MUTER))
+    return bool(all_of([knows, speaks]))
+
+
 class _Shown:
     """What ``settle`` has said of each source."""
 
@@ -680,6 +706,7 @@ OBLIGATIONS: tuple[SymbolicObligation, ...] = (
     claim("an edge that closes a cycle is refused", _closes_a_cycle, _MORE),
     claim("a source joins over one hop more", _joins, _MORE),
     claim("a connection is made anew", _is_made_anew, _MORE),
+    claim("a new connection does not speak of the gone", _forgets_the_unspoken, _MORE),
     claim("a source is muted, or not", _is_muted, "one mute more holds it"),
     claim("a muter mutes, or not", _is_muting, "in even epochs"),
     claim("marks are accepted", _accepts_marks, "equal ones are not"),
