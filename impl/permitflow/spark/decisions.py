@@ -76,6 +76,8 @@ class Decisions:
     def decide(self, decision: Decision) -> Decision:
         """Keep it, and return it; or the one that stands already for its batch.
 
+        On a local file system it survives a crash of the machine from then on.
+
         If two drivers decide at the same moment, the first one counts on a local file system.  Elsewhere it may be the
         last one, so two must not run at once, which Spark forbids as well.
 
@@ -95,11 +97,14 @@ class Decisions:
                 self._files.move(draft, path)
                 return decision
             try:
+                _flush(draft)
                 os.link(draft, path)
             except FileExistsError:
-                return self._read(path)
+                decision = self._read(path)
             finally:
                 self._files.delete_file(draft)
+            for folder in (self._folder, self._folder.parent):
+                _flush(str(folder))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._failure(error) from error
         return decision
@@ -132,3 +137,15 @@ class Decisions:
             reason=f"at {self._checkpoint} cannot keep what several exchanges have to publish ({error})",
             hint="give option checkpointLocation a folder that this process can read and write",
         )
+
+
+def _flush(path: str) -> None:
+    """Let a file's contents, or the names in a folder, survive a crash of the machine."""
+    is_folder = os.path.isdir(path)
+    if is_folder and not hasattr(os, "O_DIRECTORY"):
+        return  # this system cannot open folders
+    number = os.open(path, os.O_RDONLY if is_folder else os.O_RDWR)
+    try:
+        os.fsync(number)
+    finally:
+        os.close(number)

@@ -1,6 +1,8 @@
 """Staged batches over several exchanges: what the driver has written down is published in all of them, or in none."""
 
 import asyncio
+import os
+import stat
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import count
@@ -248,6 +250,23 @@ def test_the_first_of_two_decisions_about_a_batch_stands(tmp_path: Path) -> None
     decisions.forget(first)
     decisions.forget(first)
     assert decisions.pending() == [other]
+
+
+def test_a_decision_is_flushed_before_it_has_its_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done, link, flush = [], os.link, os.fsync
+
+    def linked(draft: str, path: str) -> None:
+        link(draft, path)
+        done.append("link")
+
+    def flushed(number: int) -> None:
+        flush(number)
+        done.append("file" if stat.S_ISREG(os.fstat(number).st_mode) else "folder")
+
+    monkeypatch.setattr(os, "link", linked)
+    monkeypatch.setattr(os, "fsync", flushed)
+    Decisions(str(tmp_path)).decide(Decision("q", 0, (), ()))
+    assert done == ["file", "link", "folder", "folder"]
 
 
 def test_a_checkpoint_that_cannot_be_written_is_named(tmp_path: Path) -> None:
