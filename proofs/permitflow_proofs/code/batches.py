@@ -61,7 +61,7 @@ class Invariant:
         limit(self.holds(turns))
         values = self.variables(turns)
         self._rest = Rest(frame, values)
-        _set_variables(frame, values)
+        set_variables(frame, values)
 
     def end_turn(self, frame: FrameType, turns: int) -> NoReturn:
         """Require that it holds after so many turns, of which this was the last; the next one is like this one.
@@ -115,7 +115,8 @@ def _at_hand(frame: FrameType) -> Mapping[str, object]:
     return {**frame.f_locals, **{f"self.{name}": value for name, value in fields.items()}}
 
 
-def _set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
+def set_variables(frame: FrameType, values: Mapping[str, Any]) -> None:
+    """Give a running function's local variables these values."""
     frame.f_locals.update(values)
     if sys.version_info < (3, 13):
         ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))

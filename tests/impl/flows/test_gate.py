@@ -22,9 +22,9 @@ from permitflow.flows.gate.core import GATE, Backlog, Gate, GateReceiver, GateSe
 from permitflow.flows.seam import Wishes
 
 
-def inputs(count: int, exclusive: int, floating: int) -> list[GateReceiver[object]]:
+def inputs(count: int, exclusive: int, floating: int, cost: int = 1) -> list[GateReceiver[object]]:
     """The inputs of a gate."""
-    parameters = GateParameters(inputs=count, exclusive=exclusive, floating=floating, max_chunk_cost=1)
+    parameters = GateParameters(inputs=count, exclusive=exclusive, floating=floating, max_chunk_cost=cost)
     gate = Gate(parameters)
     return [GateReceiver(parameters, gate=gate) for _ in range(count)]
 
@@ -68,14 +68,19 @@ def test_credit_that_comes_home_is_shared_in_turn() -> None:
     assert [each.free for each in three] == [1, 1, 1]
 
 
-def test_a_large_amount_is_shared_equally_and_the_rest_goes_on() -> None:
-    first, second, third, holder = inputs(4, 0, 10)
-    holder.on_announcement(Backlog(10))
+@pytest.mark.parametrize(
+    ("pool", "cost", "backlogs", "shares"), [(10, 1, [8, 1, 8], [5, 1, 4]), (30, 4, [20, 20, 20], [10, 10, 10])]
+)
+def test_a_large_amount_is_shared_equally_and_the_rest_goes_on(
+    pool: int, cost: int, backlogs: list[int], shares: list[int]
+) -> None:
+    *three, holder = inputs(4, 0, pool, cost)
+    holder.on_announcement(Backlog(pool))
     holder.take_feedback()
-    for each, backlog in ((first, 8), (second, 1), (third, 8)):
+    for each, backlog in zip(three, backlogs, strict=True):
         each.on_announcement(Backlog(backlog))
-    holder.on_announcement(Backlog(0, returned=10))
-    assert [first.borrowed, second.borrowed, third.borrowed] == [5, 1, 4]
+    holder.on_announcement(Backlog(0, returned=pool))
+    assert [each.borrowed for each in three] == shares
 
 
 # The sender.

@@ -821,8 +821,12 @@ class Gate(Group):
 
         Spec: Borrow.
         """
+        share = left = 0  # of this round
         while (lendable := self.pool - self._surplus) > 0 and self._line:
-            share = max(self._largest_cost, lendable // len(self._line))
+            if not left:
+                left = len(self._line)
+                share = max(self._largest_cost, lendable // left)
+            left -= 1
             member = self._line.popleft()
             if lent := min(share, member.lacks, lendable):
                 self.pool -= lent

@@ -21,7 +21,7 @@ from permitflow_model.input_gate_queues import Effect
 from permitflow_model.kernel.queue import Fifo
 from permitflow_model.kernel.replay import World
 from permitflow_model.kernel.system import Disabled
-from permitflow_proofs.code.batches import Batch, InvariantBroken, Rest
+from permitflow_proofs.code.batches import Batch, InvariantBroken, Rest, set_variables
 from permitflow_proofs.code.input_gate.counts import (
     MODULES,
     OTHERS,
@@ -880,12 +880,21 @@ class _Turns:
 
     def __bool__(self) -> bool:
         frame = sys._getframe(1)
-        if self._rest is not None:
-            if self._rest.is_changed(frame) or not self._case.is_kept(self.is_in) or not self._has_fallen():
+        share, left = (frame.f_locals[name] for name in ("share", "left"))
+        has_share = all_of([left >= 0, any_of([equal(left, 0), share > 0])])
+        if self._rest is None:
+            if not has_share:
+                raise InvariantBroken
+            set_variables(frame, {"share": natural("share", 1), "left": natural("left_of_round")})
+        else:
+            if self._rest.is_changed(frame) or not has_share:
+                raise InvariantBroken
+            if not self._case.is_kept(self.is_in) or not self._has_fallen():
                 raise InvariantBroken
             raise Contradiction
         self._rank = self._rank_now()
-        self._rest = Rest(frame, ("lendable", "self.pool"))  # computed anew before each turn, and told by the invariant
+        # Computed anew before each turn, or told by the invariant.
+        self._rest = Rest(frame, ("lendable", "share", "left", "self.pool"))
         return bool(self.size() > 0)
 
     def size(self) -> int:
