@@ -227,9 +227,7 @@ Protocol ==
 Next == Environment \/ Protocol
 
 Fairness ==
-    /\ \A m \in Names :
-        /\ "Deliver" \in Fair => WF_vars(Deliver(m))
-        /\ "Consume" \in Fair => WF_vars(Consume(m))
+    /\ \A m \in Names : "Consume" \in Fair => WF_vars(Consume(m))
     /\ \A up, down \in Names :
         IsHop(up, down) /\ "ReceiveSignal" \in Fair => WF_vars(ReceiveSignal(up, down))
     /\ \A up, down \in Names : IsLink(up, down) =>
