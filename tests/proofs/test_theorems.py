@@ -59,7 +59,7 @@ SLOW = {each.id for each in catalogue() if each.id.startswith(("fan-in-", "gate-
     *("hash-dispatch-end-behind-all", "hash-dispatch-rank", "hash-dispatch-live", "resume-in-order"),
     *("adaptive-gate-shrinks-first", "lossy-refines-queue", "lossy-limit-granted", "mute-no-early-unmute"),
     *("staging-given-back", "staging-once", "staging-of-one-run", "staging-stays", "kept-needed"),
-    *("mute-scheduler-woken", "gate-live-exclusive", "stream-life-over", "stream-life-ends"),
+    *("mute-scheduler-woken", "gate-live-exclusive", "stream-life-over", "stream-life-ends", "fan-in-next"),
 }
 """Each takes as long as five others; `make test-all` proves them."""
 
