@@ -83,15 +83,14 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
         *(adaptive_window, byte_window, hash_dispatch, bridge),
     )
 }
-# Of each protocol, in `make test`; the others take a second or two each, those of `LONG` twenty.
+# Of each protocol, in `make test`; the others take a second or two each.
 SAMPLE = 1
-LONG = {"fan_in"}
 MISTAKES = [
     pytest.param(
         protocol,
         mistake,
         id=f"{protocol}: {mistake}: {mistake.breaks}",
-        marks=[] if number < SAMPLE and protocol not in LONG else [pytest.mark.long],
+        marks=[] if number < SAMPLE else [pytest.mark.long],
     )
     for protocol in PROOFS
     for number, mistake in enumerate(import_module(f"permitflow_model.mistakes.{protocol}").MISTAKES)
