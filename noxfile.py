@@ -179,8 +179,9 @@ def run_versions(session: nox.Session, releases: str) -> None:
     # The last two are what these tests load beside that.
     session.install(*oldest, "--editable", f".[{','.join(versions.EXTRAS)},postgres,tlc]", *pins)
     session.install("psutil", "pytest-timeout", "pytest-xdist", "trustme")
-    # An old release of one library may use deprecated parts of a newer one; we cannot change that.
-    warnings = () if releases == "newest" else ("-W", "default::DeprecationWarning")
+    # An old release of one library may use deprecated parts of a newer one, or warn of itself; we cannot change that.
+    kinds = () if releases == "newest" else ("DeprecationWarning", "hypothesis.errors.HypothesisWarning")
+    warnings = [f"-Wdefault::{kind}" for kind in kinds]
     tests = ("--quiet", "-n", "2", "--dist", "loadscope", "-m", "not long", *warnings, *versions.TESTS)
     output = str(session.run("python", "-m", "pytest", "-p", "no:cacheprovider", *tests, silent=True))
     found = json.loads(str(session.run("python", "-c", versions.FOUND, silent=True)))
