@@ -88,10 +88,6 @@ COMMANDS = {
         "an hour of chunks of all sizes, fan-in, fan-out, cut lines: nothing grows (-- --seconds 600)",
         ["-m benchmarks.soak"],
     ),
-    "stalled": (
-        "consumers of stages and of a word count stand still: producers stop, memory stays flat (20 minutes)",
-        ["-m benchmarks.stalled_stages --seconds 600", "-m benchmarks.stalled_wordcount --seconds 600"],
-    ),
     "tck": (
         "the TCK of Reactive Streams against the Java ends of a channel; REACTIVE_STREAMS_TCK=jar (a minute)",
         ["-m tools.java_peers tck"],
@@ -104,7 +100,6 @@ COMMANDS = {
         "how our own figures depend on permits, batch, distance and number of channels (10 minutes)",
         ["-m benchmarks run --curves --rounds 3"],
     ),
-    "measure-models": ("explorer beside TLC, recorded runs, proofs (minutes)", ["-m benchmarks run --part checking"]),
     "measure-streaming": (
         "rows a second of a streaming query, with the default window and a larger one (minutes)",
         ["-m benchmarks.streaming_read --row-permits 32768 --row-permits 262144"],
@@ -114,8 +109,6 @@ COMMANDS = {
         [
             "-m benchmarks run --smoke --folder build/bench-smoke",
             "-m benchmarks.soak --seconds 20",
-            "-m benchmarks.stalled_stages --seconds 4",
-            "-m benchmarks.stalled_wordcount --seconds 4",
             "-m benchmarks.streaming_read --rounds 1 --seconds 3",
         ],
     ),

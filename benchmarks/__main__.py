@@ -10,7 +10,6 @@ import typer
 from rich.console import Console
 from rich.markdown import Markdown
 
-from benchmarks.call_windows import measure_call_windows
 from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
 from benchmarks.documents import draw_all, update_documents
 from benchmarks.field import FULL, SMOKE, Field, Settings, open_field
@@ -19,11 +18,9 @@ from benchmarks.harness import CHECKOUT
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance import measure_imbalance
 from benchmarks.local_channel import measure_local
-from benchmarks.model_checking import measure_checking
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, Row, describe_machine
 from benchmarks.resuming import measure_resuming
-from benchmarks.schedules import measure_schedules
 from benchmarks.stages import measure_stages
 from benchmarks.stores import measure_stores
 from benchmarks.tables import TABLES
@@ -50,9 +47,6 @@ ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
     "stores": measure_stores,
     "resuming": measure_resuming,
     "channels": measure_idle_channels,
-    "checking": measure_checking,
-    "schedules": measure_schedules,
-    "call_windows": measure_call_windows,
 }
 # Parts in which the ways compete.
 AMONG_WAYS: dict[str, Callable[[Field], Sequence[Row]]] = {
@@ -68,7 +62,7 @@ PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
 COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
-CURVES = ("stores", "resuming", "channels", "schedules", "call_windows", "windows", "batches", "delays", "stalled")
+CURVES = ("stores", "resuming", "channels", "windows", "batches", "delays", "stalled")
 
 
 application = typer.Typer(

@@ -85,7 +85,7 @@ def verdicts(results: Results) -> str:
 
 # Parts of which the rows are a table.
 PLAIN = (
-    *("latency", "local", "stages", "imbalance", "spark", "checking", "schedules", "call_windows"),
+    *("latency", "local", "stages", "imbalance", "spark"),
     *("windows", "batches", "delays", "stalled", "stores", "resuming", "channels"),
 )
 TABLES: dict[str, Callable[[Results], str]] = {

@@ -15,7 +15,7 @@ MOST_WINDOW_BYTES = (1 << 31) - 1
 _PREFIX_BYTES = 5
 """gRPC writes a flag and a length before each message."""
 _WINDOWS = 2
-"""gRPC opens the window again before what filled it was read: 1.7 windows were measured."""
+"""gRPC opens the window again before what filled it was read."""
 
 
 @dataclass(frozen=True)
