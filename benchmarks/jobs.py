@@ -4,7 +4,9 @@ import asyncio
 import statistics
 import struct
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from itertools import accumulate, cycle, islice
@@ -12,6 +14,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
+
+from permitflow.client import RemoteReceiver, RemoteSender
+from permitflow.errors import EndOfStream
 
 ROW_PERMITS = 32_768
 # A window of a few chunks runs in lock-step: the benchmark would measure the round trip.
@@ -112,6 +117,26 @@ PAYLOADS = {
 
 # A producer that has more to send hands over so many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
+
+
+async def feed(sender: RemoteSender, payload: Payload, seconds: float) -> int:
+    """Send bursts for so long; returns how many chunks these were."""
+    # A burst of large ones would take longer than the clock looks at.
+    burst = list(payload.chunks(min(BURST_CHUNKS, max(1, payload.row_permits // payload.rows // 2))))
+    until, sent = time.perf_counter() + seconds, 0
+    while not sent or time.perf_counter() <= until:
+        await sender.send_many(deque(burst))
+        sent += len(burst)
+    return sent
+
+
+async def drain(receiver: RemoteReceiver) -> None:
+    """Read to the end of the stream, and throw away."""
+    with suppress(EndOfStream):
+        while True:
+            await receiver.receive_joined()
+
+
 # The clock starts after this share of the chunks: connecting and filling the window are not measured.
 WARM_UP_SHARE = 0.1
 

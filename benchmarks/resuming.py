@@ -6,9 +6,7 @@ is one of neighbours, so that a busy machine disturbs both.  The processor time 
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from functools import partial
 from itertools import count
 from multiprocessing.connection import Connection
@@ -17,10 +15,9 @@ import psutil
 
 from benchmarks.field import Settings
 from benchmarks.harness import Partner, in_turns, serving
-from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
+from benchmarks.jobs import PAYLOADS, Payload, drain, feed
 from benchmarks.results import COMPACT, Row, Series
 from permitflow.client import SameHost, get, put
-from permitflow.errors import EndOfStream
 
 CARRIERS = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 SIZES = ("64", "1,024", "4,096", "65,536", "wide")
@@ -35,9 +32,7 @@ async def consume(pipe: Connection) -> None:
     while True:
         address, channel, resume_seconds = await asyncio.to_thread(pipe.recv)
         async with get(address, channel, same_host=SameHost.NEVER, resume_seconds=resume_seconds) as receiver:
-            with suppress(EndOfStream):
-                while True:
-                    await receiver.receive_joined()
+            await drain(receiver)
         pipe.send(channel)
 
 
@@ -81,18 +76,12 @@ class _Run:
 
     async def _produce(self, channel: str, resume_seconds: float) -> int:
         """Send for a while; the end waits until the consumer has consumed everything."""
-        payload = self._payload
-        chunks = list(payload.chunks(BURST_CHUNKS))
-        burst = chunks[: max(1, payload.row_permits // payload.rows // 2)]
-        sending = put(self._address, channel, payload.schema, same_host=SameHost.NEVER, resume_seconds=resume_seconds)
+        schema = self._payload.schema
+        sending = put(self._address, channel, schema, same_host=SameHost.NEVER, resume_seconds=resume_seconds)
         async with sending as sender:
-            until = time.perf_counter() + self._seconds
-            for sent in count(len(burst), len(burst)):
-                await sender.send_many(deque(burst))
-                if time.perf_counter() > until:
-                    await sender.end()
-                    return sent
-        raise AssertionError("count has no end")
+            sent = await feed(sender, self._payload, self._seconds)
+            await sender.end()
+            return sent
 
     def _processor_seconds(self) -> float:
         return sum(sum(process.cpu_times()[:2]) for process in self._processes)

@@ -13,21 +13,17 @@ import argparse
 import asyncio
 import os
 import time
-from collections import deque
 from collections.abc import Callable
-from contextlib import suppress
 from functools import partial
-from itertools import count
 from multiprocessing.connection import Connection
 from typing import NamedTuple
 
 import psutil
 
 from benchmarks.harness import Partner, in_turns, serving
-from benchmarks.jobs import BURST_CHUNKS, PAYLOADS
+from benchmarks.jobs import PAYLOADS, drain, feed
 from benchmarks.results import COMPACT, Series, table
 from permitflow.client import SameHost, get, put
-from permitflow.errors import EndOfStream
 
 CARRIERS = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 SIZES = ("64", "4,096", "65,536")
@@ -54,21 +50,14 @@ async def client(pipe: Connection) -> None:
 
     async def consume(address: str, channel: str) -> None:
         async with get(address, channel, same_host=SameHost.NEVER) as receiver:
-            with suppress(EndOfStream):
-                while True:
-                    await receiver.receive_joined()
+            await drain(receiver)
 
     async def produce(address: str, channel: str, size: str, seconds: float) -> int:
         payload = PAYLOADS[size]
-        burst = list(payload.chunks(BURST_CHUNKS))[: max(1, payload.row_permits // payload.rows // 2)]
         async with put(address, channel, payload.schema, same_host=SameHost.NEVER) as sender:
-            until = time.perf_counter() + seconds
-            for sent in count(len(burst), len(burst)):
-                await sender.send_many(deque(burst))
-                if time.perf_counter() > until:
-                    await sender.end(closes_channel=True)
-                    return sent
-        raise AssertionError("count has no end")
+            sent = await feed(sender, payload, seconds)
+            await sender.end(closes_channel=True)
+            return sent
 
     while True:
         address, channels, size, seconds = await asyncio.to_thread(pipe.recv)

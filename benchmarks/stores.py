@@ -7,15 +7,14 @@ acknowledges the rows that were taken over, so that the window is never full for
 import asyncio
 import tempfile
 import time
-from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
-from itertools import count, product
+from itertools import product
 
 from benchmarks.field import Settings
 from benchmarks.harness import CHECKOUT, in_turns, serving
-from benchmarks.jobs import BURST_CHUNKS, PAYLOADS, Payload
+from benchmarks.jobs import PAYLOADS, Payload, feed
 from benchmarks.results import Row, Series
 from permitflow.client import AioControl, control, put
 
@@ -76,17 +75,10 @@ async def _rate(address: str, payload: Payload, channels: int, seconds: float) -
 
 async def _feed(address: str, channel: str, payload: Payload, seconds: float) -> int:
     """Send for a while; the end waits until the exchange has taken over everything."""
-    chunks = list(payload.chunks(BURST_CHUNKS))
-    # Large ones by bursts would take longer than the clock looks at.
-    burst = chunks[: max(1, payload.row_permits // payload.rows // 2)]
-    until = time.perf_counter() + seconds
     async with put(address, channel, payload.schema) as sender:
-        for sent in count(len(burst), len(burst)):
-            await sender.send_many(deque(burst))
-            if time.perf_counter() > until:
-                await sender.end(closes_channel=False)
-                return sent
-    raise AssertionError("count has no end")
+        sent = await feed(sender, payload, seconds)
+        await sender.end(closes_channel=False)
+        return sent
 
 
 async def _acknowledge(orders: AioControl, channels: list[str]) -> None:
