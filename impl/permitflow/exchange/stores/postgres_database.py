@@ -26,7 +26,9 @@ from typing import Any, NamedTuple, TypeVar
 from urllib.parse import parse_qsl, quote, urlencode
 
 import psycopg
+from psycopg.abc import PQGen
 from psycopg.conninfo import conninfo_to_dict
+from psycopg.waiting import Ready, Wait
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
 from permitflow.exchange.books.ownership import StoreOwnership
@@ -188,12 +190,15 @@ class _Session:
 
     def execute(self, statement: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
         """Run a statement."""
-        return self._connection.execute(_formatted(statement), values, binary=True)
+        done = self._connection.execute(_formatted(statement), values, binary=True)
+        self._connection.wait(_send_all(self._connection))
+        return done
 
     def executemany(self, statement: str, values: Iterable[Sequence[Any]], /) -> None:
         """Run a statement once for each of these, without waiting for each."""
         with self._connection.cursor() as cursor:
             cursor.executemany(_formatted(statement), values)
+            self._connection.wait(_send_all(self._connection))
 
     @contextmanager
     def together(self) -> Iterator[Callable[[], None]]:
@@ -251,6 +256,16 @@ class _Session:
     def close(self) -> None:
         """End the session."""
         self._connection.close()
+
+
+def _send_all(connection: psycopg.Connection[Any]) -> PQGen[None]:
+    """Send what was given to libpq.
+
+    Within ``together``, psycopg waits for answers when the socket has taken a part of a large statement: for ever.
+    """
+    while connection.pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            connection.pgconn.consume_input()
 
 
 @lru_cache(maxsize=256)
@@ -459,7 +474,13 @@ class PostgresDatabase(Database):
         is_hasty = self._is_away or is_urgent or not jobs
         deadline = monotonic() + (0 if is_hasty else self._waits.patience_seconds)
         pause = _FIRST_PAUSE_SECONDS
+        is_new_loss = self._session is not None
         while not self._tried(jobs):
+            if is_new_loss and not self.lost.done():
+                # Perhaps only the session has ended, as that of a process that stood still, and the store has another
+                # owner: until this exchange knows, clients find each channel at two exchanges.
+                is_new_loss = False
+                continue
             if self.lost.done() or monotonic() >= deadline or self._closing.wait(pause):
                 self._is_away = self._is_away or bool(jobs)
                 self._ownership.fail_writes()

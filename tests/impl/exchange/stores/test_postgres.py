@@ -4,8 +4,9 @@ import asyncio
 import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
+import pyarrow as pa
 import pytest
 
 from permitflow.errors import StoreError, StoreInUseError, StoreTakenOverError, StoreUnusableError, StoreWriteError
@@ -14,8 +15,9 @@ from permitflow.exchange.stores import postgres_database
 from permitflow.exchange.stores.database import TABLES_VERSION
 from permitflow.exchange.stores.postgres import Waits
 from permitflow.exchange.stores.postgres_database import Location
+from permitflow.stream.frames import Staging
 from tests.support.postgres import LOCKED_USER, PostgresServer, schema_of, server_of_its_own
-from tests.support.stored_rows import channel, filled, numbers, rows
+from tests.support.stored_rows import SCHEMA, channel, filled, numbers, rows
 
 IMPATIENT = Waits(patience_seconds=0)
 
@@ -30,6 +32,12 @@ def opened(address: str) -> Iterator[Callable[..., PostgresStore]]:
     """Opens the store of the test, as one more exchange."""
     with ExitStack() as stack:
         yield lambda waits=None: stack.enter_context(PostgresStore(address, waits=waits))
+
+
+def take_over(postgres: PostgresServer, address: str) -> None:
+    """Another exchange has the store; the session of its owner lives on."""
+    with postgres.connected() as look:
+        look.execute(f"UPDATE {schema_of(address)}.store SET epoch = epoch + 1, owner = 'b:1'".encode())
 
 
 @pytest.mark.parametrize(
@@ -149,6 +157,14 @@ async def test_a_lost_connection_delays_writes_and_loses_none(
     assert numbers(await place.read(0, 90)) == [*range(90)]
 
 
+async def test_rows_that_exceed_the_buffers_of_the_connection_are_kept(opened: Callable[..., PostgresStore]) -> None:
+    place = await filled(opened(Waits(patience_seconds=0, answer_seconds=2)))
+    wide = pa.record_batch([[30], ["x" * 4_000_000]], schema=SCHEMA)
+    await asyncio.gather(place.append(30, [wide], "p", 31), place.stage(Staging("q", 1, 0, "a"), [wide]))
+    await place.append(31, [wide], "p", 32)
+    assert numbers(await place.read(0, 32)) == [*range(31), 30]
+
+
 @pytest.mark.parametrize("is_made", [True, False], ids=["made", "undone"])
 async def test_a_commit_whose_answer_is_lost_is_made_once(
     opened: Callable[..., PostgresStore], monkeypatch: pytest.MonkeyPatch, is_made: bool
@@ -192,10 +208,21 @@ async def test_an_idle_exchange_hears_that_it_was_taken_over(
     opened: Callable[..., PostgresStore], postgres: PostgresServer, address: str
 ) -> None:
     old = opened(Waits(lease_seconds=0.4))
-    postgres.end_holder(address)
-    opened()
+    take_over(postgres, address)
     async with asyncio.timeout(60):
         assert isinstance(await old.until_lost(), StoreTakenOverError)
+
+
+@pytest.mark.parametrize("is_taken", [True, False], ids=["taken over", "session ended"])
+def test_who_loses_a_session_asks_at_once_in_the_next_one(
+    opened: Callable[..., PostgresStore], postgres: PostgresServer, address: str, is_taken: bool
+) -> None:
+    old = opened()
+    postgres.end_holder(address)
+    if is_taken:
+        opened()
+    with pytest.raises(StoreTakenOverError) if is_taken else nullcontext():
+        channel(old)
 
 
 async def test_a_session_that_lives_on_commits_nothing_after_a_takeover(
@@ -203,8 +230,7 @@ async def test_a_session_that_lives_on_commits_nothing_after_a_takeover(
 ) -> None:
     """As behind a pooler of connections, which may free the lock while the session lives."""
     place = await filled(opened())
-    with postgres.connected() as look:
-        look.execute(f"UPDATE {schema_of(address)}.store SET epoch = epoch + 1, owner = 'b:1'".encode())
+    take_over(postgres, address)
     with pytest.raises(StoreTakenOverError, match="the exchange b:1"):
         await place.append(30, [rows(30, 1)])
 
