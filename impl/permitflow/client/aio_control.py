@@ -13,6 +13,7 @@ from collections.abc import (
     Sequence,
 )
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from itertools import chain, starmap
 from time import monotonic
@@ -421,7 +422,7 @@ class AioControl:
 
     @property
     def survey(self) -> Survey:
-        """What was amiss when several exchanges were last asked for all their channels."""
+        """Where the channels are of which several exchanges were asked, and what was amiss when all were."""
         return self._survey
 
     @property
@@ -544,6 +545,7 @@ class _ControlOfSeveral(AioControl):
                 lacking = {at: UnknownChannelError(channel=name, known=tuple(its)) for at, its in listed.items()}
                 raise not_found(name, {**gone, **lacking})
             self._found[name] = holders[0]
+        self._survey = replace(self._survey, places={**self._found})
 
     async def _line_to(self, address: str) -> AioControl:
         line = self._lines.get(address)

@@ -656,7 +656,7 @@ class BlockingControl(_Blocking[Held[AioControl]]):
     by_exchange = _asking(AioControl.by_exchange)
 
     def survey(self) -> Survey:
-        """What was amiss when several exchanges were last asked for all their channels."""
+        """Where the channels are of which several exchanges were asked, and what was amiss when all were."""
 
         async def survey_of(orders: AioControl) -> Survey:
             return orders.survey

@@ -1,4 +1,4 @@
-"""All channels of several exchanges, of which some may not answer, and two may have the same channel."""
+"""The channels of several exchanges: where each is; some may not answer, and two may have the same channel."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,12 +12,15 @@ C = TypeVar("C")
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What is amiss with several exchanges that were asked for all their channels."""
+    """What several exchanges that were asked for channels have told beside these."""
 
     unanswered: Mapping[str, str] = field(default_factory=dict)
     """Why an exchange has not answered, by its address: its channels are missing."""
     twice: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """The addresses of those that have the same channel, by its name: clients use the first of these that answers."""
+
+    places: Mapping[str, str] = field(default_factory=dict)
+    """The address of the exchange that has a channel, by its name; empty with a single address."""
 
     @property
     def is_whole(self) -> bool:
@@ -31,6 +34,10 @@ class Survey:
             *(f"no answer from {at}, its channels are missing here: {why}" for at, why in self.unanswered.items()),
             *(f"channel {name!r} {_one_place(places)}" for name, places in self.twice.items()),
         ]
+
+    def of(self, channel: str) -> dict[str, object]:
+        """Where a channel is, for a program; empty with a single address."""
+        return {"exchange": self.places[channel]} if channel in self.places else {}
 
     def as_json(self) -> dict[str, object]:
         """What is amiss, for a program; empty if nothing is."""
@@ -68,8 +75,9 @@ def surveyed(
         for name, some in places.items():
             require_one_place(name, ranked(some, name))
     twice = {name: tuple(ranked(some, name)) for name, some in places.items() if len(some) > 1}
-    kept = [each for address, each in told if twice.get(name_of(each), (address,))[0] == address]
-    return kept, Survey({address: str(error) for address, error in gone.items()}, twice)
+    at = {name: twice.get(name, some)[0] for name, some in places.items()}
+    kept = [each for address, each in told if at[name_of(each)] == address]
+    return kept, Survey({address: str(error) for address, error in gone.items()}, twice, at)
 
 
 def require_one_place(channel: str, places: Sequence[str]) -> None:

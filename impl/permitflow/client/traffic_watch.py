@@ -19,11 +19,11 @@ class TrafficReading:
     flows: list[Rates]
     """The traffic of every channel since the previous look."""
     survey: Survey = field(default_factory=Survey)
-    """What is amiss with several exchanges."""
+    """Of several exchanges: where each channel is, and what is amiss."""
 
     def as_json(self) -> dict[str, object]:
         """The look as an object for one line of a file."""
-        flows = [flow.as_json() for flow in self.flows]
+        flows = [self.survey.of(flow.traffic.channel) | flow.as_json() for flow in self.flows]
         return {"at_seconds": self.at_seconds, "channels": flows, **self.survey.as_json()}
 
 

@@ -1,6 +1,6 @@
 """``permitflow channel``: the channels of a running exchange, seen and changed from outside."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -65,8 +65,8 @@ def list_(
     has still to acknowledge. A channel that is spent or broken says why: permitflow channel reset makes it usable
     again. So do rows in doubt: see permitflow channel rollback.
 
-    If there are several exchanges, those that answer are listed; the others are named, and so is a channel that two of
-    them have.
+    If there are several exchanges, those that answer are listed, and a column (in JSON: exchange) says which one has a
+    channel; the others are named, and so is a channel that two of them have.
 
     Exit code 0: here they are. 1: an exchange does not answer, or two have the same channel. 2: unknown channel.
     """
@@ -74,27 +74,29 @@ def list_(
         listed = orders.channels(_chosen(orders, names, partial=True) if names else (), partial=True)
         survey = orders.survey()
     if as_json:
-        channels = [_as_json(each) for each in listed]
+        channels = [survey.of(each.traffic.channel) | _as_json(each) for each in listed]
         print_json({"address": exchange.address, "channels": channels, **survey.as_json()})
     else:
-        _show(listed, shows_connections=bool(names))
+        _show(listed, survey.places, shows_connections=bool(names))
     if not survey.is_whole:
         complain("; ".join(survey.words))
         raise typer.Exit(ExitCode.FAILS)
 
 
-def _show(listed: "Sequence[ListedChannel[Any]]", *, shows_connections: bool) -> None:
+def _show(listed: "Sequence[ListedChannel[Any]]", places: Mapping[str, str], *, shows_connections: bool) -> None:
     console = open_console()
     if not listed:
         print_lines(console, "no channels here that this client may administer")
         return
     kept = any(each.traffic.kept is not None for each in listed)
-    columns = ("channel", "state", "put/get", "rows", "bytes", "room", *(["lag"] if kept else []), "flow", "why")
+    at = ["exchange"] if places else []
+    columns = ("channel", *at, "state", "put/get", "rows", "bytes", "room", *(["lag"] if kept else []), "flow", "why")
     table = open_table(*columns, right=("rows", "bytes", "room"), wrap=("lag", "why"))
     for each in listed:
         traffic = each.traffic
         table.add_row(
             printable(traffic.channel),
+            *([places.get(traffic.channel, "")] if places else []),
             printable(traffic.state),
             f"{traffic.producers}/{traffic.consumers}",
             f"{_waiting(each):,}",

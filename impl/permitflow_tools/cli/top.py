@@ -61,7 +61,8 @@ def top(
 
     An exchange that is gone may come back: the command asks again until Ctrl-C, and meanwhile shows when the exchange
     was last seen and the error. That is an error with --once. If there are several exchanges, those that answer are
-    shown; the others are named below, and so is a channel that two of them have (in JSON: unanswered, twice).
+    shown; the others are named below, and so is a channel that two of them have (in JSON: unanswered, twice). A column
+    (exchange) says which one has a channel.
 
     Exit code 0: seen. 1: no answer, also of one of several with --once; or two have the same channel. 2: this is no
     address, or the exchange has no such channel. 130: stopped by Ctrl-C.
@@ -84,7 +85,10 @@ def top(
                 shown = (
                     str(seen)
                     if isinstance(seen, _Loss)
-                    else Group(traffic_table(seen.flows, width=console.width, shows_gauges=gauges), *survey.words)
+                    else Group(
+                        traffic_table(seen.flows, width=console.width, shows_gauges=gauges, places=survey.places),
+                        *survey.words,
+                    )
                 )
                 if live is not None:
                     live.update(shown, refresh=True)

@@ -1,6 +1,6 @@
 """What flows through channels, as a table and in words: the same in ``permitflow serve`` and ``permitflow top``."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -23,18 +23,36 @@ class _Column(NamedTuple):
 
 
 # What a narrow terminal can do without, the first first.
-_DISPENSABLE = ("put/get", "rows in", "room", "compressed", "stopped", "lag", "in/s", "state", "bytes", "out/s", "held")
+_DISPENSABLE = (
+    "put/get",
+    "rows in",
+    "room",
+    "compressed",
+    "stopped",
+    "exchange",
+    "lag",
+    "in/s",
+    "state",
+    "bytes",
+    "out/s",
+    "held",
+)
 
 
-def traffic_table(flows: Sequence[Rates], *, width: int, shows_gauges: bool = False) -> Table:
+def traffic_table(
+    flows: Sequence[Rates], *, width: int, shows_gauges: bool = False, places: Mapping[str, str] | None = None
+) -> Table:
     """All channels, one a row.  A narrow terminal shows fewer columns, and whole names.
 
     Args:
         flows: what each channel did.
         width: of the terminal, in columns.
         shows_gauges: the gauges of the channels' flows, too, one a line.
+        places: of several exchanges, the address of the one that has a channel, by its name.
     """
     columns = _columns(flows)
+    if places:
+        columns.insert(1, _Column("exchange", [places.get(flow.traffic.channel, "") for flow in flows], False))
     if shows_gauges:
         columns.append(_Column("gauges", [gauges_in_words(flow.traffic, between="\n") for flow in flows], False))
     left_out = []

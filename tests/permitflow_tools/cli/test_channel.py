@@ -65,8 +65,12 @@ async def test_those_of_several_exchanges_that_answer_are_listed(command: Comman
         code, out, error = await both("list")
         assert (code, out.count("orders/")) == (1, 2), error
         assert "channel 'orders/0' must be at one exchange (tcp://127.0.0.1:" in error
+        assert [line.split()[1] for line in out.splitlines()[3:]] == [other.address]
         code, out, error = await away("list", "--json")
         assert (code, [*json.loads(out)["unanswered"]]) == (1, ["tcp://127.0.0.1:1"]), error
+        for names in ((), ("orders/1",)):
+            told = json.loads((await both("list", *names, "--json"))[1])["channels"]
+            assert (told[-1]["channel"], told[-1]["exchange"]) == ("orders/1", other.address)
         assert "no answer from tcp://127.0.0.1:1, its channels are missing here: " in error
         assert (await away("list", "orders/0"))[0] == 0
         code, _, error = await away("remove", "orders")
