@@ -34,7 +34,7 @@ from permitflow.errors import (
 from permitflow.flows.byte_window import (
     DEFAULT_BYTE_WINDOW,
     ByteWindow,
-    SharedSums,
+    RunSums,
     Sums,
     require_byte_window,
 )
@@ -207,7 +207,7 @@ class _Channel(Generic[T]):
     def sums_of(self, chunks: Sequence[T], rows: Sequence[int]) -> Sums | None:
         """As ``bytes_of``, for several chunks together; not by ``size_of``."""
         if self._row_bytes is not None:
-            return SharedSums(rows, ceil(sum(rows) * self._row_bytes))
+            return RunSums(rows, ((len(rows), ceil(sum(rows) * self._row_bytes)),))
         return sums_of_bytes(chunks)
 
     def send_now(self, chunks: Sequence[T], rows: Sequence[int], sums: Sums | None) -> int:

@@ -27,9 +27,8 @@ __all__ = [
     "DEFAULT_BYTE_WINDOW",
     "DEFAULT_WINDOW",
     "ByteWindow",
-    "ChainedSums",
     "OutstandingBytes",
-    "SharedSums",
+    "RunSums",
     "Sums",
     "UnreturnedBytes",
     "require_byte_window",
@@ -46,45 +45,25 @@ class Sums(Protocol):
     def __getitem__(self, count: int, /) -> int: ...
 
 
-class SharedSums:
-    """The sums of chunks that share so many bytes by their rows."""
+class RunSums:
+    """The sums of chunks that came in runs: the chunks of a run share its bytes by their rows."""
 
-    __slots__ = ("_rows", "_size_bytes")
+    __slots__ = ("_rows", "_runs")
 
-    def __init__(self, rows: Sequence[int], size_bytes: int) -> None:
-        """``rows`` of each chunk, ``size_bytes`` of all together."""
-        self._rows, self._size_bytes = rows, size_bytes
-
-    def __getitem__(self, count: int) -> int:
-        """The share of the first ``count`` chunks, rounded up."""
-        rows = self._rows
-        if count == len(rows):
-            return self._size_bytes
-        return -(-self._size_bytes * sum(rows[:count]) // max(1, sum(rows)))
-
-
-class ChainedSums:
-    """The sums of several runs, one after the other."""
-
-    __slots__ = ("_runs", "_sizes", "_starts")
-
-    def __init__(self) -> None:
-        """There are no runs yet."""
-        self._runs: list[Sums] = []
-        self._starts, self._sizes = [0], [0]  # chunks and bytes before each run, and in all
-
-    def add(self, sums: Sums, count: int) -> None:
-        """Append a run of so many chunks, at least one."""
-        self._runs.append(sums)
-        self._starts.append(self._starts[-1] + count)
-        self._sizes.append(self._sizes[-1] + sums[count])
+    def __init__(self, rows: Sequence[int], runs: Sequence[tuple[int, int]]) -> None:
+        """``rows`` of each chunk; of each run, how many chunks it has, and their bytes together."""
+        self._rows, self._runs = rows, runs
 
     def __getitem__(self, count: int) -> int:
-        """The bytes of the first ``count`` chunks."""
-        run = bisect_left(self._starts, count)
-        if self._starts[run] == count:
-            return self._sizes[run]
-        return self._sizes[run - 1] + self._runs[run - 1][count - self._starts[run - 1]]
+        """The bytes of the first ``count`` chunks; of a part of a run its share, rounded up."""
+        start = size_bytes = 0
+        for chunks, run_bytes in self._runs:
+            if count < start + chunks:
+                rows = self._rows[start : start + chunks]
+                return size_bytes - (-run_bytes * sum(rows[: count - start]) // max(1, sum(rows)))
+            start += chunks
+            size_bytes += run_bytes
+        return size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,14 +239,10 @@ class UnreturnedBytes:
             raise ByteOverspendError(size_bytes=size_bytes, outstanding=self.held_bytes, window_bytes=window)
 
     def accept(self, size_bytes: int) -> None:
-        """Chunks of this size have arrived.
-
-        Raises:
-            ByteOverspendError: as ``require_room``.
+        """The update: chunks of this size have arrived.
 
         Spec: Deliver.
         """
-        self.require_room(size_bytes)
         self.held_bytes += size_bytes
         here = self.held_bytes - self.unreturned_bytes
         if here > self.peak_bytes:

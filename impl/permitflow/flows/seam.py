@@ -35,9 +35,8 @@ from permitflow.errors import (
 from permitflow.flows.byte_window import (
     DEFAULT_WINDOW,
     ByteWindow,
-    ChainedSums,
     OutstandingBytes,
-    SharedSums,
+    RunSums,
     Sums,
     UnreturnedBytes,
 )
@@ -1021,7 +1020,7 @@ class Inbound(ABC, Generic[T]):
         """
         chunks: list[T] = []
         rows_of_each: list[int] = []
-        sums = ChainedSums()
+        runs: list[tuple[int, int]] = []
         for entry in () if self._held else self._runs:
             if isinstance(entry, Message) or most <= len(chunks):
                 break
@@ -1029,17 +1028,16 @@ class Inbound(ABC, Generic[T]):
             if not chunks:
                 most = min(most, 1 + most_rows // max(1, rows[start]))
             left = most - len(chunks)
-            own_sums = SharedSums(rows, size_bytes or 0)
             if start or left < len(rows):
-                size_bytes = own_sums[min(len(rows), start + left)] - own_sums[start]
+                sums = RunSums(rows, ((len(rows), size_bytes or 0),))
+                size_bytes = sums[start + left] - sums[start]
                 payloads, rows = payloads[start : start + left], rows[start : start + left]
-                own_sums = SharedSums(rows, size_bytes)
+            runs.append((len(rows), size_bytes or 0))
             if not chunks and (len(rows) == most or len(self._runs) == 1):
-                return payloads, rows, own_sums
+                return payloads, rows, RunSums(rows, runs)
             chunks += payloads
             rows_of_each += rows
-            sums.add(own_sums, len(rows))
-        return chunks, rows_of_each, sums
+        return chunks, rows_of_each, RunSums(rows_of_each, runs)
 
     # Consuming.
 

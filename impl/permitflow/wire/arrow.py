@@ -72,6 +72,8 @@ class BatchCodec:
         """Can several batches be encoded as one?"""
         self.row_bytes = self._facts.row_bytes
         """About how many bytes a row takes, where all columns have a fixed width."""
+        self.empty_bytes = self._facts.empty_bytes
+        """The most bytes of a message without rows, if all columns have a fixed width."""
         self._is_ours: Callable[[pa.Schema], bool] = schema.equals
         self._most_rows = int(MAX_CHUNK_BYTES / self.row_bytes) if self.row_bytes else -1
         self._short_rows = math.ceil(_COPIED_BELOW_BYTES / self.row_bytes) if self.row_bytes and self.can_join else 0
@@ -141,7 +143,7 @@ class BatchCodec:
         if self._has_dictionaries:
             return self._most_bytes_of_stream(batch)
         if self.row_bytes is not None:
-            return int(batch.num_rows * self.row_bytes) + self._facts.empty_bytes
+            return int(batch.num_rows * self.row_bytes) + self.empty_bytes
         size: int = pa.ipc.get_record_batch_size(batch)
         # Joined with batches that hold nulls, its columns get bitmaps.
         return size + self._facts.fields * (batch.num_rows // 8 + _PADDING_BYTES) + _PADDING_BYTES
@@ -156,11 +158,6 @@ class BatchCodec:
             elif column.type.num_fields or isinstance(column.type, pa.BaseExtensionType):
                 return MAX_CHUNK_BYTES  # dictionaries may be inside
         return min(size, MAX_CHUNK_BYTES)
-
-    @property
-    def empty_bytes(self) -> int:
-        """The most bytes of a message without rows, if all columns have a fixed width."""
-        return self._facts.empty_bytes
 
     def encode(self, batches: Sequence[pa.RecordBatch], rows: int | None = None) -> list[Buffer]:
         """Encode chunks that ``cut`` has returned, as the rows of one batch, in pieces that may refer to them.
@@ -234,7 +231,7 @@ class BatchCodec:
         """The most bytes of a message with this many rows."""
         if self.row_bytes is None or self._has_dictionaries:
             return MAX_CHUNK_BYTES
-        return int(min(MAX_CHUNK_BYTES, self._facts.empty_bytes + rows * self.row_bytes))
+        return int(min(MAX_CHUNK_BYTES, self.empty_bytes + rows * self.row_bytes))
 
     def _as_stream(self, batch: pa.RecordBatch) -> Buffer:
         sink = pa.BufferOutputStream()

@@ -189,10 +189,13 @@ def _arrives(wrong: int) -> bool:
     size = natural("size_bytes")
     end = _receiver(state, made)
     before = _counts(end)
-    outcome = attempt(end, lambda end: end.accept(size))
+    outcome = attempt(end, lambda end: end.require_room(size))
     may = bool(admits(before["held_bytes"], size, made))
+    if not _is_unchanged(end, before):
+        return False
     if outcome.refusal is not None:
-        return isinstance(outcome.refusal, ByteOverspendError) and not may and _is_unchanged(end, before)
+        return isinstance(outcome.refusal, ByteOverspendError) and not may
+    end.accept(size)
     most = is_larger(before["peak_bytes"], before["held_bytes"] - state.unreturned_bytes + size)
     held = equal(end.held_bytes, before["held_bytes"] + size + wrong)
     return may and all_of([held, equal(end.unreturned_bytes, state.unreturned_bytes), most.condition(end.peak_bytes)])
@@ -204,8 +207,9 @@ def _delivered(wrong: int) -> bool:
     assume(state.wire.size() > 0)
     chunk = state.wire.head()
     end = _receiver(state, made)
-    if attempt(end, lambda end: end.accept(chunk.bytes)).refusal is not None:
+    if attempt(end, lambda end: end.require_room(chunk.bytes)).refusal is not None:
         return not admits(state.inbox.sum_of(bytes_of, add, 0) + state.unreturned_bytes, chunk.bytes, made)
+    end.accept(chunk.bytes)
     after = SYSTEM.perform("Deliver", state, made)
     return equal(end.held_bytes, after.inbox.sum_of(bytes_of, add, 0) + after.unreturned_bytes + wrong)
 

@@ -22,7 +22,7 @@ from permitflow import (
 )
 from permitflow.channels.gate import GateChunk, InputGate
 from permitflow.errors import ByteOverrunError, ByteOverspendError, InvalidParametersError, WouldBlock
-from permitflow.flows.byte_window import ByteWindow, ChainedSums, OutstandingBytes, SharedSums, UnreturnedBytes
+from permitflow.flows.byte_window import ByteWindow, OutstandingBytes, RunSums, UnreturnedBytes
 from tests.support.simulated_time import in_simulated_time
 
 FLOWS: dict[str, Parameters] = {
@@ -120,9 +120,10 @@ def test_a_chunk_leaves_while_it_fits_or_less_than_a_batch_is_out() -> None:
 
 def test_the_rest_of_a_larger_chunk_is_returned_in_batches() -> None:
     ledger = UnreturnedBytes(ByteWindow(12, 3))
+    ledger.require_room(100)
     ledger.accept(100)
     with pytest.raises(ByteOverspendError, match="sent 1 bytes while 100 of the byte window of 12 were out"):
-        ledger.accept(1)
+        ledger.require_room(1)
     assert not ledger.is_due
     ledger.consume(100)
     assert (ledger.is_due, ledger.take(), ledger.held_bytes) == (True, 100, 0)
@@ -151,14 +152,10 @@ def test_a_window_that_cannot_work_is_refused(window: object) -> None:
 
 @given(st.lists(st.integers(0, 9), min_size=1), st.integers(0, 1_000))
 def test_shares_of_a_run_add_up(rows: list[int], size_bytes: int) -> None:
-    sums = SharedSums(rows, size_bytes)
-    each = [sums[count] for count in range(1, len(rows) + 1)]
+    sums = RunSums([*rows, 1], [(len(rows), size_bytes), (1, 5)])
+    each = [sums[count] for count in range(len(rows) + 2)]
     assert each == sorted(each)
-    assert (sums[0], each[-1]) == (0, size_bytes)
-    chained = ChainedSums()
-    chained.add(sums, len(rows))
-    chained.add((0, 5), 1)
-    assert [chained[count] for count in range(len(rows) + 2)] == [0, *each, size_bytes + 5]
+    assert (each[0], each[-2:]) == (0, [size_bytes, size_bytes + 5])
 
 
 def test_bytes_of_usual_chunks_are_known() -> None:
