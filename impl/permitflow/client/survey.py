@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from permitflow.carriers.addresses import ranked
-from permitflow.errors import InvalidParametersError, PeerGoneError
+from permitflow.errors import InvalidParametersError, PeerGoneError, shortened
 
 C = TypeVar("C")
 
@@ -32,7 +32,7 @@ class Survey:
         """A sentence for each thing that is amiss."""
         return [
             *(f"no answer from {at}, its channels are missing here: {why}" for at, why in self.unanswered.items()),
-            *(f"channel {name!r} {_one_place(places)}" for name, places in self.twice.items()),
+            *(f"channel {shortened(name)!r} {_one_place(places)}" for name, places in self.twice.items()),
         ]
 
     def of(self, channel: str) -> dict[str, object]:

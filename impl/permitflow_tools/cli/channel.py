@@ -8,13 +8,14 @@ import typer
 
 from permitflow.errors import printable, shortened
 from permitflow.exchange.books.replay import Retention
+from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
 from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
-from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words, lag_in_words
+from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words, lag_in_words, told
 
 if TYPE_CHECKING:
     from permitflow.client import ChangedChannel, ListedChannel
@@ -95,25 +96,26 @@ def _show(listed: "Sequence[ListedChannel[Any]]", places: Mapping[str, str], *, 
     for each in listed:
         traffic = each.traffic
         table.add_row(
-            printable(traffic.channel),
+            told(traffic.channel),
             *([places.get(traffic.channel, "")] if places else []),
-            printable(traffic.state),
+            told(traffic.state),
             f"{traffic.producers}/{traffic.consumers}",
             f"{_waiting(each):,}",
             f"{bytes_here(traffic):,}",
             "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
             *([lag_in_words(traffic.kept)] if kept else []),
             each.parameters.flow.name,
-            printable(traffic.reason) or in_doubt_in_words(traffic),
+            told(traffic.reason, MOST_CHARACTERS) or in_doubt_in_words(traffic),
         )
     print_table(console, table)
     for each in listed if shows_connections else ():
+        traffic = each.traffic
         for one in each.connections:
             lost = ", without a connection" if one.is_suspended else ""
-            line = f"{each.traffic.channel}: {one.direction} {one.stream} with {one.peer}, {one.state}{lost}"
-            print_lines(console, f"{line}, {one.rows_held:,} rows under way")
+            who = told(f"{one.direction} {one.stream} with {one.peer}, {one.state}", MOST_CHARACTERS)
+            print_lines(console, f"{told(traffic.channel)}: {who}{lost}, {one.rows_held:,} rows under way")
         if each.schema is not None:
-            print_lines(console, f"{each.traffic.channel}: schema {shortened(_schema_words(each.schema))}")
+            print_lines(console, f"{told(traffic.channel)}: schema {shortened(_schema_words(each.schema))}")
 
 
 @channel.command()
@@ -157,7 +159,7 @@ def add(
     if as_json:
         print_json({"address": exchange.address, "channels": [_as_json(each) for each in added]})
     else:
-        print_lines(open_console(), *(f"added {each.traffic.channel}" for each in added))
+        print_lines(open_console(), *(f"added {told(each.traffic.channel)}" for each in added))
 
 
 @channel.command()
@@ -265,7 +267,7 @@ def peek(
     if not found.num_rows:
         print_lines(console, "no rows wait")
         return
-    table = open_table(*map(printable, found.column_names), wrap=tuple(map(printable, found.column_names)))
+    table = open_table(*map(told, found.column_names), wrap=tuple(map(told, found.column_names)))
     for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
         table.add_row(*(printable(shortened(str(value))) for value in row))
     print_table(console, table)
@@ -295,7 +297,7 @@ def _tell(deed: str, changed: "Sequence[ChangedChannel]", exchange: Place, *, as
         done = [f"{each.rows:,} rows dropped"] if each.rows or deed in ("purged", "rolled back") else []
         done += [f"{each.barriers:,} barriers dropped"] if each.barriers else []
         done += [f"{each.streams:,} streams ended"] if each.streams else []
-        print_lines(console, f"{deed} {each.channel}{': ' if done else ''}{', '.join(done)}")
+        print_lines(console, f"{deed} {told(each.channel)}{': ' if done else ''}{', '.join(done)}")
 
 
 def _waiting(listed: "ListedChannel[Any]") -> int:

@@ -6,7 +6,8 @@ from typing import NamedTuple
 from rich.cells import cell_len
 from rich.table import Table
 
-from permitflow.errors import printable
+from permitflow.errors import printable, shortened
+from permitflow.names import MOST_NAME_CHARACTERS
 from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
 from permitflow_tools.parameters.quantities import size_text
 
@@ -81,8 +82,8 @@ def traffic_table(
 def _columns(flows: Sequence[Rates]) -> list[_Column]:
     traffics = [flow.traffic for flow in flows]
     columns = [
-        _Column("channel", [printable(traffic.channel) for traffic in traffics], False),
-        _Column("state", [printable(traffic.state) for traffic in traffics], False),
+        _Column("channel", [told(traffic.channel) for traffic in traffics], False),
+        _Column("state", [told(traffic.state) for traffic in traffics], False),
         _Column("put/get", [f"{traffic.producers}/{traffic.consumers}" for traffic in traffics], False),
         _Column("rows in", [f"{traffic.rows_in:,}" for traffic in traffics]),
         _Column("in/s", [f"{flow.rows_in_per_second:,.0f}" for flow in flows]),
@@ -99,10 +100,15 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
     if any(map(in_doubt_in_words, traffics)):
         columns.append(_Column("in doubt", [in_doubt_in_words(traffic) for traffic in traffics], False))
     if any(traffic.compressed_streams for traffic in traffics):
-        columns.append(_Column("compressed", [printable(traffic.compression) for traffic in traffics], False))
+        columns.append(_Column("compressed", [told(traffic.compression) for traffic in traffics], False))
     if any(traffic.consumer_stopped_seconds for traffic in traffics):
         columns.append(_Column("stopped", [f"{flow.consumer_stopped_share:.0%}" for flow in flows]))
     return columns
+
+
+def told(text: str, most_characters: int = MOST_NAME_CHARACTERS) -> str:
+    """What an exchange has told, in one line; what is longer than any name of ours is cut."""
+    return printable(shortened(text, most_characters))
 
 
 def bytes_here(traffic: ChannelTraffic) -> int:
@@ -117,11 +123,11 @@ def in_doubt_in_words(traffic: ChannelTraffic) -> str:
 
 def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:
     """Each consumer, and the rows that it has still to acknowledge."""
-    return "" if kept is None else between.join(f"{printable(name)} {rows:,}" for name, rows in kept.lag_rows.items())
+    return "" if kept is None else between.join(f"{told(name)} {rows:,}" for name, rows in kept.lag_rows.items())
 
 
 def gauges_in_words(traffic: ChannelTraffic, between: str = ", ") -> str:
     """Each gauge of the channel's flow: its name and its number; out: of the streams to its consumers."""
-    inside = (f"{printable(name)} {number:,}" for name, number in traffic.gauges.items())
-    outside = (f"{printable(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
+    inside = (f"{told(name)} {number:,}" for name, number in traffic.gauges.items())
+    outside = (f"{told(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
     return between.join((*inside, *outside))

@@ -4,8 +4,10 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import replace
 
 import pyarrow as pa
+import pytest
 
 from permitflow.client import RemoteSender, Retention, StagedPart, Staging, control, put
 from permitflow.exchange import Exchange, ExchangeServer
@@ -75,6 +77,18 @@ async def test_those_of_several_exchanges_that_answer_are_listed(command: Comman
         assert (await away("list", "orders/0"))[0] == 0
         code, _, error = await away("remove", "orders")
         assert (code, "127.0.0.1:1 is gone" in error) == (1, True), error
+
+
+async def test_what_a_hostile_exchange_tells_commands_no_terminal(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asked(command, "orders/0") as (exchange, shell):
+        (honest,) = exchange.statistics()
+        endless = "\x1b[2J" * 100_000
+        hostile = replace(honest, channel=endless, state=endless, reason=endless)
+        monkeypatch.setattr(exchange, "statistics", lambda _: [hostile])
+        code, out, _ = await shell("list")
+    assert (code, len(out) < 100_000, "\x1b" in out, "399,800 more" in out) == (0, True, False, True)
 
 
 async def test_a_peek_shows_rows_and_a_purge_counts_them(command: Command) -> None:

@@ -66,6 +66,16 @@ def test_a_name_wider_than_the_terminal_is_broken() -> None:
     assert sum(line.split()[0].count("n") for line in lines[1:3]) == 90
 
 
+def test_a_name_that_no_exchange_of_ours_has_is_cut() -> None:
+    name = "n" * 1_000_000
+    flow = flow_of(name, KeptRows(next_row=1, acknowledged={name: 0}))
+    flow = replace(flow, traffic=replace(flow.traffic, state=name, gauges={name: 1}, compressed_streams={name: 1}))
+    console = Console(width=2_000, file=io.StringIO(), markup=False)
+    console.print(traffic_table([flow], width=2_000, shows_gauges=True))
+    assert isinstance(console.file, io.StringIO)
+    assert console.file.getvalue().count(" more characters)") == 5
+
+
 def test_a_channel_that_keeps_its_rows_shows_their_bytes() -> None:
     kept = KeptRows(next_row=10, acknowledged={"etl": 9}, kept_bytes=5 << 20)
     assert "5 MiB" in printed(120, "log/0", kept=kept)[1]
