@@ -81,6 +81,7 @@ from permitflow.wire.control_codec import encode_request, read_answer
 from permitflow.wire.wire_errors import SILENT
 
 R = TypeVar("R", bound=ControlReply[pa.Schema])
+L = TypeVar("L", Statistics, Channels[pa.Schema])
 T = TypeVar("T")
 
 # For each of several exchanges.
@@ -132,8 +133,7 @@ class AioControl:
             PeerTimeoutError: no reply in time.
             PeerGoneError: the exchange has gone.
         """
-        found = [await self._where(AskPositions(names, consumer), names) for names in _portions(names_of(channels))]
-        return tuple(chain.from_iterable(found))
+        return await self._where(partial(AskPositions, consumer=consumer), names_of(channels))
 
     async def acknowledge(self, rows: Mapping[str, int] | Sequence[ChannelRow], *, consumer: str = "") -> Where:
         """Acknowledge all rows before these for a consumer; an earlier row than before changes nothing.
@@ -149,11 +149,7 @@ class AioControl:
             PermitflowError: as ``positions``.
         """
         named = tuple(starmap(ChannelRow, rows.items()) if isinstance(rows, Mapping) else rows)
-        found = [
-            await self._where(Acknowledge(some, consumer), [asked.channel for asked in some])
-            for some in _portions(named)
-        ]
-        return tuple(chain.from_iterable(found))
+        return await self._where(partial(Acknowledge, consumer=consumer), named)
 
     async def close_channels(self, channels: Sequence[str], *, consumer: str = "") -> Where:
         """Close these channels to all producers.  Ended channels stay as they are.
@@ -163,8 +159,7 @@ class AioControl:
             StoreWriteError: the exchange could not write; some of the channels may be closed.
             PermitflowError: as ``positions``.
         """
-        found = [await self._where(Close(names, consumer), names) for names in _portions(names_of(channels))]
-        return tuple(chain.from_iterable(found))
+        return await self._where(partial(Close, consumer=consumer), names_of(channels))
 
     async def prepare(self, query: str, batch: int, parts: Sequence[StagedPart]) -> Published:
         """Keep attempts until the batch is published, however long that takes, all or none.
@@ -207,12 +202,7 @@ class AioControl:
             InvalidParametersError: two exchanges have the same channel.
             PermitflowError: as ``positions``.
         """
-        if channels:
-            found = [await self._ask(AskStatistics(names), Statistics) for names in _portions(names_of(channels))]
-        else:
-            found = [await self._ask(AskStatistics(), Statistics)]
-            while len(found[-1].channels) == MOST_CHANNELS:
-                found.append(await self._ask(AskStatistics(first=len(found) * MOST_CHANNELS), Statistics))
+        found = await self._told(AskStatistics, Statistics, names_of(channels))
         return Statistics(found[0].at_seconds, tuple(chain.from_iterable(each.channels for each in found)))
 
     # Administration.
@@ -229,13 +219,19 @@ class AioControl:
             InvalidParametersError: two exchanges have the same channel.
             PermitflowError: as ``positions``.
         """
-        if channels:
-            found = [await self._ask(AskChannels(names), Channels) for names in _portions(names_of(channels))]
-        else:
-            found = [await self._ask(AskChannels(), Channels)]
-            while len(found[-1].channels) == MOST_CHANNELS:
-                found.append(await self._ask(AskChannels(first=len(found) * MOST_CHANNELS), Channels))
+        found = await self._told(AskChannels, Channels, names_of(channels))
         return tuple(chain.from_iterable(each.channels for each in found))
+
+    async def _told(
+        self, ask: type[AskStatistics] | type[AskChannels], kind: type[L], names: tuple[str, ...]
+    ) -> list[L]:
+        """The replies about these channels, or about all."""
+        if names:
+            return [await self._ask(ask(some), kind) for some in _portions(names)]
+        found = [await self._ask(ask(), kind)]
+        while len(found[-1].channels) == MOST_CHANNELS:
+            found.append(await self._ask(ask(first=len(found) * MOST_CHANNELS), kind))
+        return found
 
     async def add_stream(
         self,
@@ -305,7 +301,7 @@ class AioControl:
                 removed.
             PermitflowError: as ``positions``.
         """
-        return await self._change(RemoveChannels, channels, force)
+        return await self._change(partial(RemoveChannels, force=force), channels)
 
     async def reset(self, channels: Sequence[str], *, force: bool = False) -> tuple[ChangedChannel, ...]:
         """Make channels usable again that are spent, broken or ended.
@@ -322,12 +318,12 @@ class AioControl:
             ChannelInUseError: streams are open, or rows wait that would be dropped; nothing was reset.
             PermitflowError: as ``positions``.
         """
-        return await self._change(ResetChannels, channels, force)
+        return await self._change(partial(ResetChannels, force=force), channels)
 
     async def _change(
-        self, kind: type[RemoveChannels] | type[ResetChannels], channels: Sequence[str], force: bool
+        self, order: Callable[[tuple[str, ...]], ControlRequest], channels: Sequence[str]
     ) -> tuple[ChangedChannel, ...]:
-        found = [await self._ask(kind(names, force), Changed) for names in _portions(names_of(channels))]
+        found = [await self._ask(order(names), Changed) for names in _portions(names_of(channels))]
         return tuple(chain.from_iterable(each.channels for each in found))
 
     async def purge(self, channels: Sequence[str], *, consumer: str = "") -> tuple[ChangedChannel, ...]:
@@ -346,8 +342,7 @@ class AioControl:
             UnknownConsumerError: one of them keeps no rows for this consumer; nothing was purged.
             PermitflowError: as ``positions``.
         """
-        found = [await self._ask(Purge(names, consumer), Changed) for names in _portions(names_of(channels))]
-        return tuple(chain.from_iterable(each.channels for each in found))
+        return await self._change(partial(Purge, consumer=consumer), channels)
 
     async def rollback(self, channels: Sequence[str]) -> tuple[ChangedChannel, ...]:
         """Forget attempts that are in doubt: prepared, of queries of which nothing was heard for long.
@@ -358,8 +353,7 @@ class AioControl:
             RetentionError: one of the channels does not keep its rows; nothing was rolled back.
             PermitflowError: as ``positions``.
         """
-        found = [await self._ask(Rollback(names), Changed) for names in _portions(names_of(channels))]
-        return tuple(chain.from_iterable(each.channels for each in found))
+        return await self._change(Rollback, channels)
 
     async def peek(self, channel: str, rows: int = 10, *, consumer: str = "") -> pa.Table:
         """The first rows that wait in a channel; they stay there.
@@ -384,19 +378,25 @@ class AioControl:
         batches = [codec.decode(each.data, [each.rows]) for each in found.batches]
         return pa.Table.from_batches(batches, found.schema)
 
-    async def _where(self, request: ControlRequest, channels: Sequence[str]) -> Where:
-        return (await self._ask(request, Positions, [*channels])).channels
+    async def _where(self, ask: Callable[[tuple[T, ...]], ControlRequest], items: tuple[T, ...]) -> Where:
+        found = [await self._ask(ask(some), Positions) for some in _portions(items)]
+        return tuple(chain.from_iterable(each.channels for each in found))
 
-    async def _ask(self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None = None) -> R:
+    async def _ask(self, request: ControlRequest, kind: type[R]) -> R:
         message = encode_request(request)
+        async with self._one_order():
+            reply = await self._reply_to(message, is_repeatable=request.is_repeatable)
+            return read_answer(reply, kind, [*request.named])
+
+    @asynccontextmanager
+    async def _one_order(self) -> AsyncIterator[None]:
+        """An order in its turn; after a failure none follows, because a late reply would be taken for that to it."""
         async with self._turn:
             if self._is_closed:
                 raise ChannelClosedError(end="control stream")
-            # After a failure, a late reply would be taken for the reply to the next request.
             self._is_closed = True
-            reply = read_answer(await self._reply_to(message, is_repeatable=request.is_repeatable), kind, channels)
+            yield
             self._is_closed = False
-            return reply
 
     async def _reply_to(self, message: bytes, *, is_repeatable: bool) -> Received:
         try:
@@ -450,16 +450,12 @@ class _ControlOfSeveral(AioControl):
         async with self._turn:
             return await self._divided(names_of(channels))
 
-    async def _ask(self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None = None) -> R:
+    async def _ask(self, request: ControlRequest, kind: type[R]) -> R:
         if isinstance(request, AddStream):
             rule = "must be that of a single exchange, where the stream is to be added"
             raise InvalidParametersError(name="address", value=", ".join(self._addresses), rule=rule)
-        async with self._turn:
-            if self._is_closed:
-                raise ChannelClosedError(end="control stream")
-            self._is_closed = True
-            reply = await self._of_each(request, kind, channels)
-            self._is_closed = False
+        async with self._one_order():
+            reply = await self._of_each(request, kind)
         assert isinstance(reply, kind), "each exchange has answered so"
         return reply
 
@@ -477,12 +473,8 @@ class _ControlOfSeveral(AioControl):
     async def _of_all(
         self, ask: Callable[[AioControl], Awaitable[Sequence[T]]], name_of: Callable[[T], str], *, partial: bool
     ) -> list[T]:
-        async with self._turn:
-            if self._is_closed:
-                raise ChannelClosedError(end="control stream")
-            self._is_closed = True
+        async with self._one_order():
             found, self._survey = surveyed(await self._answers(ask), name_of, partial=partial)
-            self._is_closed = False
             return found
 
     async def _answers(
@@ -498,21 +490,17 @@ class _ControlOfSeveral(AioControl):
 
         return dict(zip(self._addresses, await _together(map(answer, self._addresses)), strict=True))
 
-    async def _of_each(
-        self, request: ControlRequest, kind: type[R], channels: Sequence[str] | None
-    ) -> ControlReply[pa.Schema]:
+    async def _of_each(self, request: ControlRequest, kind: type[R]) -> ControlReply[pa.Schema]:
         parts = await self._divided(request.named)
         if isinstance(request, Publish) and len(parts) > 1:
             rule = "must be of one exchange, so that all or none is published: publish the parts of each by themselves"
             raise InvalidParametersError(name="parts", value=[*request.named], rule=rule)
 
         async def answer(address: str, names: Collection[str]) -> R:
-            line = await self._line_to(address)
-            order = None if channels is None else [name for name in channels if name in names]
-            return await line._ask(about(request, names), kind, order)
+            return await (await self._line_to(address))._ask(about(request, names), kind)
 
         replies = await _together(answer(address, {*names}) for address, names in parts.items())
-        return merged(replies, request.named if channels is None else channels, monotonic())
+        return merged(replies, request.named, monotonic())
 
     async def _divided(self, names: Sequence[str]) -> dict[str, tuple[str, ...]]:
         await self._locate([name for name in dict.fromkeys(names) if name not in self._found])
