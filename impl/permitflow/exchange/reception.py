@@ -62,6 +62,15 @@ class _LastWord(NamedTuple):
     identity: str
 
 
+class _Call(NamedTuple):
+    """A connection, by what it calls and who calls; see ``Reception.serve``."""
+
+    method: str
+    peer: str
+    access: Access
+    on_begun: Callable[[bool], None]
+
+
 class Reception:
     """The streams of one server."""
 
@@ -111,10 +120,10 @@ class Reception:
                 on_begun(True)
                 await METHODS[method](self.exchange, carrier, peer=peer, stopping=self._stopping, access=access)
             return
-        first = FirstMessage(carrier)
-        message = await self._arrival(first, method, peer)
+        call, first = _Call(method, peer, access, on_begun), FirstMessage(carrier)
+        message = await self._arrival(first, call)
         if len(message) == 0 or message[0] != CONNECTION_KEY:
-            await self._begin(method, first, message, peer, access, on_begun)
+            await self._begin(call, first, message)
             return
         try:
             resume = decode_connection_frame(message)
@@ -135,17 +144,17 @@ class Reception:
                 raise copy_error(outcome, None) if isinstance(outcome, PermitflowError) else outcome
         elif stream is None and resume.received == 0:
             # The beginning of the stream was lost: here is nothing to go on with, and there nothing to lose.
-            await self._begin_late(method, resume, first, peer, access, on_begun)
+            await self._begin_late(call, resume, first)
         else:
             reason = "it does not know it: was the exchange started again, or has it waited for too long?"
             raise ResumeRefusedError(who=_WHO, reason=reason)
 
-    async def _arrival(self, first: FirstMessage, method: str, peer: str) -> Received:
+    async def _arrival(self, first: FirstMessage, call: _Call) -> Received:
         self._arriving[first] = None
         if self._stopping.is_set():
             first.on_error(_being_stopped())
         try:
-            with self._admission.handshake(peer, first.on_error):
+            with self._admission.handshake(call.peer, first.on_error):
                 message = await first.wait()
         except PeerGoneError:
             if first.carrier.is_cut:
@@ -154,20 +163,13 @@ class Reception:
         finally:
             self._arriving.pop(first, None)
         if message is None:
-            role, frame = _PEERS[method]
+            role, frame = _PEERS[call.method]
             reason = f"its stream broke off before the end (it was awaiting {frame})"
-            raise PeerGoneError(who=f"the {role} at {peer}", reason=reason)
+            raise PeerGoneError(who=f"the {role} at {call.peer}", reason=reason)
         return message
 
-    async def _begin(
-        self,
-        method: str,
-        first: FirstMessage,
-        message: Received,
-        peer: str,
-        access: Access,
-        on_begun: Callable[[bool], None],
-    ) -> None:
+    async def _begin(self, call: _Call, first: FirstMessage, message: Received) -> None:
+        method, peer, access, on_begun = call
         offer = _offer_in(method, message)
         seconds = 0.0 if offer is None or self._is_closing else min(offer.seconds, self._resume_seconds)
         if offer is None or not seconds > 0:
@@ -177,57 +179,40 @@ class Reception:
                     self.exchange, first.carrier, peer=peer, stopping=self._stopping, first=first, access=access
                 )
             return
-        await self._run(method, offer.token, first, peer, seconds, 0, access, on_begun)
+        await self._run(call, offer.token, first, seconds, 0)
 
-    async def _begin_late(
-        self,
-        method: str,
-        resume: Resume,
-        first: FirstMessage,
-        peer: str,
-        access: Access,
-        on_begun: Callable[[bool], None],
-    ) -> None:
+    async def _begin_late(self, call: _Call, resume: Resume, first: FirstMessage) -> None:
         following = FirstMessage(first.carrier)
         following.is_full = not first.carrier.write(encode_connection_frame(Resumed(0)))
         first.hand_over_end(following)
         first.carrier.resume()
         try:
             async with patience(self._handshake_seconds):
-                message = await self._arrival(following, method, peer)
+                message = await self._arrival(following, call)
         except TimeoutError:
             reason = f"it has not said within {self._handshake_seconds:g} s what it wants"
-            raise PeerTimeoutError(who=f"the client at {peer}", reason=reason) from None
-        offer = _offer_in(method, message)
+            raise PeerTimeoutError(who=f"the client at {call.peer}", reason=reason) from None
+        offer = _offer_in(call.method, message)
         if offer is None or offer.token != resume.token:
             raise UndecodableDataError(what="the beginning of a stream", reason="it has another token than its Resume")
         begun = self._streams.get(offer.token) or self._past.get(offer.token)
-        if begun is not None and begun.identity == access.identity:
+        if begun is not None and begun.identity == call.access.identity:
             # It has come over the connection before after all: the dialler comes again, and finds it.
             raise ConnectionGivenUp
         seconds = min(offer.seconds, self._resume_seconds)
         if self._is_closing or not seconds > 0:
             raise ResumeRefusedError(who=_WHO, reason="no stream survives its connection here")
-        await self._run(method, offer.token, following, peer, seconds, resume.attempt, access, on_begun)
+        await self._run(call, offer.token, following, seconds, resume.attempt)
 
-    async def _run(
-        self,
-        method: str,
-        token: bytes,
-        first: FirstMessage,
-        peer: str,
-        seconds: float,
-        number: int,
-        access: Access,
-        on_begun: Callable[[bool], None],
-    ) -> None:
+    async def _run(self, call: _Call, token: bytes, first: FirstMessage, seconds: float, number: int) -> None:
         if len(token) != TOKEN_BYTES or token in self._streams or token in self._past:
             rule = f"must be {TOKEN_BYTES} bytes that no other stream has"
             raise InvalidParametersError(name="the token of a stream", value=f"{len(token)} bytes", rule=rule)
 
         def on_suspended() -> None:
-            self._note_suspended(token, peer)
+            self._note_suspended(token, call.peer)
 
+        method, peer, access, on_begun = call
         place = self._admission.stream(peer, access.identity)
         on_begun(True)
         carrier = AcceptedCarrier(

@@ -122,15 +122,12 @@ class _Producer:
         exchange, name = self._exchange, put.channel
         if put.spread_over:
             exchange.require_no_further(name, put.spread_over)
-        if put.staging is None:
-            served = exchange.served(name)
-            agree(served.parameters, put)
-            self._memory = exchange.admission.memory.take_stream(served.stream_most_bytes, self._peer)
-            return served.producing(self.end, self._peer, exchange.same_host)
-        channel = exchange.replay_channel(name)
+        channel = exchange.served(name) if put.staging is None else exchange.replay_channel(name)
         agree(channel.parameters, put)
         self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)
-        return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
+        if put.staging is not None and isinstance(channel, ReplayChannel):
+            return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
+        return channel.producing(self.end, self._peer, exchange.same_host)
 
     async def heed_abort(self) -> None:
         """Pass the producer's abort on at once, even while one of its messages waits."""
@@ -391,6 +388,5 @@ METHODS: Mapping[str, Callable[..., Awaitable[None]]] = {
 
 Each takes an exchange, a carrier, and as keywords ``peer``, its address, ``stopping``, an event that is set when the
 exchange stops, and ``access``, what the peer may do; those of streams also ``first``, the first message, if it was
-taken out of the carrier.  It raises a
-``PermitflowError`` for the peer.
+taken out of the carrier.  It raises a ``PermitflowError`` for the peer.
 """
