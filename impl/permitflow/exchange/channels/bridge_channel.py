@@ -71,9 +71,11 @@ class BridgeChannel:
         self.parameters = parameters
         self.window = window
         """The byte window of the channel inside the exchange, and the largest of each of its streams."""
-        self._sender: LocalSender[pa.RecordBatch]
-        self._receiver: LocalReceiver[pa.RecordBatch]
-        self._sender, self._receiver = open_channel(
+        self.sender: LocalSender[pa.RecordBatch]
+        """The end for producers inside this process; it needs a declared schema."""
+        self.receiver: LocalReceiver[pa.RecordBatch]
+        """The end for a consumer inside this process, instead of a remote one."""
+        self.sender, self.receiver = open_channel(
             parameters,
             name=name,
             record=None if record is None else lambda _, *end: record(told_name, *end),
@@ -83,8 +85,9 @@ class BridgeChannel:
         self.target_latency_seconds = target_latency_seconds
         """How long rows may wait at the exchange: half in the stream of their producer, half in the channel."""
         if self.latency_share_seconds is not None:
-            self._receiver.aim_at(self.latency_share_seconds)
-        self._schema = schema
+            self.receiver.aim_at(self.latency_share_seconds)
+        self.schema = schema
+        """Of the chunks; None: no producer has stated it yet."""
         self._schema_known = asyncio.Event()
         if schema is not None:
             self._schema_known.set()
@@ -96,21 +99,6 @@ class BridgeChannel:
         """Connected producers that have not received the outcome of their end, in the order in which they came."""
         self.streams = Streams(told_name)
         self._purged_rows = 0
-
-    @property
-    def sender(self) -> LocalSender[pa.RecordBatch]:
-        """The end for producers inside this process; it needs a declared schema."""
-        return self._sender
-
-    @property
-    def receiver(self) -> LocalReceiver[pa.RecordBatch]:
-        """The end for a consumer inside this process, instead of a remote one."""
-        return self._receiver
-
-    @property
-    def schema(self) -> pa.Schema | None:
-        """The schema of the chunks; None: no producer has stated it yet."""
-        return self._schema
 
     @property
     def most_bytes(self) -> int:
@@ -130,7 +118,7 @@ class BridgeChannel:
     @property
     def state(self) -> BridgeState:
         """The state of the channel."""
-        if self.is_producible and self._schema is None:
+        if self.is_producible and self.schema is None:
             return BridgeState.WAITING
         return self.books.state
 
@@ -146,9 +134,9 @@ class BridgeChannel:
             ChannelAbortedError: the channel broke or was removed before a schema was known.
         """
         await self._schema_known.wait()
-        if self._schema is None or self.books.is_retired:
+        if self.schema is None or self.books.is_retired:
             raise self.books.refusal()
-        return self._schema
+        return self.schema
 
     # Producers.
 
@@ -161,13 +149,13 @@ class BridgeChannel:
             SchemaMismatchError: the producer has another schema.
         """
         self.books.require_producible()
-        if self._schema is not None:
-            require_equal_schemas(ours=self._schema, theirs=schema, owners=OF_PRODUCER)
+        if self.schema is not None:
+            require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_PRODUCER)
 
     def announce(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer."""
-        if self._schema is None:
-            self._schema = schema
+        if self.schema is None:
+            self.schema = schema
             self._schema_known.set()
 
     def end(self, by: str) -> None:
@@ -177,7 +165,7 @@ class BridgeChannel:
             by: who ends it, in words.
         """
         if self.books.end(by):
-            self._sender.end_nowait()
+            self.sender.end_nowait()
 
     async def outcome(self, until: EndOutcome | None) -> EndOutcome:
         """Return the fate of the messages in the channel; wait until the present consumer, if any, has consumed them.
@@ -197,7 +185,7 @@ class BridgeChannel:
 
     def abort(self, reason: str) -> None:
         """Break the channel: its data are incomplete, and the consumer gets an error instead of an end."""
-        self._sender.abort(reason)
+        self.sender.abort(reason)
         if self.books.break_off(reason):
             self.aborted.set()
             self._tell_broken()
@@ -220,7 +208,7 @@ class BridgeChannel:
     def cancel(self, reason: str) -> None:
         """Spend the channel: its consumer needs no more, and its producers hear of it."""
         if self.books.cancel(reason):
-            self._receiver.cancel_nowait(reason)
+            self.receiver.cancel_nowait(reason)
             for producer in tuple(self.producers):
                 producer.cancel(reason)
 
@@ -228,7 +216,7 @@ class BridgeChannel:
         """Let the consumer go.  If it has taken messages, these are lost, the rest is incomplete; it breaks."""
         if self.books.lose_consumer(reason, has_taken=has_taken):
             self._tell_broken()
-            self._receiver.close()
+            self.receiver.close()
 
     def _tell_broken(self) -> None:
         self._schema_known.set()
@@ -255,8 +243,8 @@ class BridgeChannel:
     @property
     def backlog(self) -> Purged:
         """The messages in it, which a consumer would get."""
-        numbers = self._receiver.statistics()
-        return Purged(self._receiver.unconsumed, numbers.inbox_rows)
+        numbers = self.receiver.statistics()
+        return Purged(self.receiver.unconsumed, numbers.inbox_rows)
 
     def retire(self, kind: type[ChannelRemovedError | ChannelResetError]) -> int:
         """Leave the name for good: drop what waits, and end all streams with an error of this kind; how many.
@@ -294,7 +282,7 @@ class BridgeChannel:
         if self.books.is_over:
             return Purged()
         try:
-            dropped = self._receiver.purge()
+            dropped = self.receiver.purge()
         except LocalProtocolError as error:
             advice = "let the program that reads it consume its message"
             raise ChannelInUseError(channel=self.name, deed="purged", uses=str(error), advice=advice) from error
@@ -309,7 +297,7 @@ class BridgeChannel:
     def peek(self, rows: int) -> list[pa.RecordBatch]:
         """The first rows that wait; they stay here."""
         found: list[pa.RecordBatch] = []
-        for chunk in _chunks(self._receiver.core.runs):
+        for chunk in _chunks(self.receiver.core.runs):
             if rows <= 0:
                 break
             if chunk.num_rows:
@@ -319,7 +307,7 @@ class BridgeChannel:
 
     def statistics(self) -> ChannelTraffic:
         """A snapshot of the channel."""
-        numbers = self._sender.statistics()
+        numbers = self.sender.statistics()
         return self.streams.traffic(self.name, self.state, self.books.reason, numbers, purged_rows=self._purged_rows)
 
 
