@@ -333,13 +333,6 @@ _OF_SECURITY = {
 """Paths and names only: the options of a job are in its query plan, in its event log and on Spark's pages."""
 
 
-def _column_names(text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
-    if not all(names) or len({*names}) < len(names):
-        raise ValueError("must list names of columns, separated by commas, each once")
-    return names
-
-
 def _ending(text: str) -> Places:
     places = Places.parse(text, elsewhere=LATEST)
     if places == Places(EARLIEST):
@@ -366,7 +359,7 @@ CHANNEL_OPTIONS: Options = {
     "includeMetadata": Option(Use.READING, truth),
     "includeTime": Option(Use.READING, truth),
     "mergeSchema": Option(Use.READING, truth),
-    "columns": Option(Use.READING, _column_names),
+    "columns": Option(Use.READING, column_names),
     "startingOffsets": Option(Use.READING, Places.parse),
     "endingOffsets": Option(Use.READ, _ending),
     "failOnDataLoss": Option(Use.READING, truth),

@@ -106,6 +106,19 @@ def narrow_socket(size_bytes: int = SOCKET_BYTES) -> Iterator[socket.socket | No
             found.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, before)
 
 
+def schema_of(options: ReadOptions, channel: str) -> "pa.Schema":
+    """Ask for the schema of a channel; see ``probe``."""
+    # gRPC must not be loaded before Spark's daemon has forked.
+    from permitflow.client.blocking import probe
+
+    leave_imports_alone()
+    seconds, security = options.timeout_seconds, options.security
+    asked = probe(
+        options.address, channel, timeout_seconds=seconds, resume_seconds=options.resume_seconds, security=security
+    )
+    return asked.schema
+
+
 def opened(
     options: ReadOptions,
     channel: str,

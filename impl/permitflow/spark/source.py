@@ -43,7 +43,7 @@ from permitflow.spark.options import (
     is_for_streams,
     refuse,
 )
-from permitflow.spark.reading import narrow_socket, opened, read_range, rows_together
+from permitflow.spark.reading import narrow_socket, opened, read_range, rows_together, schema_of
 from permitflow.spark.recording import recording
 from permitflow.spark.refused import RefusedStreamReader
 from permitflow.spark.reused_worker import leave_imports_alone
@@ -134,22 +134,11 @@ class PermitflowDataSource(DataSource):
         else:
             options = ReadOptions.parse(self.options)
         # gRPC must not be loaded before Spark's daemon has forked.
-        from permitflow.client.blocking import probe
         from permitflow.spark.schema import require_distinct, spark_schema, united_schema
 
-        leave_imports_alone()
         shape = options.shape
         asked = options.channels if shape.unites else options.channels[:1]
-        found = {
-            channel: probe(
-                options.address,
-                channel,
-                timeout_seconds=options.timeout_seconds,
-                resume_seconds=options.resume_seconds,
-                security=options.security,
-            ).schema
-            for channel in asked
-        }
+        found = {channel: schema_of(options, channel) for channel in asked}
         if not shape.is_plain:
             return united_schema(found, shape)
         columns = spark_schema(found[asked[0]], channel=asked[0])
@@ -322,21 +311,12 @@ class ExchangeReader(DataSourceReader):
 
     def _read_once(self, channel: str, log_id: str | None) -> "Iterator[pa.RecordBatch]":
         """Yield all rows of a channel that is read once, or is broken."""
-        from permitflow.client.blocking import probe
         from permitflow.spark.schema import RowForm
 
-        leave_imports_alone()
         options = self._options
         form = RowForm(self._schema, options.shape)
         # A reader that has begun must read all of a channel, so the schema is checked first.
-        found = probe(
-            options.address,
-            channel,
-            timeout_seconds=options.timeout_seconds,
-            resume_seconds=options.resume_seconds,
-            security=options.security,
-        )
-        form.require_fitting(found.schema, channel=channel)
+        form.require_fitting(schema_of(options, channel), channel=channel)
         with (
             recording(options.trace_dir, f"read-{channel}") as streams,
             narrow_socket(),

@@ -191,7 +191,6 @@ def test_a_service_has_any_address_that_grpc_knows(service: Service, address: st
     [
         ({}, "option 'delivery' is missing: a call cannot be rewound"),
         ({"delivery": "at-least-once"}, "must be one of best-effort, exactly-once: a call cannot be rewound"),
-        ({"delivery": "at-most-once"}, "is called 'best-effort': a call cannot be rewound"),
         ({"delivery": "exactly-once"}, "cannot be had: a call cannot be rewound"),
         ({"delivery": "best-effort", "request": "[{}, {}]"}, "which reads one call"),
     ],

@@ -42,7 +42,6 @@ _DELIVERY_HINT = (
     "'best-effort'; or 'exactly-once' with 'repeatable' true, if the service answers the same request with the same "
     "messages again; or let it write into an exchange that keeps its rows (permitflow serve --retention replay)"
 )
-_FORMER = "at-most-once"
 
 # Schemes of gRPC's own, which name more than a host and a port.
 _SCHEMES = ("dns:", "ipv4:", "ipv6:", "unix:", "unix-abstract:", "vsock:", "xds:")
@@ -89,8 +88,6 @@ def _function_name(text: str) -> str:
 
 
 def _delivery(text: str) -> CallDelivery:
-    if text.lower() == _FORMER:
-        raise ValueError(f"is called 'best-effort': {_DELIVERY_HINT}")
     try:
         return choice(CallDelivery)(text)
     except ValueError as rule:
