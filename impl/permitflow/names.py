@@ -1,4 +1,7 @@
-"""The length limit of names that an exchange keeps."""
+"""What an exchange asks of names."""
+
+from collections import Counter
+from collections.abc import Iterable
 
 from permitflow.errors import InvalidParametersError
 
@@ -15,3 +18,14 @@ def require_name(name: str, value: str) -> None:
     if len(value) > MOST_NAME_CHARACTERS:
         rule = f"must have at most {MOST_NAME_CHARACTERS} characters"
         raise InvalidParametersError(name=name, value=f"{value[:MOST_NAME_CHARACTERS]}…", rule=rule)
+
+
+def require_once_each(channels: Iterable[str]) -> None:
+    """Refuse a request that names a channel twice.
+
+    Raises:
+        InvalidParametersError: it does.
+    """
+    for name, count in Counter(channels).items():
+        if count > 1:
+            raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")

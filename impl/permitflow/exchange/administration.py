@@ -3,9 +3,7 @@
 Every order about several channels is checked at all of them before the first one is changed.
 """
 
-from collections import Counter
-from collections.abc import Collection, Sequence
-from itertools import islice
+from collections.abc import Sequence
 
 import pyarrow as pa
 
@@ -15,11 +13,11 @@ from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.streams import Direction
 from permitflow.exchange.registry import Exchange, Keeping
+from permitflow.names import require_once_each
 from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PEEKED,
     AddStream,
-    AskChannels,
     Changed,
     ChangedChannel,
     Channels,
@@ -46,16 +44,14 @@ _BY_FORCE = "; with force they are dropped, and their query fails if it comes ag
 _PURGE_SECONDS = 5.0
 
 
-async def list_channels(exchange: Exchange, request: AskChannels, known: Collection[str] = ()) -> Channels[pa.Schema]:
-    """The channels that are named, or some of the known ones, read in groups: other peers are served in between.
+async def list_channels(exchange: Exchange, names: Sequence[str]) -> Channels[pa.Schema]:
+    """These channels, read in groups: other peers are served in between.
 
     Raises:
         UnknownChannelError: no channel has one of these names.
     """
-    first = min(max(0, request.first), len(known))
-    for name in request.channels:
+    for name in names:
         exchange.served(name)
-    names = request.channels or tuple(islice(known, first, first + MOST_CHANNELS))
     listed = (_listed(exchange, name) for name in names if name in exchange.names)  # some may be removed meanwhile
     return Channels(tuple(await exchange.turns.all(listed)))
 
@@ -109,7 +105,7 @@ async def add_stream(exchange: Exchange, request: AddStream[pa.Schema]) -> Chann
         target_latency_seconds=request.target_latency_seconds,
         **keeping,
     )
-    return await list_channels(exchange, AskChannels(names))
+    return await list_channels(exchange, names)
 
 
 async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
@@ -233,9 +229,7 @@ def _encoded(codec: BatchCodec, batches: Sequence[pa.RecordBatch]) -> list[Peeke
 def _channels(exchange: Exchange, names: Sequence[str]) -> list[BridgeChannel | ReplayChannel]:
     if not names:
         raise InvalidParametersError(name="channels", value=names, rule="must be at least one name")
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
+    require_once_each(names)
     return [exchange.served(name) for name in names]
 
 

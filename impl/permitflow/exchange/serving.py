@@ -5,10 +5,9 @@ reply, in order.
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from functools import partial
-from itertools import compress, islice
+from itertools import compress
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -29,8 +28,8 @@ from permitflow.exchange.channels.staging import StagedProducer
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream
 from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
+from permitflow.names import require_once_each
 from permitflow.stream.control import (
-    MOST_CHANNELS,
     Acknowledge,
     AddStream,
     AskChannels,
@@ -298,17 +297,13 @@ async def carry_out(exchange: Exchange, request: ControlRequest, access: Access 
         case Discard():
             return Discarded(await exchange.staging.discard(request.query, request.batch, request.parts))
         case AskStatistics():
-            _once_each(request.channels)
-            names = request.channels
-            if not names:
-                known = await _known(exchange, access.sees, access)
-                first = min(max(0, request.first), len(known))
-                names = tuple(islice(known, first, first + MOST_CHANNELS))
+            require_once_each(request.channels)
+            names = request.channels or request.portion_of(await _known(exchange, access.sees, access))
             return await traffic_through(exchange, names) if names else Statistics(monotonic(), ())
         case AskChannels():
-            _once_each(request.channels)
+            require_once_each(request.channels)
             known = await _known(exchange, partial(access.allows, Right.ADMINISTER), access)
-            return await administration.list_channels(exchange, request, known)
+            return await administration.list_channels(exchange, request.channels or request.portion_of(known))
         case AddStream():
             return await administration.add_stream(exchange, request)
         case RemoveChannels():
@@ -328,7 +323,7 @@ async def _known(exchange: Exchange, holds: Callable[[str], bool], access: Acces
     if access.is_open:
         return exchange.names
     names = await exchange.turns.all(name if holds(name) else None for name in tuple(exchange.names))
-    return [name for name in names if name is not None]
+    return [name for name in names if name is not None and name in exchange.names]  # some may be removed meanwhile
 
 
 async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Statistics:
@@ -342,15 +337,8 @@ async def traffic_through(exchange: Exchange, names: Sequence[str] = ()) -> Stat
 
 
 def _channels(exchange: Exchange, names: Sequence[str]) -> list[ReplayChannel]:
-    _once_each(names)
+    require_once_each(names)
     return [exchange.replay_channel(name) for name in names]
-
-
-def _once_each(names: Sequence[str]) -> None:
-    """Refuse a name that stands there twice."""
-    for name, count in Counter(names).items():
-        if count > 1:
-            raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
 
 
 async def _positions(exchange: Exchange, channels: Iterable[ReplayChannel], consumer: str) -> Positions[pa.Schema]:

@@ -5,8 +5,10 @@ write its store, a publication has changed none of its channels; an acknowledgem
 all of them, and the client may repeat it.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.flows.seam import Parameters
@@ -209,11 +211,7 @@ class Close(_OfChannels):
 
 
 @dataclass(frozen=True, slots=True)
-class AskStatistics(Request):
-    """Ask for the statistics of channels."""
-
-    right = None
-
+class _OfAnyChannels(Request):
     channels: tuple[str, ...] = ()
     """Channels of any retention; empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
     first: int = 0
@@ -221,28 +219,29 @@ class AskStatistics(Request):
 
     @property
     def named(self) -> tuple[str, ...]:
-        """These channels."""
         return self.channels
+
+    def portion_of(self, known: Collection[str]) -> tuple[str, ...]:
+        """The channels that are asked about where these are all, if there are no names."""
+        first = min(max(0, self.first), len(known))
+        return tuple(islice(known, first, first + MOST_CHANNELS))
+
+
+@dataclass(frozen=True, slots=True)
+class AskStatistics(_OfAnyChannels):
+    """Ask for the statistics of channels."""
+
+    right = None
 
 
 # Administration.
 
 
 @dataclass(frozen=True, slots=True)
-class AskChannels(Request):
+class AskChannels(_OfAnyChannels):
     """Ask what channels there are, and who uses them."""
 
     right = Right.ADMINISTER
-
-    channels: tuple[str, ...] = ()
-    """Empty: ``MOST_CHANNELS`` of all channels, in the order in which they were added."""
-    first: int = 0
-    """How many channels are passed over, if there are no names."""
-
-    @property
-    def named(self) -> tuple[str, ...]:
-        """These channels."""
-        return self.channels
 
 
 @dataclass(frozen=True, slots=True)

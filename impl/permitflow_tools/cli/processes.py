@@ -9,12 +9,11 @@ import os
 import signal
 import socket
 import sys
-from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial, reduce
-from itertools import count, islice
+from itertools import count
 from pathlib import Path
 from time import monotonic
 from typing import Any, TypeVar
@@ -34,9 +33,9 @@ from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
+from permitflow.names import require_once_each
 from permitflow.patience import patience
 from permitflow.stream.control import (
-    MOST_CHANNELS,
     Acknowledge,
     AddStream,
     AskChannels,
@@ -352,15 +351,10 @@ class Processes:
         return await asyncio.shield(order)
 
     async def _ask_about(self, request: AskStatistics | AskChannels, access: Access) -> ControlReply[Any]:
-        names = request.channels
-        for name, times in Counter(names).items():
-            if times > 1:
-                raise InvalidParametersError(name="channels", value=name, rule="must not name one twice")
+        require_once_each(names := request.channels)
         if not names:
             sees = access.sees if isinstance(request, AskStatistics) else partial(access.allows, Right.ADMINISTER)
-            known = self.names if access.is_open else [name for name in self.names if sees(name)]
-            first = min(max(0, request.first), len(known))
-            names = tuple(islice(known, first, first + MOST_CHANNELS))
+            names = request.portion_of(self.names if access.is_open else [name for name in self.names if sees(name)])
         request = replace(request, channels=names)
         asked: dict[_Process, list[str]] = {}
         for name in names:
