@@ -15,6 +15,7 @@ import pyarrow as pa
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.carriers.grpc_calls import calling
+from permitflow.carriers.reaching import Destination
 from permitflow.client import Compression, SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import PermitflowError
 from permitflow.stream.control import (
@@ -72,7 +73,7 @@ def _requests(request: Callable[[], ControlRequest]) -> Attack:
 
     async def once(target: Target, answers: Counter[str]) -> str:
         message, until = encode_request(request()), time.monotonic() + target.seconds
-        async with calling(target.grpc, CONTROL, "the exchange", 60.0) as carrier:
+        async with calling(Destination(target.grpc, CONTROL, "the exchange", 60.0)) as carrier:
             conversation = Conversation(carrier)
             while time.monotonic() < until:
                 await conversation.write([message])

@@ -12,6 +12,7 @@ from typing import Any
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL
+from permitflow.carriers.reaching import Destination
 from permitflow.client import SameHost, get, put
 from permitflow.errors import PermitflowError
 from permitflow.exchange import Exchange, Retention
@@ -96,7 +97,7 @@ async def _peer(session: Session) -> str:
 async def _connection(method: str, steps: Sequence[Any]) -> str:
     checksums = Checksums(wanted=True)
     with suppress(TimeoutError):
-        async with calling(ADDRESS, method, "the exchange", 10.0) as carrier:
+        async with calling(Destination(ADDRESS, method, "the exchange", 10.0)) as carrier:
             conversation = Conversation(carrier)
             reading = asyncio.create_task(_read_all(conversation))
             try:

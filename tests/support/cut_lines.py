@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
+from permitflow.carriers.reaching import Destination
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.exchange import Exchange
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
@@ -194,17 +195,15 @@ class Network:
             yield
 
     @asynccontextmanager
-    async def _calling(
-        self, address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = 0.0
-    ) -> AsyncIterator[Carrier]:
+    async def _calling(self, to: Destination) -> AsyncIterator[Carrier]:
         await asyncio.sleep(0)
         if self.is_down:
-            raise PeerGoneError(who=who, reason="nobody answers")
+            raise PeerGoneError(who=to.who, reason="nobody answers")
         near, far = Line(self, is_dialler=True), Line(self, is_dialler=False)
         near.peer, far.peer = far, near
         self._lines |= {near: None, far: None}
         self.connections += 1
-        serving = asyncio.create_task(self._serve(method, far))
+        serving = asyncio.create_task(self._serve(to.method, far))
         self._serving.add(serving)
         serving.add_done_callback(self._serving.discard)
         try:

@@ -9,15 +9,15 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from random import Random
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from permitflow.carriers import tcp
 from permitflow.carriers.addresses import Scheme, parsed
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.datagrams import udp
-from permitflow.carriers.deadlines import SILENCE_SECONDS, require_seconds
+from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.dialling import resolved
-from permitflow.carriers.security import Security
+from permitflow.carriers.reaching import Destination
 from permitflow.errors import PeerGoneError, ResumeTimeoutError
 from permitflow.opening import require_extra
 from permitflow.patience import patience
@@ -25,75 +25,46 @@ from permitflow.patience import patience
 T = TypeVar("T")
 
 
-class Calling(Protocol):
-    """Dials: makes a connection on entry, and has released it on exit."""
-
-    def __call__(
-        self, address: str, method: str, who: str, timeout_seconds: float | None, silence_seconds: float = ...
-    ) -> AbstractAsyncContextManager[Carrier]:
-        """A stream of one method of the exchange at this address.
-
-        Args:
-            address: of the exchange.
-            method: its full name.
-            who: the peer, in words for an error.
-            timeout_seconds: how long to wait for a connection; None: fail if no server listens there yet.
-            silence_seconds: a peer that gives no sign of life for longer is gone.
-
-        Raises:
-            InvalidParametersError: the address is malformed.
-            PeerTimeoutError: no server answers there in time.
-            PeerGoneError: no server has answered there, without retrying.
-        """
-        ...
+Dial: TypeAlias = Callable[[Destination], AbstractAsyncContextManager[Carrier]]
+"""Makes a connection on entry, and has released it on exit."""
 
 
 class _Way(NamedTuple):
-    dial: Calling
+    dial: Dial
     random: Random
 
 
 _chosen: ContextVar[_Way | None] = ContextVar("_chosen", default=None)
 
 
-def calling(
-    address: str,
-    method: str,
-    who: str,
-    timeout_seconds: float | None,
-    silence_seconds: float = SILENCE_SECONDS,
-    security: Security | None = None,
-    *,
-    retries: bool = True,
-) -> AbstractAsyncContextManager[Carrier]:
-    """As ``Calling``, over the carrier that the address names, or as ``dialling_with`` says.
-
-    Args:
-        address, method, who, timeout_seconds, silence_seconds: as for ``Calling``.
-        security: TLS and a token.
-        retries: False: there is one attempt, for at most ``timeout_seconds``, and no other if nobody listens there.
+def calling(to: Destination) -> AbstractAsyncContextManager[Carrier]:
+    """Dial over the carrier that the address names, or as ``dialling_with`` says.
 
     Raises:
         InvalidParametersError: the address is malformed, ``silence_seconds`` too short or too long, or ``security`` is
-            not for this address.
+            not for this address, or a file of it cannot be used.
+        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
+        PeerTimeoutError: no server answers there in time.
+        PeerGoneError: no server has answered there, without retrying.
+        ForkedError: the address needs gRPC, and a parent process used it before the fork.
     """
-    require_seconds(silence_seconds=silence_seconds)
+    require_seconds(silence_seconds=to.silence_seconds)
     if (chosen := _chosen.get()) is not None:
-        return chosen.dial(address, method, who, timeout_seconds, silence_seconds)
-    match parsed(address).scheme:
+        return chosen.dial(to)
+    match parsed(to.address).scheme:
         case Scheme.TCP:
-            return tcp.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
+            return tcp.calling(to)
         case Scheme.UDP:
-            return udp.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
+            return udp.calling(to)
         case Scheme.GRPC:
             require_extra("grpc", "grpc")  # the others work without
             from permitflow.carriers import grpc_calls
 
-            return grpc_calls.calling(address, method, who, timeout_seconds, silence_seconds, security, retries=retries)
+            return grpc_calls.calling(to)
 
 
 @contextmanager
-def dialling_with(way: Calling, *, random: Random | None = None) -> Iterator[None]:
+def dialling_with(way: Dial, *, random: Random | None = None) -> Iterator[None]:
     """Dial in this way within the block, in this task and in those that it starts there.
 
     Args:

@@ -28,6 +28,7 @@ from permitflow.carriers.connection import (
 )
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.final_status import FinalStatus
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.security import Security
 from permitflow.carriers.tls import diagnosed
 from permitflow.carriers.tls_files import client_pems
@@ -371,34 +372,9 @@ class ClientCall(_Call):
 
 
 @contextlib.asynccontextmanager
-async def calling(
-    address: str,
-    method: str,
-    who: str,
-    timeout_seconds: float | None,
-    silence_seconds: float = SILENCE_SECONDS,
-    security: Security | None = None,
-    *,
-    retries: bool = True,
-) -> AsyncIterator[ClientCall]:
-    """A call of one method of the exchange at this address.
-
-    Args:
-        address: as gRPC takes it.
-        method: its full name.
-        who: the peer, in words for an error.
-        timeout_seconds: how long to wait for a connection; None: the call fails as soon as one attempt has.
-        silence_seconds: a peer that gives no sign of life for longer is gone.
-        security: TLS and a token.
-        retries: False: one attempt, for at most ``timeout_seconds``.
-
-    Raises:
-        InvalidParametersError: a file of ``security`` cannot be used.
-        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
-        PeerTimeoutError: no server answers there.
-        PeerGoneError: no server answers there, without retrying.
-        ForkedError: a parent process used gRPC before the fork.
-    """
+async def calling(to: Destination) -> AsyncIterator[ClientCall]:
+    """As ``carriers.calling``, for an address as gRPC takes it."""
+    address, method, who, timeout_seconds, silence_seconds, security, retries = to
     refuse_after_fork(address)
     expect_large_blocks()
     why_not = partial(diagnosed, address, security, who=who, seconds=_REASON_SECONDS)

@@ -15,8 +15,8 @@ from functools import partial
 
 from permitflow.carriers.calling import calling, reached_again
 from permitflow.carriers.carrier import Carrier, FirstMessage, Interruptions, Listener
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.resumption import Resumption
-from permitflow.carriers.security import Security
 from permitflow.change import Change
 from permitflow.errors import (
     AlteredMessageError,
@@ -663,32 +663,21 @@ class AcceptedCarrier(ResumingCarrier):
 
 
 @asynccontextmanager
-async def calling_again(
-    address: str,
-    method: str,
-    who: str,
-    timeout_seconds: float | None,
-    silence_seconds: float,
-    resume_seconds: float,
-    security: Security | None = None,
-    *,
-    retries: bool = True,
-) -> AsyncIterator[tuple[Carrier, ResumeOffer | None]]:
+async def calling_again(to: Destination, resume_seconds: float) -> AsyncIterator[tuple[Carrier, ResumeOffer | None]]:
     """As ``calling``; the stream survives its connection if the acceptor accepts the offer, which comes along.
 
     ``resume_seconds``: how long to try after each cut; 0: make no offer.
     """
-    dial = partial(calling, address, method, who, silence_seconds=silence_seconds, security=security)
     if not resume_seconds:
-        async with dial(timeout_seconds, retries=retries) as carrier:
+        async with calling(to) as carrier:
             yield carrier, None
         return
     offer = ResumeOffer(secrets.token_bytes(TOKEN_BYTES), resume_seconds)
     async with AsyncExitStack() as connections:
-        first = await connections.enter_async_context(dial(timeout_seconds, retries=retries))
-        again = partial(dial, None)
+        first = await connections.enter_async_context(calling(to))
+        again = partial(calling, to._replace(timeout_seconds=None))
         resuming = DialledCarrier(
-            first, connections.pop_all(), again, who=who, token=offer.token, seconds=offer.seconds
+            first, connections.pop_all(), again, who=to.who, token=offer.token, seconds=offer.seconds
         )
         try:
             yield resuming, offer

@@ -11,7 +11,7 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
 from permitflow.carriers.pipe import SocketPipe
-from permitflow.carriers.reaching import reached
+from permitflow.carriers.reaching import Destination, reached
 from permitflow.carriers.security import Security
 from permitflow.carriers.tls import TlsPipe, begun
 from permitflow.errors import PeerGoneError, PeerTimeoutError
@@ -78,57 +78,29 @@ class TcpStream(ByteStream):
 
 
 @asynccontextmanager
-async def calling(
-    address: str,
-    method: str,
-    who: str,
-    timeout_seconds: float | None,
-    silence_seconds: float = SILENCE_SECONDS,
-    security: Security | None = None,
-    *,
-    retries: bool = True,
-) -> AsyncIterator[TcpStream]:
-    """A stream of one method of the exchange at this address.
-
-    Args:
-        address: as in ``tcp://host:port``.
-        method: its full name.
-        who: the peer, in words for an error.
-        timeout_seconds: how long to retry; None: each address is tried once.
-        silence_seconds: a peer that gives no sign of life for longer is gone.
-        security: TLS and a token.
-        retries: False: each address is tried once, for at most ``timeout_seconds``.
-
-    Raises:
-        InvalidParametersError: the address is malformed, or a file of ``security`` cannot be used.
-        TlsError: one of the two ends does not trust the other, or only one speaks TLS.
-        PeerTimeoutError: no server answers there in time.
-        PeerGoneError: no server has answered there, without retrying.
-    """
-    where = parsed(address)
-    _, host, port = where
+async def calling(to: Destination) -> AsyncIterator[TcpStream]:
+    """As ``carriers.calling``, for an address as in ``tcp://host:port``."""
+    where, security = parsed(to.address), to.security
     token = None if security is None else security.token_for(where)
-    connection = await reached(Dialling(host, port, connected), who, timeout_seconds, retries=retries)
+    connection = await reached(Dialling(where.host, where.port, connected), to)
     over = (
         connection
         if security is None or security.ca is None
-        else await _protected(connection, security, host, who, timeout_seconds)
+        else await _protected(connection, security, where.host, to)
     )
-    stream = TcpStream(over, who=who, is_acceptor=False, silence_seconds=silence_seconds)
+    stream = TcpStream(over, who=to.who, is_acceptor=False, silence_seconds=to.silence_seconds)
     try:
-        stream.call(KIND_OF_METHOD[method], token)
+        stream.call(KIND_OF_METHOD[to.method], token)
         yield stream
     finally:
         stream.close()
 
 
-async def _protected(
-    connection: socket.socket, security: Security, host: str, who: str, timeout_seconds: float | None
-) -> TlsPipe:
-    seconds = HANDSHAKE_SECONDS if timeout_seconds is None else min(timeout_seconds, HANDSHAKE_SECONDS)
+async def _protected(connection: socket.socket, security: Security, host: str, to: Destination) -> TlsPipe:
+    seconds = HANDSHAKE_SECONDS if to.timeout_seconds is None else min(to.timeout_seconds, HANDSHAKE_SECONDS)
     try:
-        return await begun(connection, security, host, who=who, seconds=seconds)
+        return await begun(connection, security, host, who=to.who, seconds=seconds)
     except TimeoutError:
-        raise PeerTimeoutError(who=who, reason=f"no TLS handshake within {seconds:g} s; {SILENT}") from None
+        raise PeerTimeoutError(who=to.who, reason=f"no TLS handshake within {seconds:g} s; {SILENT}") from None
     except OSError as error:
-        raise PeerGoneError(who=who, reason=f"it hung up during the TLS handshake ({error})") from None
+        raise PeerGoneError(who=to.who, reason=f"it hung up during the TLS handshake ({error})") from None

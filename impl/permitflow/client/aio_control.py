@@ -26,6 +26,7 @@ from permitflow.carriers.addresses import ranked, several
 from permitflow.carriers.calling import calling
 from permitflow.carriers.connection import CONTROL
 from permitflow.carriers.deadlines import SILENCE_SECONDS
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.security import Security
 from permitflow.channels.interface import require_no_further
 from permitflow.client.control_line import ControlLine
@@ -630,8 +631,8 @@ async def control(
     @asynccontextmanager
     async def at(address: str) -> AsyncIterator[AioControl]:
         who = f"the exchange at {address}"
-        dial = partial(calling, address, CONTROL, who, connect_seconds, silence_seconds, security, retries=retries)
-        line = ControlLine(dial, who, seconds)
+        to = Destination(address, CONTROL, who, connect_seconds, silence_seconds, security, retries)
+        line = ControlLine(partial(calling, to), who, seconds)
         orders = AioControl(line, address, who, reply_timeout_seconds)
         try:
             await line.open()

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from functools import partial
 from time import monotonic
 from typing import TypeVar
 
@@ -11,6 +10,7 @@ from permitflow.carriers.addresses import parsed, ranked, several, written
 from permitflow.carriers.calling import is_of_this_host
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.deadlines import RESUME_SECONDS, require_seconds
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.resuming import calling_again
 from permitflow.carriers.same_host import SameHost
 from permitflow.carriers.security import Security
@@ -137,8 +137,9 @@ class Timing:
         security: Security | None,
     ) -> AbstractAsyncContextManager[tuple[Carrier, ResumeOffer | None]]:
         """Dial an exchange; one of several that is not there is not waited for: the channel may be at another one."""
-        dial = partial(calling_again, address, method, who, self.connect_seconds, silence_seconds, resume_seconds)
-        return dial(security, retries=not self._is_search)
+        retries = not self._is_search
+        to = Destination(address, method, who, self.connect_seconds, silence_seconds, security, retries)
+        return calling_again(to, resume_seconds)
 
     @property
     def is_over(self) -> bool:

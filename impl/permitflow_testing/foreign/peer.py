@@ -19,6 +19,7 @@ import pyarrow as pa
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
+from permitflow.carriers.reaching import Destination
 from permitflow.change import Change
 from permitflow.errors import PermitflowError, UndecodableDataError, UnexpectedFrameError
 from permitflow.flows.byte_window import ByteWindow
@@ -139,7 +140,7 @@ class Peer(ABC):
     @asynccontextmanager
     async def dialling(self, address: str, seconds: float) -> AsyncIterator[None]:
         """Call the driver's end, which listens there."""
-        async with calling(address, self.METHODS[1], WHO, seconds, SILENCE_SECONDS) as carrier:
+        async with calling(Destination(address, self.METHODS[1], WHO, seconds, SILENCE_SECONDS)) as carrier:
             self._is_dialler = True
             self._checksums = Checksums(None)
             self._listen(carrier)

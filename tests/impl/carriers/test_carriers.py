@@ -14,6 +14,7 @@ from permitflow.carriers.datagrams import udp
 from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
 from permitflow.carriers.grpc_calls import Context, ServerCall, calling
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.shared_memory.link import AsyncioLink
 from permitflow.errors import PeerGoneError, PermitflowError
 from permitflow.wire.buffers import Received
@@ -41,7 +42,7 @@ async def over_udp() -> AsyncIterator[Ends]:
         serving.set_result(UdpStream(pipe, who="the client", is_acceptor=True))
 
     acceptor = UdpAcceptor(parsed("udp://127.0.0.1:0", least_port=0), serve, most_connections=1)
-    async with udp.calling(f"udp://127.0.0.1:{acceptor.port}", GET_STREAM, "the exchange", 10.0) as client:
+    async with udp.calling(Destination(f"udp://127.0.0.1:{acceptor.port}", GET_STREAM, "the exchange", 10.0)) as client:
         far = await serving
         await far.method()
         yield client, far
@@ -75,7 +76,10 @@ async def over_grpc() -> AsyncIterator[Ends]:
         await is_over.wait()
         await call.stop()
 
-    async with answering_grpc(serve) as address, calling(address, GET_STREAM, "the exchange", 10.0) as client:
+    async with (
+        answering_grpc(serve) as address,
+        calling(Destination(address, GET_STREAM, "the exchange", 10.0)) as client,
+    ):
         yield client, await serving
         is_over.set()
 

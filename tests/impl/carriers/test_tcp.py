@@ -13,6 +13,7 @@ from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM, PUT_STREAM
 from permitflow.carriers.framing import HEADER_BYTES, header
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.tcp import TcpStream, calling
 from permitflow.errors import (
     PeerGoneError,
@@ -35,7 +36,7 @@ async def test_the_next_address_is_dialled_when_the_first_refuses(
 ) -> None:
     async def test(listener: socket.socket) -> None:
         resolve_to((family, deaf_port), (socket.AF_INET, listener.getsockname()[1]))
-        async with calling("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100):
+        async with calling(Destination("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100)):
             peer, _ = listener.accept()
             with peer:
                 assert peer.recv(HEADER_BYTES) == header(Kind.GET)
@@ -49,7 +50,7 @@ async def test_a_silent_address_does_not_delay_the_next_one(
 ) -> None:
     async def test(listener: socket.socket) -> None:
         resolve_to((socket.AF_INET, silent_port), (socket.AF_INET, listener.getsockname()[1]))
-        async with calling("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100):
+        async with calling(Destination("tcp://twofold:1", GET_STREAM, "the exchange", timeout_seconds=100)):
             peer, _ = listener.accept()
             with peer:
                 assert peer.recv(HEADER_BYTES) == header(Kind.GET)

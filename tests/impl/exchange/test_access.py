@@ -14,6 +14,7 @@ from permitflow.carriers.addresses import parsed
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.reaching import Destination
 from permitflow.client import Security, control, describe, get, put
 from permitflow.errors import (
     ForbiddenError,
@@ -347,7 +348,7 @@ async def test_nobody_resumes_the_stream_of_another_client(
     async with (
         served_to(rights, "tcp://127.0.0.1:0") as (_, address),
         get(address, "orders/0", security=clients["etl"], resume_seconds=60),
-        calling(address, GET_STREAM, "the exchange", 60, security=clients["audit"]) as carrier,
+        calling(Destination(address, GET_STREAM, "the exchange", 60, security=clients["audit"])) as carrier,
     ):
         conversation = Conversation(carrier)
         await conversation.write(encode_connection_frame(Resume(name, 1, 0)))

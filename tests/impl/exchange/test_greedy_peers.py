@@ -18,6 +18,7 @@ from permitflow import ChannelParameters, Permits
 from permitflow.carriers import tcp
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.reaching import Destination
 from permitflow.client import ChannelPosition, ChannelState, SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import (
     AlteredMessageError,
@@ -392,7 +393,7 @@ def test_a_message_that_was_refused_leaves_memory_at_once(complete: Complete, wh
         kept = served(
             "orders/0", parameters=SMALL, schema=BATCH.schema, retention=Retention.REPLAY, listen="tcp://127.0.0.1:0"
         )
-        async with kept as (_, address), tcp.calling(address, method, "the exchange", 10.0) as call:
+        async with kept as (_, address), tcp.calling(Destination(address, method, "the exchange", 10.0)) as call:
             stream = Conversation(call)
             for message in before:
                 await stream.write(checksums.add([message]))

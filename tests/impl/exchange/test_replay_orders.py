@@ -11,6 +11,7 @@ from permitflow.carriers import grpc_calls, tcp
 from permitflow.carriers.addresses import Scheme
 from permitflow.carriers.carrier import Conversation
 from permitflow.carriers.connection import CONTROL
+from permitflow.carriers.reaching import Destination
 from permitflow.client import AioControl, ChannelState, StagedPart, Staging, control, get
 from permitflow.errors import (
     ChannelAbortedError,
@@ -139,7 +140,7 @@ def one_channel() -> AbstractAsyncContextManager[tuple[Exchange, str]]:
 async def dialling(address: str) -> AsyncIterator[Conversation]:
     """A Control stream without our client around it."""
     calling = tcp.calling if address.startswith(Scheme.TCP) else grpc_calls.calling
-    async with calling(address, CONTROL, "the exchange", 5.0) as call:
+    async with calling(Destination(address, CONTROL, "the exchange", 5.0)) as call:
         yield Conversation(call)
 
 

@@ -13,6 +13,7 @@ from permitflow import ChannelParameters, Kind, open_channel
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
+from permitflow.carriers.reaching import Destination
 from permitflow.carriers.resuming import DialledCarrier
 from permitflow.channels.interface import BulkSend
 from permitflow.channels.local import LocalReceiver, LocalSender
@@ -500,7 +501,7 @@ def test_a_drain_ends_a_suspended_named_producer() -> None:
 
 async def answer_to(frame: Resume) -> PermitflowError | None:
     """What an exchange says to a stranger who would go on with a stream."""
-    async with calling(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0) as carrier:
+    async with calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier:
         conversation = Conversation(carrier)
         await conversation.write(encode_connection_frame(frame))
         try:
@@ -528,7 +529,7 @@ def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
     """It has heard nothing of its stream, so the exchange takes its beginning anew: but not whenever it likes."""
 
     async def run() -> None:
-        async with network_of(), calling(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0) as carrier:
+        async with network_of(), calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier:
             conversation = Conversation(carrier)
             await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
             assert await conversation.read() is not None
@@ -661,7 +662,7 @@ async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
 
 
 async def test_a_first_message_that_crosses_a_stop_is_dropped(unhandled: list[dict[str, Any]]) -> None:
-    async with network_of() as network, calling(ADDRESS, GET_STREAM, "the exchange", 10.0) as connection:
+    async with network_of() as network, calling(Destination(ADDRESS, GET_STREAM, "the exchange", 10.0)) as connection:
         conversation = Conversation(connection)
         await turns()
         network.reception.stop()

@@ -39,8 +39,7 @@ from permitflow.carriers.datagrams.packets import (
 )
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, Name
-from permitflow.carriers.reaching import reached
-from permitflow.carriers.security import Security
+from permitflow.carriers.reaching import Destination, reached
 from permitflow.errors import InvalidParametersError
 from permitflow.wire.buffers import Buffer
 
@@ -291,34 +290,17 @@ async def _connected(family: int, name: Name) -> _Dialled:
 
 
 @asynccontextmanager
-async def calling(
-    address: str,
-    method: str,
-    who: str,
-    timeout_seconds: float | None,
-    silence_seconds: float = SILENCE_SECONDS,
-    security: Security | None = None,
-    *,
-    retries: bool = True,
-) -> AsyncIterator[UdpStream]:
-    """As ``tcp.calling``, for an address as in ``udp://host:port``; there is no TLS over UDP.
-
-    Raises:
-        InvalidParametersError: the address is malformed, or TLS is wanted.
-        PeerTimeoutError: no server answers there in time.
-        PeerGoneError: no server has answered there, without retrying.
-    """
-    where = parsed(address)
-    _, host, port = where
+async def calling(to: Destination) -> AsyncIterator[UdpStream]:
+    """As ``carriers.calling``, for an address as in ``udp://host:port``; there is no TLS over UDP."""
+    where, security = parsed(to.address), to.security
     if security is not None and security.ca is not None:
         rule = "must be one of gRPC or TCP: there is no TLS over UDP"
-        raise InvalidParametersError(name="address", value=address, rule=rule)
+        raise InvalidParametersError(name="address", value=to.address, rule=rule)
     token = None if security is None else security.token_for(where)
-    attempts = Dialling(host, port, _connected, answer_seconds=_ANSWER_SECONDS)
-    dialled = await reached(attempts, who, timeout_seconds, retries=retries)
-    stream = UdpStream(dialled.pipe, who=who, is_acceptor=False, silence_seconds=silence_seconds)
+    dialled = await reached(Dialling(where.host, where.port, _connected, answer_seconds=_ANSWER_SECONDS), to)
+    stream = UdpStream(dialled.pipe, who=to.who, is_acceptor=False, silence_seconds=to.silence_seconds)
     try:
-        stream.call(KIND_OF_METHOD[method], token)
+        stream.call(KIND_OF_METHOD[to.method], token)
         yield stream
         stream.close()
         await dialled.pipe.over.wait()

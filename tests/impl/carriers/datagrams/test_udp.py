@@ -30,6 +30,7 @@ from permitflow.carriers.datagrams.packets import (
     encode_data,
 )
 from permitflow.carriers.datagrams.udp import UdpAcceptor, UdpStream
+from permitflow.carriers.reaching import Destination
 from permitflow.client import RemoteReceiver, RemoteSender, SameHost, control, describe, get, put
 from permitflow.errors import (
     FalsePositionError,
@@ -214,7 +215,7 @@ async def streams() -> AsyncIterator[tuple[UdpStream, UdpStream]]:
     """A dialler and an acceptor."""
     async with (
         acceptor_at() as (acceptor, pipes),
-        udp.calling(f"udp://127.0.0.1:{acceptor.port}", PUT_STREAM, "the acceptor", 10.0) as dialler,
+        udp.calling(Destination(f"udp://127.0.0.1:{acceptor.port}", PUT_STREAM, "the acceptor", 10.0)) as dialler,
     ):
         far = UdpStream(pipes[0], who="the dialler", is_acceptor=True)
         assert await far.method() == PUT_STREAM
@@ -264,7 +265,7 @@ def test_a_refused_packet_does_not_keep_the_loop_busy() -> None:
 async def test_a_restarted_acceptor_knows_no_old_connection() -> None:
     async with acceptor_at() as (old, pipes):
         port = old.port
-        dialling = udp.calling(f"udp://127.0.0.1:{port}", PUT_STREAM, "the acceptor", 10.0)
+        dialling = udp.calling(Destination(f"udp://127.0.0.1:{port}", PUT_STREAM, "the acceptor", 10.0))
         async with dialling as dialler:
             for pipe in pipes:
                 pipe.take_gone()  # the process is killed: it says nothing more
