@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from enum import IntEnum
 from time import monotonic
+from typing import Required, TypedDict
 
 import pyarrow as pa
 
@@ -108,6 +109,15 @@ def last_word(error: Exception) -> bytes:
 
 def _body_for_arrow(size_bytes: int) -> memoryview:
     return memoryview(pa.allocate_buffer(size_bytes)).cast("B")
+
+
+class StreamOptions(TypedDict, total=False):
+    """See ``ByteStream``."""
+
+    who: Required[str]
+    is_acceptor: Required[bool]
+    silence_seconds: float
+    handshake_seconds: float
 
 
 class ByteStream(PipeCarrier[Kind]):

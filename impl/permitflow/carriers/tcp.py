@@ -4,10 +4,11 @@ import socket
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Unpack
 
 from permitflow.carriers.addresses import parsed
-from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, Kind, StreamOptions
+from permitflow.carriers.deadlines import HANDSHAKE_SECONDS
 from permitflow.carriers.dialling import Dialling, connected
 from permitflow.carriers.framing import header
 from permitflow.carriers.pipe import SocketPipe
@@ -22,16 +23,8 @@ from permitflow.wire.wire_errors import SILENT
 class TcpStream(ByteStream):
     """A stream over a socket of its own."""
 
-    def __init__(
-        self,
-        connection: socket.socket | TlsPipe,
-        *,
-        who: str,
-        is_acceptor: bool,
-        silence_seconds: float = SILENCE_SECONDS,
-        handshake_seconds: float = HANDSHAKE_SECONDS,
-    ) -> None:
-        """Take a connected socket over, or one with TLS; the arguments are those of ``ByteStream``."""
+    def __init__(self, connection: socket.socket | TlsPipe, **options: Unpack[StreamOptions]) -> None:
+        """Take a connected socket over, or one with TLS; the options are those of ``ByteStream``."""
         if isinstance(connection, TlsPipe):
             pipe: SocketPipe = connection
         else:
@@ -41,13 +34,7 @@ class TcpStream(ByteStream):
         # Signs of life leave in another thread.
         self._sending, self._ping_rest = threading.Lock(), b""
         self._is_within_message = False
-        super().__init__(
-            pipe,
-            who=who,
-            is_acceptor=is_acceptor,
-            silence_seconds=silence_seconds,
-            handshake_seconds=handshake_seconds,
-        )
+        super().__init__(pipe, **options)
 
     def _sent(self, pieces: Sequence[Buffer]) -> Sequence[Buffer]:
         with self._sending:

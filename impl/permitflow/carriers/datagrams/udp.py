@@ -17,11 +17,11 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from hashlib import blake2s
 from ipaddress import ip_address
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, Unpack
 
 from permitflow.carriers import dialling
 from permitflow.carriers.addresses import Address, Scheme, parsed, written
-from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream
+from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamOptions
 from permitflow.carriers.datagrams.link import Feedback
 from permitflow.carriers.datagrams.link_pipe import LINGER_SECONDS, LinkPipe
 from permitflow.carriers.datagrams.packets import (
@@ -37,7 +37,6 @@ from permitflow.carriers.datagrams.packets import (
     decode,
     encode,
 )
-from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
 from permitflow.carriers.dialling import Dialling, Name
 from permitflow.carriers.reaching import Destination, reached
 from permitflow.errors import InvalidParametersError
@@ -94,24 +93,10 @@ assert _MOST_USED_WINDOW <= MOST_WINDOW
 class UdpStream(ByteStream):
     """A stream over a link of its own."""
 
-    def __init__(
-        self,
-        pipe: LinkPipe,
-        *,
-        who: str,
-        is_acceptor: bool,
-        silence_seconds: float = SILENCE_SECONDS,
-        handshake_seconds: float = HANDSHAKE_SECONDS,
-    ) -> None:
-        """Take a pipe over; the arguments are those of ``ByteStream``."""
+    def __init__(self, pipe: LinkPipe, **options: Unpack[StreamOptions]) -> None:
+        """Take a pipe over; the options are those of ``ByteStream``."""
         self._link = pipe
-        super().__init__(
-            pipe,
-            who=who,
-            is_acceptor=is_acceptor,
-            silence_seconds=silence_seconds,
-            handshake_seconds=handshake_seconds,
-        )
+        super().__init__(pipe, **options)
         pipe.hear_signs(self._hear)
 
     def _ping(self) -> None:
