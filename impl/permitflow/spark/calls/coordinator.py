@@ -22,6 +22,7 @@ import sys
 import threading
 import time
 from collections import OrderedDict
+from contextlib import suppress
 from io import BufferedIOBase
 from typing import ClassVar
 
@@ -171,14 +172,14 @@ class _Server(socketserver.ThreadingTCPServer):
 def _end_with(pid: int) -> None:
     """End this process when another one has ended."""
     try:
-        if hasattr(os, "pidfd_open"):
-            select.select([os.pidfd_open(pid)], [], [])
-        else:
+        select.select([os.pidfd_open(pid)], [], [])
+    except ProcessLookupError:  # it has ended already
+        pass
+    except (AttributeError, OSError):  # this system has no such call, or a container forbids it
+        with suppress(ProcessLookupError):
             while True:
                 os.kill(pid, 0)
                 time.sleep(_LOOK_SECONDS)
-    except ProcessLookupError:  # it has ended already
-        pass
     os.kill(os.getpid(), signal.SIGKILL)
 
 
