@@ -4,10 +4,13 @@ The kernel keeps the connection of a stopped process or of a cut cable open for 
 gives the signs, because an application may keep its event loop busy for any time."""
 
 import asyncio
+import logging
 import os
 import threading
 import time
 from collections.abc import Callable
+
+_log = logging.getLogger(__name__)
 
 # The thread needs the interpreter for a moment; an application that blocks it beyond the peer's deadline counts as
 # dead.
@@ -99,7 +102,11 @@ class _Pinger:
                     self._thread = None
                     return
             for ping in pings:
-                ping()
+                try:
+                    ping()
+                except Exception:  # the others go on
+                    self.remove(ping)
+                    _log.exception("a connection gives no more signs of life")
 
 
 # By process: no thread survives a fork.

@@ -1,10 +1,12 @@
 """A peer that gives no sign of life is given up, one whose silence is this end's own fault is not."""
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from permitflow.carriers import heartbeat as heartbeats
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.heartbeat import Heartbeat
 
@@ -61,3 +63,25 @@ def test_a_busy_loop_gives_up_no_peer(clock: Clock, silences: list[float]) -> No
         clock.pass_seconds(3 * SILENCE_SECONDS)
         clock.pass_seconds(1)
     assert silences == []
+
+
+def test_a_ping_that_fails_stops_no_other(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(heartbeats, "_PING_EVERY_SECONDS", 0.01)
+    loop: Any = clock
+    has_failed, is_given = threading.Event(), threading.Event()
+
+    def fail() -> None:
+        has_failed.set()
+        raise RuntimeError("Event loop is closed")
+
+    def give() -> None:
+        if has_failed.is_set():
+            is_given.set()
+
+    both = [
+        Heartbeat(loop, ping=ping, is_listening=lambda: True, give_up=print, silence_seconds=SILENCE_SECONDS)
+        for ping in (fail, give)
+    ]
+    assert is_given.wait(10)
+    for each in both:
+        each.stop()
