@@ -54,16 +54,26 @@ class Places:
             RowsExpiredError: it has expired.
             RowsNotThereError: it has not come yet.
         """
-        row, channel = dict(self.named).get(position.channel, self.elsewhere), position.channel
+        row = dict(self.named).get(position.channel, self.elsewhere)
         if row in (EARLIEST, LATEST):
             return position.acknowledged_row if row == EARLIEST else position.next_row
-        if row < position.acknowledged_row:
-            raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.first_row)
-        if row < position.expired_row:
-            raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
-        if row > position.next_row:
-            raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
+        require_there(position, row)
         return row
+
+
+def require_there(position: "ChannelPosition[object]", row: int) -> None:
+    """Require that the consumer may still read a channel from this row on.
+
+    Raises:
+        RowsForgottenError, RowsExpiredError, RowsNotThereError: as ``Places.row``.
+    """
+    channel = position.channel
+    if row < position.acknowledged_row:
+        raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.first_row)
+    if row < position.expired_row:
+        raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
+    if row > position.next_row:
+        raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
 
 
 def _by_channel(found: Mapping[str, object]) -> Iterator[tuple[str, int]]:

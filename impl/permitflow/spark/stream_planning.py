@@ -20,7 +20,7 @@ from permitflow.errors import (
     RowsLostError,
     RowsNotThereError,
 )
-from permitflow.spark.places import Places
+from permitflow.spark.places import Places, require_there
 from permitflow.stream.control import ChannelPosition, ChannelRow, ChannelState
 
 __all__ = [
@@ -416,15 +416,9 @@ def lost(error: ReplayError, *, channel: str, consumer: str, wanted_row: int) ->
 
 def _require_kept(position: Position, row: int, log_id: str) -> None:
     """Require that the exchange still has all rows from ``row`` on."""
-    channel = position.channel
     if position.log_id != log_id:
-        raise LogReplacedError(channel=channel, wanted_log=log_id, log=position.log_id)
-    if position.acknowledged_row > row:
-        raise RowsForgottenError(channel=channel, wanted_row=row, first_kept_row=position.first_row)
-    if position.expired_row > row:
-        raise RowsExpiredError(channel=channel, wanted_row=row, first_kept_row=position.expired_row)
-    if position.next_row < row:
-        raise RowsNotThereError(channel=channel, wanted_row=row, next_row=position.next_row)
+        raise LogReplacedError(channel=position.channel, wanted_log=log_id, log=position.log_id)
+    require_there(position, row)
 
 
 def _require_whole(position: Position, row: int) -> None:

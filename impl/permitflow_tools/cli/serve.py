@@ -287,6 +287,7 @@ def serve(
     or store, also one that another exchange has taken over, or it cannot listen there. 130: stopped by Ctrl-C.
     """
     refuse_twice("--stream", [one.name for one in stream])
+    addresses = address or [_DEFAULT_ADDRESS]
     if options.target_latency_seconds is not None and trace is not None:
         unusable("--target-latency: not with --trace: a recording cannot tell of a window that changes")
     with requires_extra("grpc"):
@@ -303,13 +304,13 @@ def serve(
     if standby and not is_database(store or ""):
         unusable("--standby: needs --store postgresql://…: only such a store can be taken over")
     if processes > 1:
-        _require_fit_for_processes(processes, options.retention, trace, ui, address or [_DEFAULT_ADDRESS])
+        _require_fit_for_processes(processes, options.retention, trace, ui, addresses)
     access = _access(rights, token_file)
     _require_safe(ui, security)
-    _warn_of([*(address or []), *([ui] if ui else [])], security, access)
+    _warn_of([*addresses, *([ui] if ui else [])], security, access)
     channels = [channel for one in stream for channel in stream_channels(one.name, one.channels)]
     if cluster is not None:
-        own = _own_address(cluster, advertise or (address or [_DEFAULT_ADDRESS])[0])
+        own = _own_address(cluster, advertise or addresses[0])
         channels = [channel for channel in channels if ranked(several(cluster), channel)[0] == own]
     elif advertise is not None:
         unusable("--advertise: needs --cluster, in which it is one of the addresses")
@@ -349,7 +350,7 @@ def serve(
                 whole = Processes(
                     processes,
                     channels,
-                    (address or [_DEFAULT_ADDRESS])[0],
+                    addresses[0],
                     settings=settings,
                     limits=within,
                     serving=serving,
@@ -370,7 +371,7 @@ def serve(
                 )
             is_interrupted = await serve_until_signal(
                 whole,
-                address or [_DEFAULT_ADDRESS],
+                addresses,
                 report,
                 begin,
                 drain_seconds=drain_seconds,
