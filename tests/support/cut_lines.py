@@ -135,6 +135,7 @@ class Network:
         self.outage_seconds, self.sign_seconds = outage_seconds, sign_seconds
         self.write_seconds = write_seconds
         self.is_down = False
+        self._failure: Exception | None = None
         self.messages = self.connections = 0
         self.failures: list[Exception] = []
         """Of streams, for reasons that are not their peers'."""
@@ -179,9 +180,9 @@ class Network:
         for line in tuple(self._lines):
             self.cut(line)
 
-    def let_down(self) -> None:
-        """Cut all connections, and let none be made."""
-        self.is_down = True
+    def let_down(self, failure: Exception | None = None) -> None:
+        """Cut all connections, and let none be made; dialling raises this failure, by default that nobody answers."""
+        self.is_down, self._failure = True, failure
         self.cut_all()
 
     def let_up(self) -> None:
@@ -198,7 +199,7 @@ class Network:
     async def _calling(self, to: Destination) -> AsyncIterator[Carrier]:
         await asyncio.sleep(0)
         if self.is_down:
-            raise PeerGoneError(who=to.who, reason="nobody answers")
+            raise self._failure or PeerGoneError(who=to.who, reason="nobody answers")
         near, far = Line(self, is_dialler=True), Line(self, is_dialler=False)
         near.peer, far.peer = far, near
         self._lines |= {near: None, far: None}

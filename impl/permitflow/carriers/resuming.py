@@ -446,6 +446,8 @@ class DialledCarrier(ResumingCarrier):
             outcome, _ = await reached_again(self._attempt, who=self._who, reason=reason, seconds=self._seconds)
         except PermitflowError as error:
             outcome = error
+        except Exception as error:  # of a carrier's own making: nobody else would end the stream
+            outcome = TransportError.of(what=f"cannot reach {self._who} again", cause=error)
         if isinstance(outcome, PermitflowError):
             self._tell(outcome)
 

@@ -30,6 +30,7 @@ from permitflow.errors import (
     PermitflowError,
     ResumeRefusedError,
     ResumeTimeoutError,
+    TransportError,
 )
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
@@ -296,6 +297,13 @@ def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
                 await sender.end()
 
     in_simulated_time(run())
+
+
+async def test_a_failure_to_dial_again_that_nobody_expects_ends_the_stream() -> None:
+    async with network_of() as network, consumed() as receiver:
+        network.let_down(ValueError("no such address family"))
+        with pytest.raises(TransportError, match="again: no such address family"):
+            await receiver.receive()
 
 
 def test_both_ends_tell_how_long_they_had_no_connection() -> None:

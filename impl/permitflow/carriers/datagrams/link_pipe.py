@@ -17,8 +17,8 @@ from permitflow.wire.buffers import Buffer
 REMIND_SECONDS = 1.0
 """The longest time between two feedbacks: the distance of the signs of life."""
 
-LINGER_SECONDS = 2.0
-"""How long a closed end goes on sending what the peer does not have yet."""
+LINGER_SECONDS = 10.0
+"""How long a closed end goes on sending what the peer does not have yet; its time-out is 2 s at most."""
 
 _REFUSALS = 3
 """The peer has gone after this many in a row."""

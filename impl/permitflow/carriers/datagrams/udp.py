@@ -23,7 +23,7 @@ from permitflow.carriers import dialling
 from permitflow.carriers.addresses import Address, Scheme, parsed, written
 from permitflow.carriers.byte_stream import KIND_OF_METHOD, ByteStream, StreamOptions
 from permitflow.carriers.datagrams.link import Feedback
-from permitflow.carriers.datagrams.link_pipe import LINGER_SECONDS, LinkPipe
+from permitflow.carriers.datagrams.link_pipe import LinkPipe
 from permitflow.carriers.datagrams.packets import (
     COOKIE_BYTES,
     MOST_WINDOW,
@@ -62,6 +62,8 @@ _COOKIE_SECONDS = 30.0
 """A cookie is good for this long, and at most for twice as long."""
 _TOKEN_BITS = 64
 _LEAST_WINDOW = 8
+_CLOSE_SECONDS = 2.0
+"""How long a program that ends waits for its peers."""
 
 SocketName: TypeAlias = tuple[object, ...]
 
@@ -450,12 +452,12 @@ class UdpAcceptor(_Endpoint):
         self._is_accepting = False
 
     async def close(self) -> None:
-        """Release the socket once the peers have all that was sent to them, at most after ``LINGER_SECONDS``."""
+        """Release the socket once the peers have all that was sent to them, at most after ``_CLOSE_SECONDS``."""
         self.refuse_all()
         for pipe in self._pipes():
             pipe.close()
         with suppress(TimeoutError):
-            async with asyncio.timeout(LINGER_SECONDS):
+            async with asyncio.timeout(_CLOSE_SECONDS):
                 while self._connections:
                     self._over.clear()
                     await self._over.wait()
