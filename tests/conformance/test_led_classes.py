@@ -27,7 +27,6 @@ from permitflow_model import (
     kept_channel,
     lossy_channel,
     mute,
-    mute_links,
     mute_scheduler,
     port_machine,
     staging,
@@ -115,8 +114,7 @@ def led_graph() -> object:
 
 
 def led_processes() -> object:
-    few = replace(test_mute_links.SMALL, deaths=False, leaves=False)
-    return walk(mute_links.SYSTEM, test_mute_links.DrivenProcesses(few), few)
+    return test_mute_links.walked(replace(test_mute_links.SMALL, deaths=False, leaves=False))
 
 
 def led_actors() -> object:
@@ -238,7 +236,12 @@ LED = [
         *("exchange/books/staging.py Part", "exchange/books/replay.py ReplayBooks"),
     ),
     led("mute", led_graph, "mute/graph.py MuteGraph"),
-    led("mute_links", led_processes, "mute/graph.py MuteGraph"),
+    led(
+        "mute_links",
+        led_processes,
+        *("mute/graph.py MuteGraph", "mute/messages.py Peer", "mute/channel.py Boundary", "mute/channel.py Inlet"),
+        *("mute/channel.py Sender", "mute/channel.py Dialling"),
+    ),
     led("mute_scheduler", led_actors, "mute/actors.py Actors", "mute/actors.py Actor"),
     led("mute_scheduler", judged_scheduler, "mute/scheduler.py MuteScheduler"),
     led(
@@ -301,8 +304,6 @@ _FUNCTIONS = "a function of each element; the model of ports leads each of its c
 _SEVERAL = "which of several inputs or outputs has its turn; the model of ports leads each of its connections"
 _TIME = "a choice by the clock; the model of ports leads each of its connections"
 NOT_LED: Mapping[str, str] = {
-    "mute/channel.py": _SOCKETS,
-    "mute/messages.py": _SOCKETS,
     "mute/pipeline.py": _SOCKETS,
     "mute/sockets.py": _SOCKETS,
     "mute/saving.py": "when is saved, which no protocol says",

@@ -32,6 +32,7 @@ from tests.simulator import sqlite_files
 from tests.simulator.disk import SimulatedDisk
 from tests.simulator.stepped import Point, SteppedDisk, SteppedSystem, Steps
 from tests.simulator.stores import SimulatedSystem, new_store
+from tests.support.replayed import Replayed
 
 J = TypeVar("J")
 
@@ -375,36 +376,6 @@ class DrivenStore:
 def _damaged(journal: bytes, *, is_even: bool) -> bytes:
     slot = bytes(SLOT_BYTES)
     return slot + journal[SLOT_BYTES:] if is_even else journal[:SLOT_BYTES] + slot
-
-
-class Replayed:
-    """A driven store that is pickled as the moves that have led to it."""
-
-    def __init__(self, make: Callable[[], DrivenStore], moves: Sequence[tuple[str, tuple[int, ...]]] = ()) -> None:
-        """Open it, and make these moves."""
-        self._make, self._moves = make, [*moves]
-        self._driven = make()
-        self._driven.begin()
-        for method, arguments in moves:
-            getattr(self._driven, method)(*arguments)
-
-    def __getattr__(self, method: str) -> Callable[..., None]:
-        perform = getattr(self._driven, method)
-
-        def move(*arguments: int) -> None:
-            perform(*arguments)
-            self._moves.append((method, arguments))
-
-        return move
-
-    def observe(self) -> State:
-        return self._driven.observe()
-
-    def __reduce__(self) -> tuple[object, ...]:
-        return Replayed, (self._make, self._moves)
-
-    def __del__(self) -> None:
-        self._driven.end()
 
 
 def walked(parameters: Parameters) -> Walk:

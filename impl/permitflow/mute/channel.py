@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from permitflow.mute.graph import Marks, Signal
+from permitflow.mute.graph import Marks
 from permitflow.mute.messages import (
     Kind,
     Peer,
@@ -184,36 +184,25 @@ class Boundary(Sender):
         super().__post_init__()
         self._remote = f"{self.name} far end"
         self.pipeline.chain(self.name, self._remote)
-        self._early: list[Signal] | None = None
 
     def _on_open(self) -> None:
-        # Until the welcome has come, its signals are only part of those that hold.
-        self._early = []
+        # Who mutes now is told before the welcome; until then this boundary mutes in their place.
+        self.pipeline.graph.reconnect(self.name, self._remote)
+        self.pipeline.settle()
         self._say(Kind.HELLO, self.name.encode())
         self._send_again()
 
     def _on_message(self, kind: Kind, body: bytes) -> None:
         match kind:
-            case Kind.SIGNAL if self._early is not None:
-                self._early.append(read_signal(body))
             case Kind.SIGNAL:
                 self.pipeline.graph.receive(self.name, self._remote, read_signal(body))
                 self.pipeline.settle()
             case Kind.WELCOME:
-                self._welcome(body.decode(), self._early or [])
+                if self._peer is not None:
+                    self._peer.expect(Kind.SIGNAL, Kind.ACKNOWLEDGE)
+                self._begin(to=body.decode())
             case _:
                 super()._on_message(kind, body)
-
-    def _welcome(self, peer: str, signals: list[Signal]) -> None:
-        """A worker is there: those that mute now take the place of those behind the former connection."""
-        graph, self._early = self.pipeline.graph, None
-        if self._peer is not None:
-            self._peer.expect(Kind.SIGNAL, Kind.ACKNOWLEDGE)
-        graph.reconnect(self.name, self._remote)
-        for signal in signals:
-            graph.receive(self.name, self._remote, signal)
-        self.pipeline.settle()
-        self._begin(to=peer)
 
     def _on_safe(self, next_lines: Mapping[str, int]) -> None:
         for origin, next_line in next_lines.items():
