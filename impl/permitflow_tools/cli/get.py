@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from permitflow_tools.row_files.writing import RowWriter
 
 _BINARY = (RowFormat.ARROW, RowFormat.PARQUET)
+_UNFIT = (ValueError, NotImplementedError)
+"""Errors of a format that cannot hold rows, Arrow's as well."""
 
 
 @dials
@@ -179,7 +181,7 @@ class _Output:
         is_stream = self.is_shared or path.suffix == ".arrows"
         try:
             self.writer: RowWriter = open_writer(self._file, row_format, described.schema, is_stream=is_stream)
-        except ValueError as error:  # of Arrow as well
+        except _UNFIT as error:
             if self.part is not None:
                 self.part.leave(keeps=False)
             unusable(f"{row_format.value} cannot hold the rows of this channel: {error}")
@@ -199,7 +201,7 @@ class _Output:
         try:
             self.writer.close()
             self._file.flush()
-        except (OSError, ValueError):
+        except (OSError, *_UNFIT):
             has_failed = True
         if self.part is None:
             if self._file is not sys.stdout.buffer:
@@ -242,7 +244,7 @@ class _Writing:
         except PermitflowError as error:  # a time-out is an OSError as well
             complain(f"{error}; {self._left()}")
             raise typer.Exit(ExitCode.FAILS) from None
-        except (OSError, ValueError) as error:
+        except (OSError, *_UNFIT) as error:
             self._source.close()
             words = error.strerror if isinstance(error, OSError) else None
             complain(f"the output cannot be written: {words or error}; {self._left(has_failed=True)}")

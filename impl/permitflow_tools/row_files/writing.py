@@ -11,6 +11,7 @@ from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import date, time, timedelta
 from decimal import Decimal
+from io import BytesIO
 from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -182,6 +183,15 @@ def open_writer(file: BinaryIO, row_format: RowFormat, schema: pa.Schema, *, is_
     Raises:
         ArrowInvalid, ArrowNotImplementedError, ValueError: the format cannot hold such rows.
     """
+    with suppress(pa.ArrowInvalid):  # some column takes no nulls
+        # Some types are refused only with a row, which has left its channel by then.
+        trial = _opened(BytesIO(), row_format, schema, is_stream=is_stream)
+        trial.write(pa.record_batch([pa.nulls(1, kind) for kind in schema.types], schema=schema))
+        trial.close()
+    return _opened(file, row_format, schema, is_stream=is_stream)
+
+
+def _opened(file: BinaryIO, row_format: RowFormat, schema: pa.Schema, *, is_stream: bool) -> RowWriter:
     counted: Any = _Counted(file)
     match row_format:
         case RowFormat.ARROW:

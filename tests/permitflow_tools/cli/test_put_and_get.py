@@ -333,6 +333,39 @@ async def test_an_output_that_cannot_be_leaves_the_channel_as_it_is(
         assert (await shell("get", NAME))[:2] == (0, '{"n": [1, 2]}\n')
 
 
+@pytest.mark.parametrize(
+    ("kind", "suffix"),
+    [
+        (pa.month_day_nano_interval(), "csv"),
+        (pa.month_day_nano_interval(), "parquet"),
+        (pa.dictionary(pa.int32(), pa.list_(pa.int64())), "parquet"),
+    ],
+)
+async def test_a_type_that_a_format_lacks_leaves_the_channel_as_it_is(
+    command: Command, tmp_path: Path, kind: pa.DataType, suffix: str
+) -> None:
+    rows = pa.record_batch([pa.nulls(2, kind)], names=["n"])
+    with pa.ipc.new_file(str(tmp_path / "rows.arrow"), rows.schema) as file:
+        file.write(rows)
+    async with beside(command) as shell:
+        await shell("put", NAME, str(tmp_path / "rows.arrow"))
+        code, _, error = await shell("get", NAME, str(tmp_path / f"out.{suffix}"))
+        assert (code, f"{suffix} cannot hold the rows" in error) == (2, True)
+        assert os.listdir(tmp_path) == ["rows.arrow"]
+        assert (await shell("get", NAME))[:2] == (0, '{"n": null}\n' * 2)
+
+
+async def test_rows_that_a_format_cannot_hold_are_counted(command: Command, tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
+    rows = pa.record_batch([column], names=["n"])
+    with pa.ipc.new_file(str(tmp_path / "rows.arrow"), rows.schema) as file:
+        file.write(rows)
+    async with beside(command) as shell:
+        await shell("put", NAME, str(tmp_path / "rows.arrow"))
+        code, _, error = await shell("get", NAME, str(tmp_path / "out.parquet"))
+    assert (code, "2 rows have come" in error) == (1, True)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
 async def test_a_full_disk_does_not_hide_rows_that_have_come(command: Command, tmp_path: Path) -> None:
     async with beside(command) as shell:
