@@ -11,7 +11,7 @@ from weakref import WeakSet
 from permitflow.cancelling import until_over
 from permitflow.reactive.interfaces import Publisher, Subscriber, Subscription
 from permitflow.reactive.signals import Signals, require
-from permitflow.stages.running import ELEMENTS_IN_A_TURN, Elements
+from permitflow.stages.running import Elements
 from permitflow.stages.source import Source
 
 T = TypeVar("T")
@@ -117,14 +117,9 @@ class PublishedRun(Generic[T]):
     async def _read(self, elements: Elements[T]) -> None:
         signals = self.signals
         try:
-            read = 0
             while self._is_wanted:
                 self._is_wanted = False
                 await self._read_one(elements)
-                # A source that never waits would let nobody else run.
-                read += 1
-                if not read % ELEMENTS_IN_A_TURN:
-                    await asyncio.sleep(0)
         except asyncio.CancelledError:
             if not signals.is_over:
                 signals.fail(RuntimeError("the task that reads the source was cancelled"))

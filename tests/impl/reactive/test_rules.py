@@ -1,4 +1,4 @@
-"""The rules of Reactive Streams, as a table: number, scenario, what must be observed; in each of our own ends.
+"""The rules of Reactive Streams, as a table: number, scenario, what must be observed; and what our own ends add.
 
 The TCK itself runs over the Java ends (``test_java_bridge.py``).  The rules left out forbid only slowness (2.2, 3.4),
 or bind the user of a subscriber (1.10, 2.12, 3.1).
@@ -6,14 +6,16 @@ or bind the user of a subscriber (1.10, 2.12, 3.1).
 
 import asyncio
 import gc
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from itertools import islice
 from typing import Any, NamedTuple
 from weakref import ref
 
 import pytest
 
 from permitflow import ChannelParameters, LocalReceiver, LocalSender, open_channel
-from permitflow.errors import ChannelAbortedError
+from permitflow.errors import ChannelAbortedError, InvalidParametersError, RemoteProtocolError
 from permitflow.reactive import (
     IterablePublisher,
     Publisher,
@@ -29,8 +31,8 @@ from permitflow.reactive.signals import MOST_REQUESTED
 from permitflow.stages import Source
 
 Settle = Callable[[], Awaitable[None]]
-Call = int | str
-"""A number is requested; "cancel"."""
+Call = int | float | str
+"""A number is requested, which should be whole; "cancel"."""
 
 CANCEL = "cancel"
 
@@ -53,7 +55,7 @@ class Unreadable(list[int]):
 
 
 class Recorder(Subscriber[Any]):
-    """Writes signals down as words; makes calls within signals, if a scenario says so."""
+    """Writes signals down as words, all from one thread; makes calls within signals, if a scenario says so."""
 
     def __init__(
         self, when_subscribed: tuple[Call, ...] = (), when_next: dict[int, tuple[Call, ...]] | None = None
@@ -62,16 +64,18 @@ class Recorder(Subscriber[Any]):
         self.when_subscribed = when_subscribed
         self.when_next = when_next or {}
         self.is_inside = False
+        self.thread = threading.get_ident()
         self.subscription: Subscription
 
     def call(self, call: Call) -> None:
-        if isinstance(call, int):
-            self.subscription.request(call)
-        else:
+        if call == CANCEL:
             self.subscription.cancel()
+        else:
+            self.subscription.request(call)  # type: ignore[arg-type]
 
     def signal(self, word: str, calls: tuple[Call, ...] = ()) -> None:
-        assert not self.is_inside, f"rules 1.3 and 3.3: {word} came within another signal"
+        if self.is_inside or threading.get_ident() != self.thread:
+            word = f"rules 1.3 and 3.3: {word} came within another signal, or from another thread"
         self.is_inside = True
         self.words.append(word)
         for call in calls:
@@ -96,7 +100,7 @@ class Recorder(Subscriber[Any]):
 class PublisherRule(NamedTuple):
     number: str
     says: str
-    elements: Callable[[], Iterable[int]]
+    elements: Callable[[], Iterable[int | None]]
     calls: tuple[Call, ...]
     signals: tuple[str, ...]
     """After ``subscribe``, and after each call."""
@@ -122,6 +126,10 @@ PUBLISHER_RULES = [
     PublisherRule("3.9", "a request of 0", few(9), (0, 1), ("", "ValueError", "")),
     PublisherRule("3.9", "a request below 0", few(9), (-MOST_REQUESTED - 1,), ("", "ValueError")),
     PublisherRule("3.9", "a wrong request within a signal", few(9), (2,), ("", "0 ValueError"), when_next={0: (0,)}),
+    PublisherRule("3.9", "a request of a part", few(9), (1.5,), ("", "TypeError")),
+    PublisherRule("3.9", "a request of True", few(9), (True,), ("", "TypeError")),
+    PublisherRule("3.9", "a request of a word", few(9), ("3",), ("", "TypeError")),
+    PublisherRule("2.13", "None is not an element", lambda: [1, None], (3,), ("", "1 TypeError")),
     PublisherRule("3.12", "a cancellation from outside", few(9), (2, CANCEL, 2), ("", "0 1", "", "")),
     PublisherRule("3.17", "2^63-1 at once", few(2), (MOST_REQUESTED,), ("", "0 1 complete")),
     PublisherRule("3.17", "more than 2^63-1 in all", few(3), (1,), ("", "0 1 2 complete"), (), {-1: (MOST_REQUESTED,)}),
@@ -131,7 +139,7 @@ PUBLISHER_RULES = [
 class Made:
     """A publisher of each kind, and what a test has to close."""
 
-    def __init__(self, kind: str, elements: Iterable[int]) -> None:
+    def __init__(self, kind: str, elements: Iterable[Any] | AsyncIterator[Any]) -> None:
         self.feeding: asyncio.Future[Any] | None = None
         self.publisher: Publisher[Any] = getattr(self, kind)(elements)
 
@@ -166,7 +174,7 @@ IN_THE_LOOP = ("source", "stages", "channel", "processor")
 
 
 def publisher_cases() -> Iterator[tuple[str, bool, PublisherRule]]:
-    """An ``IterablePublisher`` is for one thread; a channel is aborted if its source fails (test_reactive.py)."""
+    """An ``IterablePublisher`` is for one thread; a channel is aborted if its source fails."""
     for rule in PUBLISHER_RULES:
         yield "iterable", False, rule
         for kind in IN_THE_LOOP:
@@ -253,20 +261,137 @@ async def test_rule_109_a_second_subscriber_of_a_processor_is_refused(settle: Se
     await made.aclose()
 
 
+@pytest.mark.parametrize("kind", ["iterable", "source", "stages", "processor"])
+async def test_a_cancellation_closes_the_elements(kind: str, settle: Settle) -> None:
+    closed: list[str] = []
+
+    def numbers() -> Iterator[int]:
+        try:
+            yield from range(5)
+        finally:
+            closed.append("closed")
+
+    async def numbers_of_a_reader() -> AsyncIterator[int]:
+        try:
+            yield 0
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0)
+            closed.append("closed")
+
+    made = Made(kind, numbers_of_a_reader() if kind in ("source", "stages") else numbers())
+    recorder = Recorder((2,))
+    made.publisher.subscribe(recorder)
+    await settle()
+    recorder.call(CANCEL)
+    await made.aclose()
+    assert (recorder.words[:2], closed) == (["subscribed", "0"], ["closed"])
+
+
+async def test_elements_that_cannot_be_closed_are_reported_to_the_loop(unhandled: list[dict[str, Any]]) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 0
+        finally:
+            raise OSError("cannot be closed")
+
+    publisher = SourcePublisher(Source(numbers()))
+    publisher.subscribe(Recorder((1,)))
+    await asyncio.sleep(0)
+    await publisher.aclose()
+    assert [str(context["exception"]) for context in unhandled] == ["cannot be closed"]
+
+
+class Raising(Recorder):
+    def on_next(self, element: Any) -> None:
+        super().on_next(element)
+        raise OSError("the subscriber's own")
+
+
+async def test_a_subscriber_that_raises_is_cancelled_and_reported(
+    settle: Settle, unhandled: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    from_loop, from_iteration = Raising((5,)), Raising((5,))
+    SourcePublisher(Source(range(5))).subscribe(from_loop)
+    IterablePublisher(range(5)).subscribe(from_iteration)
+    await settle()
+    assert from_loop.words == from_iteration.words == ["subscribed", "0"]
+    assert [str(context["exception"]) for context in unhandled] == ["the subscriber's own"]
+    assert "the subscriber's own" in caplog.text
+
+
+async def test_a_reader_that_is_cancelled_from_outside_fails_the_stream(settle: Settle) -> None:
+    async def numbers() -> AsyncIterator[int]:
+        await asyncio.Event().wait()
+        yield 0
+
+    before = asyncio.all_tasks()
+    recorder = Recorder((1,))
+    SourcePublisher(Source(numbers())).subscribe(recorder)
+    await settle()
+    (reading,) = asyncio.all_tasks() - before
+    reading.cancel()
+    await settle()
+    assert recorder.words == ["subscribed", "RuntimeError"]
+
+
+def test_a_subscriber_outside_an_event_loop_is_refused() -> None:
+    recorder = Recorder((1,))
+    SourcePublisher(Source(range(3))).subscribe(recorder)
+    assert recorder.words == ["subscribed", "RuntimeError"]
+
+
+@pytest.mark.parametrize("is_subscribed_first", [False, True])
+@pytest.mark.parametrize(
+    ("elements", "at_once", "asked"), [(few(0), ["complete"], []), (lambda: failing(2), [], ["0", "1", "OSError"])]
+)
+async def test_a_processor_tells_the_end_behind_its_last_element(
+    elements: Callable[[], Iterable[int]],
+    at_once: list[str],
+    asked: list[str],
+    is_subscribed_first: bool,
+    settle: Settle,
+) -> None:
+    """Without a request for what is not there."""
+    processor: StagesProcessor[int, int] = StagesProcessor(lambda source: source.map(abs))
+    recorder = Recorder()
+    steps: list[Callable[[], None]] = [
+        lambda: processor.subscribe(recorder),
+        lambda: IterablePublisher(elements()).subscribe(processor),
+    ]
+    for step in steps if is_subscribed_first else reversed(steps):
+        step()
+        await settle()
+    assert recorder.words == ["subscribed", *at_once]
+    recorder.call(2)
+    await settle()
+    assert recorder.words == ["subscribed", *at_once, *asked]
+    await processor.aclose()
+
+
 # Subscribers.
 
 
 class Asked(Subscription):
-    """Adds up what is requested; gives signals within ``request``, if a scenario says so."""
+    """Notes what is requested; gives signals within ``request``, if a scenario says so."""
 
-    def __init__(self) -> None:
-        self.requested = self.cancellations = 0
-        self.when_requested: Callable[[], object] = lambda: None
+    def __init__(self, when_requested: Callable[[int], object] = lambda _: None) -> None:
+        self.requests: list[int] = []
+        self.cancellations = 0
+        self.when_requested = when_requested
+        self.is_inside = False
+
+    @property
+    def requested(self) -> int:
+        return sum(self.requests)
 
     def request(self, n: int) -> None:
         assert n > 0, "rule 3.9"
-        self.requested += n
-        self.when_requested()
+        assert not self.is_inside, "rule 2.7"
+        self.is_inside = True
+        self.requests.append(n)
+        self.when_requested(n)
+        self.is_inside = False
 
     def cancel(self) -> None:
         self.cancellations += 1
@@ -322,7 +447,7 @@ class Read:
         try:
             async for element in self.elements:
                 self.words += str(element)
-        except (OSError, ChannelAbortedError):
+        except (OSError, ChannelAbortedError, RemoteProtocolError):
             self.words += "x"
         else:
             self.words += "."
@@ -394,24 +519,124 @@ async def test_rule_213_none_is_refused(kind: str) -> None:
         # An aborted channel drops what it holds.
         ("sending", "x", "x"),
         ("processor", "x", "01x"),
+        # One more than was requested: rule 1.1.
+        ("reading", "2", "01x"),
+        ("sending", "2", "x"),
+        ("processor", "2", "01x"),
     ],
 )
 async def test_rules_203_311_everything_may_come_within_request(
     kind: str, end: str, words: str, settle: Settle
 ) -> None:
     """And then nothing is called within the end, though elements are left to be read."""
-    read, subscription = Read(kind), Asked()
+    read = Read(kind)
 
-    def emit() -> None:
+    def emit(_: int) -> None:
         for number in range(2):
             read.subscriber.on_next(number)
         if end == "x":
             read.subscriber.on_error(OSError("lost"))
-        else:
+        elif end == ".":
             read.subscriber.on_complete()
+        else:
+            read.subscriber.on_next(2)
 
-    subscription.when_requested = emit
+    subscription = Asked(emit)
     read.subscriber.on_subscribe(subscription)
     await settle()
-    assert (subscription.requested, subscription.cancellations, read.words) == (2, 0, words)
+    assert (subscription.requested, subscription.cancellations, read.words) == (2, int(end == "2"), words)
     await read.aclose()
+
+
+@pytest.mark.parametrize(
+    ("prefetch", "requests"), [(8, [8, 4, 4]), (4, [4, 2, 2, 2, 2, 2]), (3, [3, *[1] * 10]), (1, [1] * 13)]
+)
+async def test_half_of_the_prefetch_is_requested_at_a_time(prefetch: int, requests: list[int]) -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber(prefetch)
+    left = iter(range(12))
+
+    def emit(n: int) -> None:
+        given = [*islice(left, n)]
+        for number in given:
+            reading.on_next(number)
+        if len(given) < n:
+            reading.on_complete()
+
+    subscription = Asked(emit)
+    reading.on_subscribe(subscription)
+    assert [number async for number in reading] == [*range(12)]
+    assert subscription.requests == requests
+
+
+async def test_calls_of_a_reader_wait_until_another_thread_has_made_its_own() -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber(2)
+    has_read = threading.Event()
+
+    def emit(n: int) -> None:
+        if subscription.requested == 2:
+            for number in range(n):
+                reading.on_next(number)
+            assert has_read.wait(60)
+
+    subscription = Asked(emit)
+    subscribing = asyncio.create_task(asyncio.to_thread(reading.on_subscribe, subscription))
+    assert [await anext(reading), await anext(reading)] == [0, 1]
+    has_read.set()
+    await subscribing
+    assert subscription.requests == [2, 2]
+
+
+@pytest.mark.parametrize("has_left", [False, True])
+async def test_a_subscription_that_comes_after_the_end_is_cancelled(has_left: bool) -> None:
+    reading: ReadingSubscriber[int] = ReadingSubscriber()
+    if has_left:
+        await reading.aclose()
+    else:
+        reading.on_complete()
+    subscription = Asked()
+    reading.on_subscribe(subscription)
+    assert (subscription.cancellations, subscription.requests) == (1, [])
+    with pytest.raises(StopAsyncIteration):
+        await anext(reading)
+
+
+async def test_a_subscription_that_raises_fails_the_stream() -> None:
+    class Broken(Subscription):
+        def request(self, n: int) -> None:
+            raise OSError("lost")
+
+        def cancel(self) -> None:
+            raise OSError("lost, too")
+
+    reading: ReadingSubscriber[int] = ReadingSubscriber()
+    reading.on_subscribe(Broken())
+    with pytest.raises(OSError, match=r"^lost$"):
+        await anext(reading)
+
+
+async def test_a_processor_that_nobody_reads_cancels_when_it_is_closed() -> None:
+    processor: StagesProcessor[int, int] = StagesProcessor(lambda source: source)
+    subscription = Asked()
+    processor.on_subscribe(subscription)
+    await processor.aclose()
+    assert subscription.cancellations == 1
+
+
+async def test_waiting_for_the_outcome_can_be_cancelled(settle: Settle) -> None:
+    sender, receiver = ends(2)
+    subscriber: SendingSubscriber[int] = SendingSubscriber(sender)
+    waiting = asyncio.create_task(subscriber.outcome())
+    await settle()
+    waiting.cancel()
+    await settle()
+    IterablePublisher(range(2)).subscribe(subscriber)
+    assert [message.payload async for message in receiver] == [0, 1]
+    await subscriber.outcome()
+
+
+@pytest.mark.parametrize(
+    "make", [lambda prefetch: from_publisher(IterablePublisher([1]), prefetch), ReadingSubscriber], ids=["from", "read"]
+)
+def test_a_prefetch_below_one_is_refused(make: Callable[[int], object]) -> None:
+    with pytest.raises(InvalidParametersError, match="prefetch"):
+        make(0)
