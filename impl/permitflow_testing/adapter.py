@@ -73,6 +73,8 @@ class ChannelAdapter:
     """Control loops in a chain that a message passes; each has a window of its own."""
     timeout_seconds: ClassVar[float] = 0.2
     """Seconds without progress after which a channel counts as stuck; only failing runs wait that long."""
+    call_seconds: ClassVar[float | None] = None
+    """The longest ``open``, ``settled`` and ``close`` of an adapter that bounds its own waits; None: as usual."""
     quiet_seconds: ClassVar[float] = 0.0
     """Seconds to watch that a channel does nothing that it must not do.
 

@@ -45,6 +45,9 @@ RECEIVE, END = "receive", "end"
 class AdapterError(Exception):
     """A call of the adapter does what no call may do, whatever the rule."""
 
+    ends_all = ""
+    """Why no further rule need be asked, if that is so."""
+
 
 @dataclass
 class Habits:
@@ -73,6 +76,7 @@ class BoundedAdapter:
         self.lacks = lacks_of(adapter)
         self.hops = adapter.hops
         self.timeout_seconds = adapter.timeout_seconds
+        self._settle_seconds = adapter.call_seconds or self.timeout_seconds
         self._settles = type(adapter).settled is not ChannelAdapter.settled
         self.quiet_seconds = 0.0 if self._settles else adapter.quiet_seconds
         self._made: list[Coroutine[Any, Any, Any]] = []
@@ -91,7 +95,7 @@ class BoundedAdapter:
             AdapterError: ``open`` takes too long.
             Exception: as the adapter's ``open`` raises it.
         """
-        await self._within(self._adapter.open(parameters, record), "open", START_SECONDS)
+        await self._within(self._adapter.open(parameters, record), "open", self._adapter.call_seconds or START_SECONDS)
         try:
             yield
         finally:
@@ -100,7 +104,7 @@ class BoundedAdapter:
 
     async def _close(self) -> None:
         """Close the channel; what goes wrong is noted, since the run is over."""
-        seconds = 0.0 if "close" in self.habits.faults else START_SECONDS
+        seconds = self._adapter.call_seconds or (0.0 if "close" in self.habits.faults else START_SECONDS)
         try:
             await self._within(self._adapter.close(), "close", seconds)
         except AdapterError as error:
@@ -117,7 +121,7 @@ class BoundedAdapter:
         self.habits.pauses += 1
         await turns()
         if self._settles:
-            await self._within(self._adapter.settled(), "settled", self.timeout_seconds)
+            await self._within(self._adapter.settled(), "settled", self._settle_seconds)
             await turns()
         elif self.quiet_seconds:
             await asyncio.sleep(self.quiet_seconds)

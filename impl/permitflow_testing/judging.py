@@ -6,6 +6,7 @@ once, and is recognised by the state that the mistaken action would have reached
 
 import asyncio
 import random
+import re
 from collections import deque
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import nullcontext
@@ -19,7 +20,7 @@ from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.system import Disabled
 from permitflow_testing.adapter import Feature, require_methods
 from permitflow_testing.blocking import BLOCKED_SECONDS, LoopBlocked, LoopWatch, WhenStuck, print_stuck
-from permitflow_testing.bounded import BoundedAdapter, Habits, MakeBounded, own_runner
+from permitflow_testing.bounded import AdapterError, BoundedAdapter, Habits, MakeBounded, own_runner
 from permitflow_testing.cancelling import SEND, SEND_BARRIER, TAKE, cancel_everywhere
 from permitflow_testing.leading import walk_graphs
 from permitflow_testing.moves import Divergence, Lockstep, Move, PairAdapter, moves_of, walk
@@ -48,6 +49,9 @@ T = TypeVar("T")
 CANCELS_ALL = "cancels tasks that are not its own: the kit's was among them"
 
 RANDOM_RUNS = 60
+
+_NUMBER = re.compile(r"\b[0-9a-f]*[0-9][0-9a-f]*\b")
+"""Decimal or hexadecimal."""
 
 PERMITS = "permits"
 """The default flow."""
@@ -128,11 +132,12 @@ class _Judge:
         self._verdicts: dict[str, RuleVerdict] = {}
         self._told: dict[tuple[str, str], str] = {}
         """Exceptions of the adapter, each with the rule under which it was told."""
+        self._given_up = ""
 
     @property
-    def is_cut_short(self) -> bool:
-        """Is it useless to check more rules?"""
-        return False
+    def cut_short(self) -> str:
+        """Why it is useless to check more rules; empty if it is not."""
+        return self._given_up
 
     def verdict(self, rule: Rule) -> RuleVerdict:
         """The verdict about a rule; it is computed once."""
@@ -149,10 +154,13 @@ class _Judge:
             return self._once(RuleVerdict.raised(rule, error))
 
     def _once(self, verdict: RuleVerdict) -> RuleVerdict:
-        """The same verdict, unless it tells an exception that was told before."""
+        """The same verdict, unless it tells an exception that was told before, perhaps with other numbers."""
         if verdict.error is None:
             return verdict
-        told = self._told.setdefault((raising(verdict.error), place_of(verdict.error)), verdict.rule.id)
+        if isinstance(verdict.error, AdapterError):
+            self._given_up = self._given_up or verdict.error.ends_all
+        sentence = _NUMBER.sub("", raising(verdict.error))
+        told = self._told.setdefault((sentence, place_of(verdict.error)), verdict.rule.id)
         if told == verdict.rule.id:
             return verdict
         finding = f"cannot be told: {verdict.finding}, as under {told!r}"
@@ -164,7 +172,7 @@ class _Judge:
     def _report(self, name: str, rules: Sequence[Rule], when_judged: WhenJudged) -> Report:
         verdicts = []
         for rule in rules:
-            if self.is_cut_short:
+            if self.cut_short:
                 break
             verdicts.append(self.verdict(rule))
             when_judged(verdicts[-1])
@@ -221,13 +229,13 @@ class ChannelJudge(_Judge):
         report = self._report(name, rules, when_judged)
         faults = self.faults(report.verdicts)
         if left := len(rules) - len(report.verdicts):
-            faults += (f"{counted(left, 'rule')} not run, because the adapter blocks the event loop",)
+            faults += (f"{counted(left, 'rule')} not run, because {self.cut_short}",)
         return replace(report, faults=faults, watched=self._make().watched())
 
     @property
-    def is_cut_short(self) -> bool:
-        """Nothing can be learnt where the adapter blocks everything."""
-        return bool(self.watch.blocked)
+    def cut_short(self) -> str:
+        """Nothing can be learnt where the adapter blocks everything, or does not answer."""
+        return "the adapter blocks the event loop" if self.watch.blocked else super().cut_short
 
     def faults(self, verdicts: Iterable[RuleVerdict]) -> tuple[str, ...]:
         """What is wrong with the adapter, whatever the rule, unless a verdict says it."""
@@ -256,8 +264,8 @@ class ChannelJudge(_Judge):
             return RuleVerdict(rule, Outcome.BREAKS, self.cannot_open)
         if self.cannot_open:
             return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because the adapter cannot be opened")
-        if self.watch.blocked:
-            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, "not run, because the adapter blocks the event loop")
+        if self.cut_short:
+            return RuleVerdict(rule, Outcome.NOT_APPLICABLE, f"not run, because {self.cut_short}")
         verdict = self._interrupted(rule)
         if self.watch.blocked and not verdict.is_broken:
             return self._blocks(rule)

@@ -246,6 +246,8 @@ class _Ending:
                 received.append(self.adapter.result(call).value)
                 if self.adapter.acknowledges:
                     self.adapter.consume()
+            except AdapterError:
+                raise
             except Exception as error:
                 return received, error
 

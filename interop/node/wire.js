@@ -163,7 +163,10 @@ class End {
 
   read(kind, body) {
     if (kind === STATUS) throw new Error(`the peer has ended the stream: ${body}`);
-    if (kind === END) { this.isOver = true; return; }
+    if (kind === END) {
+      if (this.isDialler) this.isOver = true; else if (this.isSender) this.closeHalf(); // a receiver has not answered yet
+      return;
+    }
     if (kind !== MESSAGE) return; // a sign of life, or the method that a dialler calls
     this.handled++;
     if (body.at(-9) !== NO_CHECKSUM[0] && !(this.handled === 1 && !this.isDialler)) {
@@ -202,7 +205,7 @@ class End {
 
   closeHalf() {
     this.isOver = true;
-    this.socket.write(header(END));
+    if (FAULT !== 'half-open') this.socket.write(header(END));
   }
 
   close() {
@@ -359,7 +362,7 @@ class Receiver extends End {
       this.bytes = 0;
     }
     if (frames.length) this.write(encode(...frames));
-    if (this.isOver || !this.ending || (this.ending.ended && !isIdle)) return;
+    if (this.isOver || !this.ending || (this.ending.ended && !isIdle) || FAULT === 'no-ended') return;
     if (this.ending.ended) this.write(encode([1, encode([13, encode([1, this.ending.until])])]));
     this.closeHalf();
   }

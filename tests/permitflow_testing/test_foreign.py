@@ -59,8 +59,8 @@ def on_java(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @contextmanager
-def driven(command: str, *, end_seconds: float = 2.0) -> Iterator[Driver]:
-    driver = Driver(command, end_seconds=end_seconds)
+def driven(command: str, *, limit_seconds: float = 10.0, end_seconds: float = 2.0) -> Iterator[Driver]:
+    driver = Driver(command, limit_seconds=limit_seconds, end_seconds=end_seconds)
     try:
         yield driver
     finally:
@@ -118,6 +118,36 @@ def test_an_end_without_a_byte_window_is_named(
         report = judge_command(driver, end=end, only=["byte-window"])
     assert report.broken == ("byte-window",)
     assert found in report["byte-window"].finding
+
+
+@pytest.mark.parametrize(
+    ("fault", "end", "dial", "found"),
+    [
+        ("no-ended", "receiver", "", "its end has not written Ended within 2 s"),
+        ("half-open", "sender", "tcp://127.0.0.1:0", "does not close its half of the stream after the end"),
+        pytest.param("half-open", "receiver", "", "does not close its half of the stream", marks=pytest.mark.long),
+    ],
+)
+def test_an_end_that_does_not_finish_is_named(
+    on_node: str, fault: str, end: str, dial: str, found: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", fault)
+    with driven(on_node, limit_seconds=2.0) as driver:
+        report = judge_command(driver, end=end, dial=dial, only=["end-comes-last"])
+    assert found in str(report)
+    assert not report.conforms
+
+
+@pytest.mark.long
+def test_a_driver_that_no_longer_answers_is_told_once(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", "falls-silent")
+    with driven(on_node, limit_seconds=2.0, end_seconds=0.1) as driver:
+        report = judge_command(driver, end="sender")
+    assert [verdict.finding.partition(" (")[0] for verdict in report.verdicts] == [
+        "your driver has not answered 'settle'",
+        *2 * ["cannot be told: your driver has not answered 'settle'"],
+    ]
+    assert report.faults == ("24 rules not run, because your driver keeps the kit waiting",)
 
 
 @pytest.mark.parametrize("flow", flows())
@@ -190,6 +220,10 @@ WRONG = {
     "ends": ("sys.exit('no such file')", "has ended with exit code 1, asked for 'hello' (request 1)"),
     "ends-with-words": ("sys.exit('no such file')", "; its standard error ends with: no such file"),
     "is-killed": ("os.kill(os.getpid(), 9)", "has ended with signal SIGKILL"),
+    "ends-within-a-line": (
+        "os.write(1, b'{1'); sys.exit()",
+        "asked for 'hello' (request 1); its last line has no end: '{1'",
+    ),
     "says-garbage": (
         "say('listening')",
         "what is not an answer, 'listening': it is not JSON; remarks belong on its standard",
@@ -297,9 +331,9 @@ def test_a_pipe_that_is_held_by_another_session_keeps_nobody_waiting(tmp_path: P
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        ({"protocol": 2}, "answers 'hello' with 2, not with protocol 1"),
-        ({"protocol": 1, "ends": ["both"], "flows": ["permits"]}, "ends as a list of some of sender, receiver"),
-        ({"protocol": 1, "ends": ["sender"], "flows": ["permits"], "lacks": ["time"]}, "lacks as a list of some of"),
+        ({"protocol": 1}, "answers 'hello' with 1, not with protocol 2"),
+        ({"protocol": 2, "ends": ["both"], "flows": ["permits"]}, "ends as a list of some of sender, receiver"),
+        ({"protocol": 2, "ends": ["sender"], "flows": ["permits"], "lacks": ["time"]}, "lacks as a list of some of"),
         (1, "answers 'hello' with 1, not with an object"),
     ],
 )

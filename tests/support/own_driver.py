@@ -32,7 +32,7 @@ class OwnDriver:
 
     async def hello(self, **_: Any) -> object:
         has = {"ends": ["sender", "receiver"], "flows": ["permits", "demand"], "carriers": [self._carrier]}
-        return {"protocol": 1, **has, "lacks": ["settle"], "checksums": True}
+        return {"protocol": 2, **has, "lacks": ["settle"], "checksums": True}
 
     async def open(
         self, end: str, flow: str, parameters: dict[str, Any], channel: str, address: str, **_: Any

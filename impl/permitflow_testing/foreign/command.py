@@ -47,7 +47,7 @@ from permitflow_testing.judging import PERMITS
 from permitflow_testing.rulebooks.table import rulebook_of
 from permitflow_testing.rules import Lacks
 
-PROTOCOL = 1
+PROTOCOL = 2
 """The version of what driver and kit say to each other."""
 ENDS = ("sender", "receiver")
 SETTLE, BYTES = "settle", "bytes"
@@ -55,9 +55,8 @@ SETTLE, BYTES = "settle", "bytes"
 byte window."""
 _EVENT_SECONDS = 5.0
 _AT_ONCE_SECONDS = 3.0
-"""The longest wait that blocks the event loop; below what the kit takes for a blocked one."""
+"""The longest wait that blocks the event loop, and for what needs no question; below what the kit takes for blocked."""
 _QUIET_SECONDS = 0.05
-_MOST_ROUNDS = 1_000
 _WAITERS = 10_000
 
 
@@ -87,7 +86,8 @@ class Hello:
             raise _wrong("hello", said.get("protocol"), f"protocol {PROTOCOL}")
         ends = _names(said, "ends", ENDS)
         flows = _names(said, "flows", tuple(WAYS))
-        lacks = _names(said, "lacks", (*(feature.value for feature in Feature), SETTLE, BYTES), least=0)
+        lackable = (*(feature.value for feature in Feature if feature is not Feature.ACKNOWLEDGEMENT), SETTLE, BYTES)
+        lacks = _names(said, "lacks", lackable, least=0)
         carriers = _names(said, "carriers", ("tcp", "grpc")) if "carriers" in said else ("tcp",)
         features = frozenset(Feature(name) for name in lacks if name not in (SETTLE, BYTES))
         return cls(
@@ -119,6 +119,8 @@ def hello(driver: Driver) -> Hello:
     Raises:
         DriverError: it says nothing that can be understood, or nothing in time.
     """
+    if not driver.is_usable:
+        driver.end()
     return Hello.of(driver.told_at_once("hello", START_SECONDS, protocol=PROTOCOL))
 
 
@@ -159,7 +161,7 @@ class CommandAdapter(ChannelAdapter):
         self._fault: Exception | None = None
         self._asked: list[Request] = []
         if not self.driver.is_usable:
-            self.driver.end()
+            await asyncio.to_thread(self.driver.end)
             await self.driver.told("hello", seconds=START_SECONDS, protocol=PROTOCOL)
         self._stack = AsyncExitStack()
         records = [record] if self.trace is None else [record, self.trace.recorder]
@@ -188,14 +190,14 @@ class CommandAdapter(ChannelAdapter):
             accepting = asyncio.ensure_future(
                 self._within(self.peer.accept(door), limit, "your driver has not dialled")
             )
-            answered = asyncio.ensure_future(self.driver.answered(opened, 2 * limit))
+            answered = asyncio.ensure_future(self.driver.answered(opened))
             try:
                 await asyncio.wait({accepting, answered}, return_when=asyncio.FIRST_COMPLETED)
                 if answered.done():
                     answered.result()
                 await accepting
                 await self._within(self.peer.agreed(), limit, f"your driver's end has not said {self._first_frame}")
-                await answered
+                await self.driver.answered(opened, limit)
             finally:
                 accepting.cancel()
                 answered.cancel()
@@ -203,11 +205,20 @@ class CommandAdapter(ChannelAdapter):
             with suppress(Exception):
                 await self.peer.close()
             await self._stack.aclose()
+            await asyncio.to_thread(self.driver.end)  # nobody knows how its stream stands
             raise
 
     @property
     def _options(self) -> dict[str, Any]:
-        return {"checksums": self.said.makes_checksums, "byte_window": self.byte_window}
+        return {
+            "checksums": self.said.makes_checksums,
+            "byte_window": self.byte_window,
+            "last_words": self.driver.last_words,
+        }
+
+    @property
+    def _soon_seconds(self) -> float:
+        return min(_AT_ONCE_SECONDS, self.driver.limit_seconds)
 
     @property
     def _first_frame(self) -> str:
@@ -218,20 +229,29 @@ class CommandAdapter(ChannelAdapter):
             async with asyncio.timeout(seconds):
                 await awaitable
         except TimeoutError:
-            raise DriverError(f"{what} within {seconds:g} s{self.driver.last_words()}") from None
+            raise self.driver.in_vain(what, seconds) from None
 
     async def close(self) -> None:
         """End the stream; a driver that does not close its end is ended, and started again for the next run."""
-        is_told = self.driver.error is not None  # of the call that met it
         try:
-            await self.driver.told("close")
+            await self._see_it_close()
+            if self.driver.is_usable:  # else the call that met it has said so
+                await self.driver.told("close")
         except AdapterError:
-            self.driver.end()
-            if not is_told:
-                raise
+            await asyncio.to_thread(self.driver.end)
+            raise
         finally:
             await self.peer.close()
             await self._stack.aclose()
+
+    async def _see_it_close(self) -> None:
+        """After the end, the driver's end must close its half; told once."""
+        if self.peer.is_due_to_close and "half" not in self.driver.faults:
+            with suppress(TimeoutError, DriverError):
+                async with asyncio.timeout(self._soon_seconds):
+                    await self.peer.until(lambda: not self.peer.is_due_to_close)
+        if self.peer.is_due_to_close:
+            self.driver.note("half", "your driver's end does not close its half of the stream after the end")
 
     def new_peer(self, parameters: Parameters) -> Peer:
         """The kit's end."""
@@ -279,25 +299,22 @@ class CommandAdapter(ChannelAdapter):
         asked, self._asked = self._asked, []
         for request in asked:
             await self.driver.answered(request, self.driver.limit_seconds)
-        for _ in range(_MOST_ROUNDS):
-            sent = self.peer.sent
-            answer = await self.driver.told(SETTLE, messages=sent)
-            count = answer.get("messages") if isinstance(answer, Mapping) else None
-            if not isinstance(count, int):
-                raise _wrong(SETTLE, answer, "the number of messages that its end has written, as {'messages': 5}")
-            problem = f"your driver has written {count} messages, it says, and {{}} have come"
-            with suppress(TimeoutError):
-                async with asyncio.timeout(self.driver.limit_seconds):
-                    await self.peer.until(lambda count=count: self.peer.received >= count)
+        clock, limit = asyncio.get_running_loop().time, self.driver.limit_seconds
+        deadline = clock() + limit
+        while True:
+            before = self.peer.sent, self.peer.received
+            answer = await self.driver.told(SETTLE)
+            found = [answer.get(name) for name in ("handled", "written")] if isinstance(answer, Mapping) else []
+            if not found or not all(isinstance(count, int) for count in found):
+                raise _wrong(SETTLE, answer, "the messages of its end, as {'handled': 4, 'written': 2}")
             self.peer.require_alive()
-            if self.peer.received < count:
-                raise DriverError(problem.format(self.peer.received))
-            if self.peer.sent == sent and self.peer.received == count:
+            if before == tuple(found) == (self.peer.sent, self.peer.received):
                 self._check_settled(answer.get("state", {}))
                 return
-            if self.peer.sent == sent:
-                raise DriverError(problem.format(self.peer.received))
-        raise DriverError("your driver's end writes messages for ever, though nobody asks it for anything")
+            if clock() > deadline:
+                here = f"{self.peer.sent} were sent and {self.peer.received} have come"
+                what = f"your driver's end has handled {found[0]} messages and written {found[1]}, it says; {here}"
+                raise self.driver.in_vain(f"{what}: they do not agree", limit)
 
     def _check_settled(self, shown: Any) -> None:
         """Check what must be so when nothing is under way."""
@@ -454,7 +471,10 @@ class DrivenReceiver(CommandAdapter):
                 case "watermark" if isinstance(value, int):
                     return Received(Kind.WATERMARK, value)
                 case "ended":
-                    self._has_told_end = True
+                    if not self._held:
+                        what = "your driver says that the stream has ended, and its end has not written Ended"
+                        answered = self.peer.until(lambda: self.peer.outcome is not None)
+                        await self._within(answered, self._soon_seconds, what)
                     raise Ended
                 case "aborted":
                     raise Aborted
@@ -469,14 +489,10 @@ class DrivenReceiver(CommandAdapter):
         self.tell("consume")
 
     def _check_settled(self, shown: Any) -> None:
-        """Also that End was answered, and bytes came back."""
+        """Also that bytes came back."""
         super()._check_settled(shown)
         if problem := self.peer.unreturned_bytes():
             raise DriverError(f"your driver's end {problem}")
-        if self._has_told_end and not self._held and self.peer.has_ended and self.peer.outcome is None:
-            raise DriverError("your driver's end has not written Ended, although End has come and all was consumed")
-
-    _has_told_end = False
 
     def due_state(self) -> dict[str, int]:
         """What was consumed and is not returned."""
@@ -540,6 +556,7 @@ def adapter_of(
         "numbers": count(1),
         "byte_window": CommandAdapter.byte_window if said.counts_bytes else NO_LIMIT,
         "quiet_seconds": 0.0 if said.settles else _QUIET_SECONDS,
+        "call_seconds": START_SECONDS + 10 * driver.limit_seconds,
     }
     return type(base.__name__, bases, fields)
 

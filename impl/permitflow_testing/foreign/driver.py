@@ -31,6 +31,8 @@ START_SECONDS = 30.0
 _END_SECONDS = 2.0
 """For a driver to end once its input has ended, and again once it was asked to."""
 _MOST_BYTES = 1 << 20
+_MOST_UNANSWERED = 3
+"""After so many waits in vain, a driver is not asked any more."""
 _WORDS = 4
 """Lines of its standard error that a message shows."""
 
@@ -116,6 +118,9 @@ class Driver:
             raise InvalidParametersError(name="--command", value=there, rule="must begin with a program that is here")
         self._process: _Process | None = None
         self._numbers = 0
+        self.unanswered = 0
+        """Waits in vain."""
+        self._is_silent = False
 
     def ask(self, word: str, **content: Any) -> Request:
         """Ask for something; a driver that does not run is started.
@@ -166,10 +171,24 @@ class Driver:
         request.limit_seconds = seconds
         if self._process is not None and self._process.error is not None:
             return self._process.error
-        return DriverError(f"your driver has not answered {request.name} within {seconds:g} s{self.last_words()}")
+        return self.in_vain(f"your driver has not answered {request.name}", seconds)
+
+    def in_vain(self, what: str, seconds: float) -> DriverError:
+        """What to raise after a wait: the process is not asked any more, and after some waits none is."""
+        self._is_silent = True
+        self.unanswered += 1
+        problem = DriverError(f"{what} within {seconds:g} s{self.last_words()}")
+        if self.is_given_up:
+            problem.ends_all = "your driver keeps the kit waiting"
+        return problem
+
+    @property
+    def is_given_up(self) -> bool:
+        """Were there so many waits in vain that it is not asked any more?"""
+        return self.unanswered >= _MOST_UNANSWERED
 
     def last_words(self) -> str:
-        """The end of its standard error, to append to a sentence."""
+        """A line that it has begun, and the end of its standard error, to append to a sentence."""
         return "" if self._process is None else self._process.last_words()
 
     @property
@@ -179,8 +198,8 @@ class Driver:
 
     @property
     def is_usable(self) -> bool:
-        """Does the process run, as far as is known, and keep the rules of this protocol?"""
-        return self._process is not None and self._process.error is None
+        """Does the process run, as far as is known, answer, and keep the rules of this protocol?"""
+        return self._process is not None and self._process.error is None and not self._is_silent
 
     def note(self, kind: str, fault: str) -> None:
         """Remember what it does wrong; only the first fault of each kind."""
@@ -188,7 +207,7 @@ class Driver:
 
     def end(self) -> None:
         """End the process and all that it has started; the next request starts another one."""
-        process, self._process = self._process, None
+        process, self._process, self._is_silent = self._process, None, False
         if process is not None:
             process.end(self._end_seconds)
 
@@ -203,6 +222,8 @@ class _Process:
         self._open: dict[int, Request] = {}
         self._answered: dict[int, Request] = {}
         self._words: deque[str] = deque(maxlen=_WORDS)
+        self._begun = b""
+        """Of its standard output: what follows the last end of a line."""
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         # Ctrl-C interrupts the main thread only, so no process is started that nobody knows.
         with _starting(), ThreadPoolExecutor(1) as starter:
@@ -229,7 +250,8 @@ class _Process:
         self._lines.put(json.dumps(content).encode() + b"\n")
 
     def last_words(self) -> str:
-        return f"; its standard error ends with: {' / '.join(self._words)}" if self._words else ""
+        begun = f"; its last line has no end: {_part(self._begun)}" if self._begun else ""
+        return begun + (f"; its standard error ends with: {' / '.join(self._words)}" if self._words else "")
 
     # Threads, each of which closes its stream.
 
@@ -249,16 +271,17 @@ class _Process:
 
     def _read(self, stream: IO[bytes]) -> None:
         with stream:
-            while line := stream.readline(_MOST_BYTES):
-                if line.strip() and (problem := self._take(line)):
-                    self._fail(problem)
-                    break
-            else:
-                self._fail(self._why_gone())
+            problem = ""
+            while not problem and (data := os.read(stream.fileno(), _MOST_BYTES)):
+                *lines, self._begun = (self._begun + data).split(b"\n")
+                if len(self._begun) >= _MOST_BYTES:
+                    lines, self._begun = [*lines, self._begun[:_MOST_BYTES]], b""
+                problem = next(filter(None, map(self._take, filter(bytes.strip, lines))), "")
+            self._fail(problem or self._why_gone())
 
     def _take(self, line: bytes) -> str:
         """Take an answer; or say why it is none."""
-        if len(line) == _MOST_BYTES and not line.endswith(b"\n"):
+        if len(line) >= _MOST_BYTES:
             return _no_answer(line, "a line has at most a MiB")
         try:
             answer = json.loads(line)
@@ -346,8 +369,12 @@ def _starting() -> Iterator[None]:
 
 
 def _no_answer(line: bytes, why: str) -> str:
-    text = shortened(line.decode(errors="replace").strip(), 100)
-    return f"writes to its standard output what is not an answer, {text!r}: {why}; remarks belong on its standard error"
+    what = f"writes to its standard output what is not an answer, {_part(line)}"
+    return f"{what}: {why}; remarks belong on its standard error"
+
+
+def _part(line: bytes) -> str:
+    return repr(shortened(line.decode(errors="replace").strip(), 100))
 
 
 def _code_in_words(code: int) -> str:

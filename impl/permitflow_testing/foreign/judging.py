@@ -65,13 +65,14 @@ def judge_command(
     asks_bytes = not only or BYTE_WINDOW.id in only
     name = name or f"{driver.command} ({end})"
     driver.faults.clear()
+    driver.unanswered = 0
     if asked:
         options = {**options, "flow": flow, "random_runs": random_runs, "when_judged": when_judged}
         report = judge_adapter(adapter, name=name, only=asked, **options)
     else:
         nothing = "" if asks_bytes else f"has no part in {', '.join(only)}"
         report = Report(name, (), adapter.lacks, flow, unusable=nothing)
-    if asks_bytes and not report.unusable:
+    if asks_bytes and not report.unusable and not driver.is_given_up:
         verdict = judge_byte_window(adapter, rulebook_of(flow))
         when_judged(verdict)
         report = replace(report, verdicts=(*report.verdicts, verdict))

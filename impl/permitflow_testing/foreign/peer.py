@@ -8,7 +8,7 @@ totals of End.
 import asyncio
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from itertools import accumulate, groupby
@@ -105,9 +105,13 @@ class Peer(ABC):
     METHODS: ClassVar[tuple[str, str]]
     """The methods that the driver calls, and that the kit calls if it dials."""
 
-    def __init__(self, agreed: Parameters, *, checksums: bool, byte_window: int) -> None:
-        """``agreed`` are the parameters that both ends shall have; ``checksums``: does this end make them?"""
+    def __init__(self, agreed: Parameters, *, checksums: bool, byte_window: int, last_words: Callable[[], str]) -> None:
+        """``agreed`` are the parameters that both ends shall have; ``checksums``: does this end make them?
+
+        ``last_words`` are the driver's remarks, to append to a sentence.
+        """
         self._agreed = agreed
+        self._last_words = last_words
         self._window = ByteWindow(byte_window)
         self._checksums = Checksums(checksums)
         self._accepted: Accepted | None = None
@@ -167,6 +171,11 @@ class Peer(ABC):
         """Wait for the agreement."""
         await self.until(lambda: self._has_agreed)
 
+    @property
+    def is_due_to_close(self) -> bool:
+        """Is it the driver's turn to close its half?"""
+        return self._has_half_closed and self._may_close() and not self._has_peer_closed and self.error is None
+
     def require_alive(self) -> None:
         """Raise what has ended the stream, if it has failed."""
         if self.error is not None:
@@ -205,10 +214,10 @@ class Peer(ABC):
         if bytes(message[:8]) == _ANSWER:
             return
         for frame in self._decoded(message):
+            if isinstance(frame, Failure):
+                raise WireFault(f"it breaks the stream off: {frame.error.decode(errors='replace')}")
             if not self._has_agreed:
                 self._agree(frame)
-            elif isinstance(frame, Failure):
-                raise WireFault(f"it breaks the stream off: {frame.error.decode(errors='replace')}")
             else:
                 self._process(frame)
 
@@ -243,6 +252,8 @@ class Peer(ABC):
 
     def note_consumed(self) -> None:
         """The application has consumed its oldest message."""
+        if not self._unconsumed:
+            raise DriverError("your driver hands over more messages than have come")
         if (frame := self._unconsumed.popleft()) is not None:
             frame.chunks -= 1
             if frame.chunks == 0:
@@ -269,7 +280,7 @@ class Peer(ABC):
 
     def _fail(self, why: str) -> None:
         if self.error is None:
-            self.error = DriverError(f"your driver's end breaks a rule of the wire: {why}")
+            self.error = DriverError(f"your driver's end breaks a rule of the wire: {why}{self._last_words()}")
 
     # What leaves.
 

@@ -19,7 +19,7 @@ final class Driver {
     private Json opening;
     private boolean isEnding, hasEnded;
     private final Map<Wire.Message, Json> sends = new IdentityHashMap<>();
-    private final List<Json> receives = new ArrayList<>(), settles = new ArrayList<>(), endings = new ArrayList<>();
+    private final List<Json> receives = new ArrayList<>(), endings = new ArrayList<>();
 
     public static void main(String[] arguments) throws IOException {
         var driver = new Driver();
@@ -54,8 +54,7 @@ final class Driver {
     private Object handle(Json request) throws IOException {
         switch (request.text("do")) {
             case "hello":
-                return Map.of("protocol", 1, "name", "permitflow on Java", "ends", List.of("sender", "receiver"),
-                        "flows", List.of("permits"), "carriers", List.of("tcp"), "lacks", List.of());
+                return Map.of("protocol", 2, "name", "permitflow on Java", "ends", List.of("sender", "receiver"), "flows", List.of("permits"));
             case "open":
                 return open(request);
             case "close":
@@ -97,8 +96,7 @@ final class Driver {
                 cancel(request.number("request"));
                 break;
             case "settle":
-                settles.add(request);
-                return null;
+                return Map.of("handled", end.handled, "written", end.written, "state", state());
             default:
                 throw new IOException("there is no word " + request.text("do"));
         }
@@ -136,12 +134,8 @@ final class Driver {
     private void close() throws IOException {
         if (end != null) end.close();
         if (server != null) server.close();
-        for (var left : List.of(List.copyOf(sends.values()), List.copyOf(receives), List.copyOf(settles), List.copyOf(endings))) {
-            for (Json request : left) answer(request, "cancelled", true);
-        }
         sends.clear();
         receives.clear();
-        settles.clear();
         endings.clear();
         end = null;
         server = null;
@@ -201,11 +195,6 @@ final class Driver {
                 ok(receives.remove(0), message == null ? Map.ofEntries(receiver.ending) : Map.of(message.kind(), content(message)));
             }
             receiver.returnDue();
-        }
-        for (Json request : List.copyOf(settles)) {
-            if (end.handled >= request.number("messages") && settles.remove(request)) {
-                ok(request, Map.of("messages", end.written, "state", state()));
-            }
         }
     }
 

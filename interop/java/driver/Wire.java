@@ -244,7 +244,9 @@ final class Wire {
 
         private void read(int kind, byte[] body) throws IOException {
             if (kind == STATUS) throw new IOException("the peer has ended the stream: " + new String(body, StandardCharsets.UTF_8));
-            if (kind == END) isOver = true;
+            if (kind == END) {
+                if (isDialler) isOver = true; else if (method() == PUT) closeHalf(); // a receiver has not answered yet
+            }
             if (kind != MESSAGE) return; // a sign of life, or the method that a dialler calls
             handled++;
             boolean isFirstOfDialler = !isOpen && !isDialler;
