@@ -43,7 +43,7 @@ class DrivenChannel:
         assert self.sender.withdraw(self.line.pop())
 
     def resize(self, target: int, batch: int) -> None:
-        require((target, batch) != (self.receiver.target, self.batch))
+        require((target, batch) != (self.receiver.aimed_rows, self.batch))
         try:
             self.receiver.resize(target, batch)
         except InvalidParametersError:
@@ -93,7 +93,7 @@ class DrivenChannel:
             unreturned=self.receiver.unreturned,
             withheld=self.receiver.withheld,
             returned=self.returned,
-            target=self.receiver.target,
+            target=self.receiver.aimed_rows,
             batch=self.batch,
         )
 

@@ -6,7 +6,7 @@ with it, and returns a batch of bytes that is complete, or what is collected whe
 
 from collections import deque
 from dataclasses import replace
-from itertools import accumulate, takewhile
+from itertools import accumulate, product, takewhile
 from typing import Any
 
 import pytest
@@ -143,17 +143,16 @@ def test_chunks_that_leave_together_are_admitted_one_by_one(
     assert ledger.fitting(sums, len(sizes)) == len([*admitted])
 
 
-@given(size_bytes=st.integers(0, 12), held=st.integers(0, 12))
-def test_a_receiver_refuses_what_the_rule_forbids_and_changes_nothing(size_bytes: int, held: int) -> None:
-    here = UnreturnedBytes(ByteWindow(SMALL.window_bytes, SMALL.batch_bytes))
-    if held:
+def test_a_receiver_refuses_what_the_rule_forbids_and_changes_nothing() -> None:
+    for held, size_bytes in product(range(6), repeat=2):
+        here = UnreturnedBytes(ByteWindow(SMALL.window_bytes, SMALL.batch_bytes))
         here.accept(held)
-    if admits(held, size_bytes, SMALL):
-        here.require_room(size_bytes)
-    else:
-        with pytest.raises(ByteOverspendError):
+        if admits(held, size_bytes, SMALL):
             here.require_room(size_bytes)
-    assert here.held_bytes == held
+        else:
+            with pytest.raises(ByteOverspendError):
+                here.require_room(size_bytes)
+        assert here.held_bytes == held
 
 
 def test_a_sender_refuses_more_bytes_than_are_out() -> None:

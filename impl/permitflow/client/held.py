@@ -308,7 +308,7 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
         self._told = Change()
 
     async def _pass_on(self, end: RemoteReceiver) -> None:
-        taken = 0
+        taken, eighth_of_bytes = 0, end.byte_window.window_bytes // AHEAD_SHARE
         while True:
             await self._told.until(lambda: not self._is_full(_READ_SHARES * ahead_rows(end.aimed_rows)))
             try:
@@ -319,7 +319,6 @@ class HeldReceiver(_HeldStream[RemoteReceiver]):
             if isinstance(payload, JoinedChunks):
                 count, rows = len(payload.rows), payload.num_rows
                 size_bytes = payload.batch.get_total_buffer_size()
-                eighth_of_bytes = end.byte_window.window_bytes // AHEAD_SHARE
                 eighth = ahead_rows(end.aimed_rows)
                 self.owed_messages = min(eighth * count // max(rows, 1), eighth_of_bytes * count // max(size_bytes, 1))
             self._unread.append((taken + count, rows))

@@ -206,7 +206,7 @@ class UnreturnedBytes:
     Spec: the variables inbox and unreturnedBytes.
     """
 
-    __slots__ = ("held_bytes", "peak_bytes", "unreturned_bytes", "window")
+    __slots__ = ("held_bytes", "unreturned_bytes", "window")
 
     def __init__(self, window: ByteWindow) -> None:
         """Start empty."""
@@ -215,8 +215,6 @@ class UnreturnedBytes:
         """Bytes that have arrived and were not returned; as far as this end knows, no more are outstanding."""
         self.unreturned_bytes = 0
         """Bytes of consumed chunks, collected to be returned."""
-        self.peak_bytes = 0
-        """The most bytes that were ever here and not consumed."""
 
     @property
     def inbox_bytes(self) -> int:
@@ -244,9 +242,6 @@ class UnreturnedBytes:
         Spec: Deliver.
         """
         self.held_bytes += size_bytes
-        here = self.held_bytes - self.unreturned_bytes
-        if here > self.peak_bytes:
-            self.peak_bytes = here
 
     def consume(self, size_bytes: int) -> None:
         """Chunks of this size are consumed: their bytes are collected.

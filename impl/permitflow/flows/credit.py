@@ -26,7 +26,7 @@ __all__ = ["Credit"]
 class Credit:
     """The credit that a receiver's end gives its sender, by the places where it can be."""
 
-    __slots__ = ("_batch", "_size", "_surplus", "_what", "collected", "due", "granted", "withheld")
+    __slots__ = ("_batch", "_surplus", "_what", "collected", "due", "granted", "target", "withheld")
 
     def __init__(self, what: str, size: int, *, batch: int = 1, initial: int | None = None) -> None:
         """Start with nothing out.
@@ -38,8 +38,9 @@ class Credit:
             initial: the sender has this from the start, and the rest is withheld; None: it has all.
         """
         self._what = what
-        self._size, self._surplus = size, 0
-        self._batch = batch
+        self._surplus, self._batch = 0, batch
+        self.target = size
+        """How much shall circulate."""
         self.granted = size if initial is None else initial
         """The sender may still use it, as far as this end knows."""
         self.withheld = size - self.granted
@@ -82,14 +83,10 @@ class Credit:
         self.withheld = min(supply, self._surplus)
         return supply - self.withheld
 
-    @property
-    def target(self) -> int:
-        """How much shall circulate."""
-        return self._size - self._surplus
-
     def resize(self, target: int, batch: int) -> bool:
         """Aim at this much, in batches of this; both are in their ranges.  Is something due for that?"""
-        self._surplus, self._batch = self._size - target, batch
+        self._surplus += self.target - target
+        self.target, self._batch = target, batch
         complete = self.collected if self.collected >= batch else 0
         self.collected -= complete
         due = self._without_surplus(complete)

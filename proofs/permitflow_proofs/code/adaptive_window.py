@@ -160,6 +160,7 @@ class _Adapting:
             "_rows.due": due,
             "_rows.withheld": withheld,
             "_rows._surplus": most - state.target,
+            "_rows.target": state.target,
             "_rows._batch": state.batch,
             "is_due": any_of([due > 0, *(marker > 0 for marker in self.markers_due)]),
         }
@@ -320,13 +321,12 @@ def _says(wrong: int) -> bool:
     case = _Adapting()
     state, withheld, end = case.state, case.withheld, case.end
     with standing_in(_MODULES):
-        told = (end.target, end.aimed_rows, *end.gauges().values(), end.withheld, end.unreturned)
+        told = (end.aimed_rows, *end.gauges().values(), end.withheld, end.unreturned)
         urgency, is_unsettled = end.urgency, end.unsettled()
     is_kept = any_of([state.unreturned > 0, all_of([state.target < case.parameters.row_permits, withheld > 0])])
     is_due = any_of([case.due(state, withheld) > 0, *(marker > 0 for marker in case.markers_due)])
     would = any_of([is_due, all_of([state.inbox.size() <= 0, is_kept])])
     expected = (
-        state.target,
         state.target,
         state.unreturned,
         withheld,
@@ -350,7 +350,7 @@ def _observes(wrong: int) -> bool:
     case = _Adapting()
     state, made = case.state, case.parameters
     outcome = case.call(lambda end: end.observe(Unmeasured()))
-    aim = made.row_permits - field(case.end, "_rows._surplus"), field(case.end, "_rows._batch")
+    aim = field(case.end, "_rows.target"), field(case.end, "_rows._batch")
     if outcome.refusal is not None:
         return False
     if not (aim[0] != state.target or aim[1] != state.batch):

@@ -176,11 +176,9 @@ def _leave_by_both(number: int, wrong: int) -> bool:
 
 
 def _receiver(state: State, made: Parameters) -> Any:
-    here = state.inbox.sum_of(bytes_of, add, 0)
-    peak = natural("peak_bytes")
-    assume(here <= peak)
-    fields = {"held_bytes": here + state.unreturned_bytes, "unreturned_bytes": state.unreturned_bytes}
-    return put(core.UnreturnedBytes(_window(made)), {**fields, "peak_bytes": peak})
+    held = state.inbox.sum_of(bytes_of, add, 0) + state.unreturned_bytes
+    fields = {"held_bytes": held, "unreturned_bytes": state.unreturned_bytes}
+    return put(core.UnreturnedBytes(_window(made)), fields)
 
 
 def _arrives(wrong: int) -> bool:
@@ -196,9 +194,8 @@ def _arrives(wrong: int) -> bool:
     if outcome.refusal is not None:
         return isinstance(outcome.refusal, ByteOverspendError) and not may
     end.accept(size)
-    most = is_larger(before["peak_bytes"], before["held_bytes"] - state.unreturned_bytes + size)
     held = equal(end.held_bytes, before["held_bytes"] + size + wrong)
-    return may and all_of([held, equal(end.unreturned_bytes, state.unreturned_bytes), most.condition(end.peak_bytes)])
+    return may and all_of([held, equal(end.unreturned_bytes, state.unreturned_bytes)])
 
 
 def _delivered(wrong: int) -> bool:

@@ -50,7 +50,7 @@ def test_the_batch_is_an_eighth_of_the_target(target: int, batch: int) -> None:
         receiver.observe(step / 100)
         if step < 100:
             receiver.consume_oldest(1)
-    assert receiver.target == pytest.approx(target, rel=0.02)
+    assert receiver.aimed_rows == pytest.approx(target, rel=0.02)
     receiver.take_feedback()
     for rows, collected in ((batch - 1, batch - 1), (1, 0)):
         receiver.deliver_many(["chunk"], [rows])
@@ -84,7 +84,7 @@ def test_a_receiver_refuses_an_aim_out_of_range(target: int, batch: int) -> None
     receiver: Any = PARAMETERS.flow.inbound(PARAMETERS)
     with pytest.raises(InvalidParametersError):
         receiver.resize(target, batch)
-    assert receiver.target == 10_000
+    assert receiver.aimed_rows == 10_000
 
 
 def test_a_recorded_receiver_and_other_flows_refuse_a_latency() -> None:

@@ -301,11 +301,6 @@ class PermitReceiver(Inbound[T]):
         """Row permits that are granted when the application first asks, or consumes something, or the target grows."""
         return self._rows.withheld
 
-    @property
-    def target(self) -> int:
-        """Row permits that shall circulate: ``row_permits``, unless ``resize`` chose fewer."""
-        return self._rows.target
-
     def resize(self, target: int, batch: int) -> bool:
         """Let so many row permits circulate, and return in batches of so many; return whether permits are due for that.
 
@@ -343,7 +338,7 @@ class PermitReceiver(Inbound[T]):
 
     @property
     def aimed_rows(self) -> int:
-        """As ``Inbound.aimed_rows``."""
+        """Row permits that shall circulate: ``row_permits``, unless ``resize`` chose fewer."""
         return self._rows.target
 
     def observe(self, at_seconds: float) -> None:
