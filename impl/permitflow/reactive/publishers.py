@@ -52,7 +52,10 @@ class SourcePublisher(Publisher[T]):
 
     async def aclose(self) -> None:
         """Cancel all subscriptions, and wait until all sources are closed."""
-        await asyncio.gather(*[run.aclose() for run in list(self._runs)])
+        runs = list(self._runs)
+        for run in runs:
+            run.signals.cancel()  # now: a caller that is cancelled in this turn cancels the tasks before they begin
+        await asyncio.gather(*[run.aclose() for run in runs])
 
 
 class PublishedRun(Generic[T]):

@@ -288,6 +288,26 @@ async def test_a_cancellation_closes_the_elements(kind: str, settle: Settle) -> 
     assert (recorder.words[:2], closed) == (["subscribed", "0"], ["closed"])
 
 
+async def test_closing_cancels_all_subscriptions_even_if_it_is_cancelled(settle: Settle) -> None:
+    closed: list[str] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            await asyncio.Event().wait()
+            yield 0
+        finally:
+            closed.append("closed")
+
+    publisher = SourcePublisher(Source(numbers()))
+    publisher.subscribe(Recorder((1,)))
+    await settle()
+    closing = asyncio.create_task(publisher.aclose())
+    await asyncio.sleep(0)  # it begins
+    closing.cancel()
+    await settle()
+    assert (closing.cancelled(), closed) == (True, ["closed"])
+
+
 async def test_elements_that_cannot_be_closed_are_reported_to_the_loop(unhandled: list[dict[str, Any]]) -> None:
     async def numbers() -> AsyncIterator[int]:
         try:
