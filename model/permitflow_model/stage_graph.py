@@ -331,9 +331,9 @@ class Board:
                 if not self.is_in_closed(arc) and producer not in seen:
                     seen.add(producer)
                     wanted.append(producer)
-        for logic in self.parameters.logics:
-            if logic.position not in seen:
-                for arc in logic.inlets:
+        for position in dict.fromkeys(end for arc in self.parameters.arcs for end in arc):
+            if position not in seen:
+                for arc in self.parameters.logics[position].inlets:
                     self.cancel(arc)
 
 
@@ -689,7 +689,11 @@ class _Broadcast(StageLogic):
 
 
 class _Balance(StageLogic):
-    """As Balance; keeps the outlets that have asked, in their order."""
+    """As Balance; keeps the outlets that have asked, in their order.
+
+    An inlet that is closed has ended here, and Balance completes at once; there, one that nobody wants waits until its
+    outlets are cancelled.
+    """
 
     def on_pull(self, board: Board, arc: int) -> None:
         self.keep(board, *self.kept(board), arc)

@@ -61,6 +61,8 @@ from tests.conformance import (
     test_stream_life,
     test_token_bucket,
 )
+from tests.graphs import test_stepping
+from tests.graphs.generated import SHAPES
 from tests.support.simulated_time import in_simulated_time
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -130,6 +132,12 @@ def judged_scheduler() -> object:
 def led_books() -> object:
     few = replace(test_staging_follows_model.PARAMETERS["batches of one"], horizon=2, faults=1, driver_crashes=False)
     return test_staging_follows_model.walk(test_staging_follows_model.Sink(), few)
+
+
+def led_stages() -> None:
+    shapes = [name for name, _ in SHAPES]
+    for name in ("tree", "growing loop", "shrinking loop", "zip loop"):
+        test_stepping.test_real_stages_take_each_step_of_their_model(shapes.index(name))
 
 
 def led_connection() -> object:
@@ -249,6 +257,15 @@ LED = [
         led_connection,
         *("stages/core/ports.py Connection", "stages/core/ports.py Island", "stages/core/ports.py Stage"),
     ),
+    led(
+        "stage_graph",
+        led_stages,
+        *("stages/core/ports.py Island", "stages/core/edges.py Entry", "stages/core/edges.py Exit"),
+        *(f"stages/core/elements.py {name}" for name in ("Map", "MapConcat", "Filter")),
+        *(f"stages/core/graph.py {name}" for name in ("Balance", "Broadcast", "Concat", "Merge", "Zip")),
+        *(f"stages/core/rates.py {name}" for name in ("Buffer", "Depth", "Unbounded")),
+        "stages/core/boundary.py AsyncBoundary",
+    ),
     led("conflate", led_stage, "stages/core/rates.py Batch", "stages/core/ports.py HoldingStage"),
     led("grpc_call", led_receiver, "stages/core/boundary.py InputBoundary"),
     led(
@@ -301,7 +318,6 @@ LED = [
 _SOCKETS = "over sockets: MuteGraph decides, and this carries its signals, or the data"
 _MESSAGE = "a message: it is made and read, and changes nothing"
 _FUNCTIONS = "a function of each element; the model of ports leads each of its connections"
-_SEVERAL = "which of several inputs or outputs has its turn; the model of ports leads each of its connections"
 _TIME = "a choice by the clock; the model of ports leads each of its connections"
 NOT_LED: Mapping[str, str] = {
     "mute/pipeline.py": _SOCKETS,
@@ -322,15 +338,9 @@ NOT_LED: Mapping[str, str] = {
     "spark/sink.py StagedBatchWriter": "a batch job's words for what StagedStreamWriter does, which staging leads",
     "stream/session.py Session": "the common part of both ends, which stream_life leads",
     "stages/core/asynchronous.py": _TIME,
-    "stages/core/boundary.py AsyncBoundary": "an InputBoundary between two event loops, which grpc_call leads",
-    "stages/core/edges.py": "the ends of a chain of stages; the model of ports leads each of its connections",
-    "stages/core/elements.py": _FUNCTIONS,
+    "stages/core/elements.py Take": _FUNCTIONS,
     "stages/core/framing.py": _FUNCTIONS,
-    "stages/core/graph.py": _SEVERAL,
-    "stages/core/rates.py Buffer": "a DropQueue in a stage, which drop_queue leads",
-    "stages/core/rates.py Depth": "counts what an Unbounded keeps, for its alarm; it decides nothing",
     "stages/core/rates.py Expand": _FUNCTIONS,
-    "stages/core/rates.py Unbounded": "it keeps whatever comes: there is nothing to be held to",
     "stages/core/rates.py Throttle": "a TokenBucket in a stage, which token_bucket leads",
 }
 """Classes, or whole modules, that no model leads, and why."""
@@ -344,7 +354,6 @@ MODELS_ALONE: Mapping[str, str] = {
     "resume": "the carrier that resumes follows it; nothing leads that yet",
     "loop_chain": "two channels and a run of stages between them, Source.run_to: a model leads each channel",
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
-    "stage_graph": "many stages, each as its class does it; the model of ports leads each of their connections",
     "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
 }

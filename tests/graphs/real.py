@@ -266,6 +266,10 @@ class RealGraph:
         """A sink asks."""
         self.readers[name].inlet.pull()
 
+    def leave(self, name: str) -> None:
+        """A sink wants nothing more."""
+        self.readers[name].inlet.cancel()
+
     # What the outside may do.
 
     def asked_sources(self) -> list[str]:
@@ -285,6 +289,11 @@ class RealGraph:
             for name, node in self.blueprint.stages.items()
             if node.kind == "sink" and token_of(self.readers[name].inlet) == "idle"
         ]
+
+    def open_sinks(self) -> list[str]:
+        """Those that may leave."""
+        sinks = [name for name, node in self.blueprint.stages.items() if node.kind == "sink"]
+        return [name for name in sinks if not self.readers[name].inlet.is_in_closed]
 
     def has_ended(self) -> bool:
         """Have all ends heard of the end?"""

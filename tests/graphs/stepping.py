@@ -42,10 +42,13 @@ class Stepping:
                 if not more and not self._has_chosen:
                     raise Divergence(f"{self.moves[-1]}: no data decide")
                 self.state = process_event(self.state, self.parameters, more)
-            case "Give" | "End" | "Want", (position,):
+            case "Give" | "End" | "Want" | "Leave", (position,):
                 # Not by the actions of these names: an island that does not come to rest lets the outside move, too.
                 board = Board(self.state, self.parameters)
-                getattr(board, action.lower())(position)
+                if action == "Leave":
+                    board.cancel(self.parameters.logics[position].inlet)
+                else:
+                    getattr(board, action.lower())(position)
                 getattr(self.real, action.lower())(self.names[position])
                 self.state = board.state()
             case _:
@@ -65,9 +68,15 @@ class Stepping:
         if self.real.island.has_events != bool(self.state.queue):
             raise Divergence(f"after {self.moves[-1:]}: events are left in one of them only")
 
-    def moves_by_chance(self, choose: Random, count: int, greed: float = 0.5) -> int:
-        """So many moves, or until nothing can move; ``greed``: how often the data choose one more.  Those made."""
+    def moves_by_chance(self, choose: Random, count: int, greed: float = 0.5, *, leaves_after: int = -1) -> int:
+        """So many moves, or until nothing can move; ``greed``: how often the data choose one more.  Those made.
+
+        A sink leaves after so many.
+        """
         for made in range(count):
+            if made == leaves_after and (sinks := self.real.open_sinks()):
+                self.move("Leave", self.names.index(choose.choice(sinks)))
+                continue
             if self.real.island.has_events:
                 more = choose.random() < greed
                 try:

@@ -1,5 +1,6 @@
 """The model of a graph says what the library's stages do: event by event, in graphs of all shapes."""
 
+from itertools import product
 from random import Random
 
 import pytest
@@ -13,6 +14,6 @@ MOVES = 150
 @pytest.mark.parametrize("shape", range(len(SHAPES) - 2), ids=[name for name, _ in SHAPES[:-2]])
 def test_real_stages_take_each_step_of_their_model(shape: int) -> None:
     for seed in (shape, shape + len(SHAPES)):
-        for greed in (0.3, 0.8):
+        for greed, leaves_after in product((0.3, 0.8), (-1, 20)):
             _, blueprint = generated(seed)
-            Stepping(blueprint).moves_by_chance(Random(seed), MOVES, greed)
+            Stepping(blueprint).moves_by_chance(Random(seed), MOVES, greed, leaves_after=leaves_after)

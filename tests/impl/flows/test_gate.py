@@ -131,14 +131,19 @@ def test_what_was_offered_to_a_stopped_sender_leaves_on_resumption(behind: str) 
     assert "".join(offer(end, "")) in (behind + "w", behind)
 
 
-def test_credit_for_what_was_withdrawn_goes_back() -> None:
+@pytest.mark.parametrize("is_offered", [True, False], ids=["offered", "only expected"])
+def test_credit_for_what_was_withdrawn_goes_back(is_offered: bool) -> None:
     parameters = GateParameters(exclusive=0, floating=4, max_chunk_cost=4)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)
-    offered = end.offer(Kind.CHUNK, "chunk", 3)
+    end.expect([3])
+    offered = end.offer(Kind.CHUNK, "chunk", 3) if is_offered else None
     announced = end.take_announcement()
     assert announced == Backlog(3)
     gate.on_announcement(announced)
-    end.withdraw(offered)
+    if offered is None:
+        end.expect([])
+    else:
+        end.withdraw(offered)
     granted = gate.take_feedback()
     assert granted == Grant(credit=3)
     end.on_feedback(granted)
