@@ -4,14 +4,10 @@ They run as users run Spark: with all of its compilers, on two task slots.
 """
 
 import os
-import time
-from argparse import Namespace
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
-import psutil
 import pyarrow as pa
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import (
@@ -26,16 +22,11 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
-from benchmarks.harness import CHECKOUT, in_turns
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import Payload
-from benchmarks.results import Series, table
 from permitflow.spark.local_session import local_session
 
 SLOTS = 2
-ROWS = 20_000_000
-COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
-# Java compiles the loops, and workers are started.
-WARM_UP_ROUNDS = 1
 CHUNK_ROWS = 8_192
 PAYLOAD = Payload(f"{CHUNK_ROWS:,}", CHUNK_ROWS)
 
@@ -105,42 +96,6 @@ class _NullWriter(DataSourceArrowWriter):
         for _ in iterator:
             pass
         return WriterCommitMessage()
-
-
-def processor_seconds(pid: int) -> float:
-    """The processor time of a process and all of its descendants, those that have ended included."""
-    process = psutil.Process(pid)
-    return sum(sum(each.cpu_times()[:4]) for each in (process, *process.children(recursive=True)))
-
-
-def measured(write: Callable[[], None]) -> tuple[float, float]:
-    """Seconds, and the processor seconds of the session's processes: its driver is a child of this one."""
-    (driver,) = (each.pid for each in psutil.Process().children() if each.name() == "java")
-    before, began = processor_seconds(driver), time.perf_counter()
-    write()
-    return time.perf_counter() - began, processor_seconds(driver) - before
-
-
-def compare(
-    partner: str,
-    options: Namespace,
-    ways_of: Callable[[SparkSession, Namespace, Path], Mapping[str, Callable[[], list[float]]]],
-) -> None:
-    """Run all ways in turn, and print the processor seconds of each: of session, exchange and partner."""
-    with (
-        TemporaryDirectory() as folder,
-        local_session("benchmark", master=f"local[{SLOTS}]", work_dir=Path(folder)) as spark,
-    ):
-        ways = ways_of(spark, options, Path(folder))
-        in_turns(ways, WARM_UP_ROUNDS)
-        found = in_turns(ways, options.rounds)
-    heads = ("of the session", "of the exchange", f"of the {partner}", "seconds")
-    print(f"{options.rows:,} rows of three 64-bit numbers, {SLOTS} task slots; processor seconds")
-    rows = [
-        {"way": way} | {head: Series.of([run[at] for run in runs]) for at, head in enumerate(heads)}
-        for way, runs in found.items()
-    ]
-    print(table(rows))
 
 
 @contextmanager

@@ -33,6 +33,8 @@ from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.served import served
 
 pytestmark = pytest.mark.usefixtures("path")
+# Cut by the client, whatever carries them.
+IN_PORTIONS = pytest.mark.parametrize("path", ["TCP"], indirect=True)
 
 
 async def test_orders_and_questions() -> None:
@@ -90,6 +92,7 @@ async def test_an_order_that_does_not_fit_the_wire_is_never_sent() -> None:
                 assert await orders.positions([]) == (), "nothing was sent, and the stream goes on"
 
 
+@IN_PORTIONS
 async def test_an_order_about_thousands_of_channels_is_sent_in_portions() -> None:
     names = [f"many/{number}" for number in range(2 * MOST_CHANNELS + 1)]
     async with served("read once", parameters=SMALL) as (exchange, address), control(address) as orders:
@@ -108,6 +111,7 @@ async def test_an_order_about_thousands_of_channels_is_sent_in_portions() -> Non
         assert len((await orders.statistics()).channels) == len(names) + 1
 
 
+@IN_PORTIONS
 async def test_all_statistics_of_exactly_a_thousand_channels_are_there_once() -> None:
     async with served("first", parameters=SMALL) as (exchange, address), control(address) as orders:
         exchange.add_channels([f"more/{number}" for number in range(MOST_CHANNELS - 1)], SMALL)
