@@ -260,15 +260,17 @@ def peek(
     """
     with exchange.orders() as orders:
         found = orders.peek(name, rows, consumer=consumer)
+    from permitflow_tools.row_files import values  # it loads Arrow, as orders do
+
     if as_json:
-        print_json({"address": exchange.address, "channel": name, "rows": [_plain(row) for row in found.to_pylist()]})
+        print_json({"address": exchange.address, "channel": name, "rows": values.as_json(values.rows_of(found))})
         return
     console = open_console()
     if not found.num_rows:
         print_lines(console, "no rows wait")
         return
     table = open_table(*map(told, found.column_names), wrap=tuple(map(told, found.column_names)))
-    for row in zip(*(column.to_pylist() for column in found.columns), strict=True):
+    for row in zip(*map(values.values_of, found.columns), strict=True):
         table.add_row(*(printable(shortened(str(value))) for value in row))
     print_table(console, table)
 
@@ -325,12 +327,3 @@ def _as_json(listed: "ListedChannel[Any]") -> dict[str, object]:
 
 def _schema_words(schema: Any) -> str:
     return ", ".join(printable(f"{field.name} {field.type}") for field in schema)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it: what it does not know as text."""
-    if isinstance(value, dict):
-        return {str(name): _plain(each) for name, each in value.items()}
-    if isinstance(value, list):
-        return [_plain(each) for each in value]
-    return value if value is None or isinstance(value, str | int | float | bool) else str(value)

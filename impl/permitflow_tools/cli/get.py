@@ -210,7 +210,7 @@ class _Output:
             return "have come, and not all were written" if has_failed else "were written"
         self.part.leave(keeps=keeps)
         if has_failed:
-            return f"have come, of which {self.part.part} has not all: it is cut off where the disk was full or failed"
+            return f"have come, of which {self.part.part} has not all: it ends where that happened"
         return f"that have come are in {self.part.part}"
 
 

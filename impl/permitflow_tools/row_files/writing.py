@@ -4,15 +4,11 @@ A file has another name, ``NAME.part``, until it is whole.  What has come so far
 is brought to its end.
 """
 
-import base64
 import json
 import os
 from abc import ABC, abstractmethod
 from contextlib import suppress
-from datetime import date, time, timedelta
-from decimal import Decimal
 from io import BytesIO
-from math import isfinite
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -22,6 +18,7 @@ import pyarrow.parquet
 
 from permitflow.errors import RowFileError
 from permitflow_tools.row_files import RowFormat
+from permitflow_tools.row_files.values import as_json, rows_of
 
 __all__ = ["OutputFile", "RowWriter", "open_writer"]
 
@@ -102,7 +99,7 @@ class _JsonLines(RowWriter):
         self._file = file
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write("".join(map(_line, batch.to_pylist())).encode())
+        self._file.write("".join(map(_line, rows_of(batch))).encode())
 
     def close(self) -> None:
         """Each line is whole."""
@@ -110,33 +107,9 @@ class _JsonLines(RowWriter):
 
 def _line(row: dict[str, Any]) -> str:
     try:
-        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=_plain) + "\n"
+        return json.dumps(row, ensure_ascii=False, allow_nan=False, default=as_json) + "\n"
     except ValueError:  # JSON has no infinity and nothing that is not a number
-        return json.dumps(_finite(row), ensure_ascii=False, default=_plain) + "\n"
-
-
-def _plain(value: object) -> object:
-    match value:
-        case date() | time():  # and what has both
-            return value.isoformat()
-        case timedelta():
-            return value.total_seconds()
-        case bytes():
-            return base64.b64encode(value).decode()
-        case Decimal():
-            return str(value)
-    return str(value)
-
-
-def _finite(value: Any) -> Any:
-    match value:
-        case float():
-            return value if isfinite(value) else None
-        case dict():
-            return {name: _finite(each) for name, each in value.items()}
-        case list() | tuple():
-            return [_finite(each) for each in value]
-    return value
+        return json.dumps(as_json(row), ensure_ascii=False) + "\n"
 
 
 class _Counted:

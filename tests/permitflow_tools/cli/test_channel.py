@@ -115,6 +115,19 @@ async def test_a_long_value_is_cut_in_a_peek(command: Command) -> None:
     assert "… (2,000 more characters)" in " ".join(out.split())
 
 
+async def test_a_peek_has_values_that_python_or_json_has_not(command: Command) -> None:
+    values = [pa.array([1], pa.timestamp("ns", "No/Where")), pa.array([b"\xff"]), pa.array([float("nan")])]
+    batch = pa.record_batch(values, names=["at", "b", "f"])
+    async with asked(command, "orders/0") as (_, shell):
+        async with put(shell.address, "orders/0", batch.schema) as sender:
+            await sender.send(batch)
+            await sender.end()
+        _, out, _ = await shell("peek", "orders/0")
+        assert out.splitlines()[-1].split() == ["1970-01-01T00:00:00.000000001+00:00", r"b'\xff'", "nan"]
+        _, out, _ = await shell("peek", "orders/0", "--json")
+    assert json.loads(out)["rows"] == [{"at": "1970-01-01T00:00:00.000000001+00:00", "b": "/w==", "f": None}]
+
+
 async def test_rows_in_doubt_are_shown_until_they_are_rolled_back(command: Command) -> None:
     exchange = Exchange(staging_timeout_seconds=-1)
     exchange.add_channel("orders/0", retention=Retention.REPLAY)
