@@ -332,7 +332,8 @@ class ExchangeStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not fails:
             losses = self._planner.losses(start, before)
             for loss in losses:
-                _log.warning("lost rows are left out: %s", loss)
+                told = (loss.channel, loss.wanted_row, loss.reason)
+                _log.warning("rows of channel %r are lost from row %d on, and left out: %s", *told)
             rows = tuple(row for row in rows if row.channel not in {loss.channel for loss in losses})
         try:
             after = self._line.acknowledge(rows)

@@ -13,7 +13,7 @@ from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SIL
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.channels.interface import stream_channels
-from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, TransportError
+from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, StoreLeftoverError, TransportError
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
@@ -314,7 +314,7 @@ def serve(
         channels = [channel for channel in channels if ranked(several(cluster), channel)[0] == own]
     elif advertise is not None:
         unusable("--advertise: needs --cluster, in which it is one of the addresses")
-    with _told_errors(processes), ExitStack() as stack:
+    with _told_errors(processes, is_one_of_several=cluster is not None), ExitStack() as stack:
         recording, begin = stack.enter_context(new_recording(trace)) if trace else (None, lambda: None)
         kept = stack.enter_context(_opened(store, standby=standby)) if store else None
         if kept is not None:  # all of it, before the first channel is written down
@@ -388,8 +388,11 @@ def serve(
     raise typer.Exit(ExitCode.INTERRUPTED if is_interrupted else ExitCode.HOLDS)
 
 
+_MOVED = "; or the list of --cluster gives them to others now: start with the former list, and move them once empty"
+
+
 @contextmanager
-def _told_errors(processes: int) -> Iterator[None]:
+def _told_errors(processes: int, *, is_one_of_several: bool) -> Iterator[None]:
     """End the command if the exchange cannot begin, and name the option that is at fault."""
     try:
         yield
@@ -399,7 +402,8 @@ def _told_errors(processes: int) -> Iterator[None]:
         needed = f"; --processes needs the {processes} ports after that of --address, too" if processes > 1 else ""
         unusable(f"--address: {error.facts['what']}: the port is in use, or this machine has no such address{needed}")
     except StoreError as error:
-        unusable(f"--store: {error}")
+        moved = is_one_of_several and isinstance(error, StoreLeftoverError)
+        unusable(f"--store: {error}{_MOVED if moved else ''}")
     except PeerGoneError as error:  # one of several processes has not begun
         unusable(f"--processes: {error}")
 

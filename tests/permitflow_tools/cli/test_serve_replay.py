@@ -172,6 +172,7 @@ def test_another_plan_than_the_stored_one_is_unusable(command: Command, tmp_path
         ("--stream", "new", "--stream", "orders:2", "--row-permits", "64"): "channel 'orders/0' was stored in",
         ("--stream", "typo:2"): "holds channels that are not to be served: 'orders/0', 'orders/1'",
         ("--stream", "orders"): "holds channels that are not to be served: 'orders/1'; name their streams as well",
+        ("--stream", "orders:2", "--cluster", "a:1,b:1", "--advertise", "a:1"): "the list of --cluster gives",
     }
     for options, complaint in plans.items():
         code, stdout, stderr = command("serve", *options, *store)
