@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Generic, TypeAlias, TypeVar
 
 T = TypeVar("T")
@@ -104,15 +104,12 @@ async def connected(
     Raises:
         OSError: nobody answers.
     """
-    made = new_socket(family)
-    try:
+    with ExitStack() as stack:
+        made = stack.enter_context(new_socket(family))
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, name)
-    except BaseException:
-        made.close()
-        raise
-    if made.getsockname() == made.getpeername():
         # The kernel gives a dialler a port of its own: some day the one that it dials, if nobody listens there.
-        made.close()
-        raise ConnectionRefusedError("nobody listens there: the socket was connected with itself")
+        if made.getsockname() == made.getpeername():
+            raise ConnectionRefusedError("nobody listens there: the socket was connected with itself")
+        stack.pop_all()
     return made
