@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import grpc
 
@@ -54,29 +54,27 @@ _BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
 
 
+class _Terms(NamedTuple):
+    """Whom a listener serves, and how; see ``ExchangeServer``."""
+
+    reception: Reception
+    address: str
+    handshake_seconds: float
+    silence_seconds: float
+    security: Security
+    access: AccessControl | None
+    reflection: bool
+
+
 class _GrpcListener:
     """A gRPC server."""
 
-    def __init__(
-        self,
-        reception: Reception,
-        address: str,
-        *,
-        handshake_seconds: float,
-        silence_seconds: float,
-        security: Security,
-        access: AccessControl | None,
-        reflection: bool = False,
-    ) -> None:
-        self._access = access
-        self._reflects = reflection
-        self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
-        self._reception = reception
-        self._wanted_address = address
-        self._pems = None if security.certificate is None else server_pems(security)
+    def __init__(self, terms: _Terms) -> None:
+        self._terms, self._reception = terms, terms.reception
+        self._pems = None if terms.security.certificate is None else server_pems(terms.security)
         self._address = ""
         self._server: grpc.aio.Server | None = None
-        self._health = HealthService(reception.exchange.readiness)
+        self._health = HealthService(terms.reception.exchange.readiness)
         self._following: asyncio.Task[None] | None = None
         self._peers: GrpcPeers | None = None
         self._watching: asyncio.Task[None] | None = None
@@ -88,7 +86,9 @@ class _GrpcListener:
     async def start(self) -> None:
         expect_large_blocks()
         most = self._reception.exchange.admission.limits.max_connections
-        server = grpc.aio.server(options=server_options(self._handshake_seconds, self._silence_seconds, most))
+        server = grpc.aio.server(
+            options=server_options(self._terms.handshake_seconds, self._terms.silence_seconds, most)
+        )
         handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
             method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
             for method in METHODS
@@ -96,14 +96,14 @@ class _GrpcListener:
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         try:
             port = (
-                server.add_insecure_port(self._wanted_address)
+                server.add_insecure_port(self._terms.address)
                 if self._pems is None
-                else server.add_secure_port(self._wanted_address, _server_credentials(self._pems))
+                else server.add_secure_port(self._terms.address, _server_credentials(self._pems))
             )
         except RuntimeError as error:
-            raise TransportError.of(what=f"cannot listen at {self._wanted_address}", cause=error) from error
+            raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=error) from error
         await self._health.add_to(server)
-        if self._reflects:
+        if self._terms.reflection:
             from grpc_health.v1 import health
             from grpc_reflection.v1alpha import reflection
 
@@ -111,12 +111,12 @@ class _GrpcListener:
 
             reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         admission = self._reception.exchange.admission
-        self._peers = GrpcPeers(admission, GrpcConnections(port), self._handshake_seconds)
+        self._peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
         await server.start()
         self._watching = asyncio.create_task(self._peers.follow(), name="connections of gRPC")
         self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
         self._server = server
-        self._address = f"{self._wanted_address.rpartition(':')[0]}:{port}"
+        self._address = f"{self._terms.address.rpartition(':')[0]}:{port}"
 
     async def stop(self, grace_seconds: float) -> None:
         server, self._server = self._server, None
@@ -142,8 +142,8 @@ class _GrpcListener:
         if self._peers is not None:
             self._peers.note_call(peer)
         # A control client may be idle.
-        within_seconds = None if method == CONTROL else self._handshake_seconds
-        call = ServerCall(context, f"the client at {peer}", within_seconds, self._silence_seconds)
+        within_seconds = None if method == CONTROL else self._terms.handshake_seconds
+        call = ServerCall(context, f"the client at {peer}", within_seconds, self._terms.silence_seconds)
         try:
             call.judge_metadata()
         except UndecodableDataError as error:
@@ -154,7 +154,7 @@ class _GrpcListener:
         # Otherwise they leave with the first message, and block the status while it is under way.
         await context.send_initial_metadata(())
         try:
-            access = _admitted(self._access, call.token, call.names)
+            access = _admitted(self._terms.access, call.token, call.names)
             await self._reception.serve(method, call, peer=peer, access=access)
             await call.finish(None)
         except ConnectionGivenUp:
@@ -216,21 +216,9 @@ def _server_credentials(pems: FromFiles[Pems]) -> grpc.ServerCredentials:
 class _StreamListener(ABC):
     """Accepts connections that carry one stream each, and runs a task for each."""
 
-    def __init__(
-        self,
-        reception: Reception,
-        address: str,
-        *,
-        handshake_seconds: float,
-        silence_seconds: float,
-        security: Security,
-        access: AccessControl | None,
-    ) -> None:
-        self._access = access
-        self._reception = reception
-        self._handshake_seconds, self._silence_seconds = handshake_seconds, silence_seconds
-        self._security = security
-        self._address = parsed(address, least_port=0)
+    def __init__(self, terms: _Terms) -> None:
+        self._terms, self._reception = terms, terms.reception
+        self._address = parsed(terms.address, least_port=0)
         self._is_listening = False
         self._refusing, self._stopped = asyncio.Event(), asyncio.Event()
         self._streams: set[asyncio.Task[None]] = set()
@@ -303,8 +291,8 @@ class _StreamListener(ABC):
         return new_stream(
             who=f"the client at {peer}",
             is_acceptor=True,
-            handshake_seconds=self._handshake_seconds,
-            silence_seconds=self._silence_seconds,
+            handshake_seconds=self._terms.handshake_seconds,
+            silence_seconds=self._terms.silence_seconds,
         )
 
     def _hold(
@@ -314,7 +302,7 @@ class _StreamListener(ABC):
         close: Callable[[], None],
     ) -> bool:
         attempt = self._reception.exchange.admission.attempt(peer)
-        if attempt.seconds > self._handshake_seconds:
+        if attempt.seconds > self._terms.handshake_seconds:
             attempt.is_not_heard()
             return False
         place, refusal = self._place(peer)
@@ -357,7 +345,7 @@ class _StreamListener(ABC):
         try:
             if refusal is None:
                 method = await self._called(stream, peer)
-                access = _admitted(self._access, stream.token, names)
+                access = _admitted(self._terms.access, stream.token, names)
                 begun = attempt.has_become_stream
                 await self._reception.serve(method, stream, peer=peer, access=access, on_begun=begun)
             await stream.finish(refusal)
@@ -392,7 +380,7 @@ class _TcpListener(_StreamListener):
     _tls: FromFiles[ssl.SSLContext] | None
 
     def _listen(self, address: Address) -> int:
-        self._tls = None if self._security.certificate is None else server_context(self._security)
+        self._tls = None if self._terms.security.certificate is None else server_context(self._terms.security)
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._socket = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
         self._socket.setblocking(False)
@@ -421,7 +409,7 @@ class _TcpListener(_StreamListener):
     ) -> None:
         now = asyncio.get_running_loop().time
         try:
-            async with asyncio.timeout(self._handshake_seconds) as deadline:
+            async with asyncio.timeout(self._terms.handshake_seconds) as deadline:
                 with self._reception.exchange.admission.handshake(peer, lambda _: deadline.reschedule(now())):
                     await pipe.handshake()
         except (OSError, TimeoutError) as error:
@@ -466,7 +454,7 @@ class _UdpListener(_StreamListener):
         await self._acceptor.close()
 
 
-_LISTENERS: Mapping[Scheme, Callable[..., _GrpcListener | _StreamListener]] = {
+_LISTENERS: Mapping[Scheme, Callable[[_Terms], _GrpcListener | _StreamListener]] = {
     Scheme.GRPC: _GrpcListener,
     Scheme.TCP: _TcpListener,
     Scheme.UDP: _UdpListener,
@@ -535,17 +523,9 @@ class ExchangeServer:
         )
         where = parsed(address, least_port=0)
         _require_safe(where, security)
-        make = _LISTENERS[where.scheme]
-        if reflection and where.scheme is Scheme.GRPC:
-            make = partial(_GrpcListener, reflection=True)
-        self._listener: _GrpcListener | _StreamListener = make(
-            Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds),
-            address,
-            handshake_seconds=handshake_seconds,
-            silence_seconds=silence_seconds,
-            security=security,
-            access=access,
-        )
+        reception = Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds)
+        terms = _Terms(reception, address, handshake_seconds, silence_seconds, security, access, reflection)
+        self._listener = _LISTENERS[where.scheme](terms)
         self._access = access
         self._following: asyncio.Task[None] | None = None
 
