@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import pytest
 
-from permitflow_model.kernel.explore import StateLimitReached, explore
+from permitflow_model.kernel.explore import MemoryLimitReached, StateLimitReached, explore
 from permitflow_model.kernel.system import Action, ModelError, System, require
 
 
@@ -123,6 +123,12 @@ def test_too_many_states_are_an_error_that_names_the_limit() -> None:
     with pytest.raises(StateLimitReached, match="more than 10 reachable states") as caught:
         explore(COUNTDOWN, 10, max_states=10)
     assert caught.value.limit == 10
+
+
+def test_states_that_take_too_much_memory_are_an_error() -> None:
+    assert len(explore(COUNTDOWN, 255, max_bytes=1).states) == 256
+    with pytest.raises(MemoryLimitReached, match=r"256 states and all else in this process take more than 0\.0 GiB"):
+        explore(COUNTDOWN, 256, max_bytes=1)
 
 
 def test_an_unknown_action_is_a_key_error() -> None:

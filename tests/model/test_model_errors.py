@@ -1,8 +1,9 @@
 """A mistake in the text of a model is an error that names the action or the condition, and the state."""
 
 import sys
-from collections.abc import Callable
-from itertools import count
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import count, cycle
 from typing import Any, NamedTuple
 
 import pytest
@@ -145,6 +146,32 @@ def test_the_explorer_names_action_and_state(mistake: str) -> None:
     assert said in str(caught.value)
 
 
+@dataclass(unsafe_hash=True)
+class Box:
+    held: int = 0
+
+
+def test_an_action_that_changes_its_state_is_noticed() -> None:
+    def fill(state: State, _: None) -> State:
+        box = state.seen
+        assert isinstance(box, Box)
+        box.held += 1
+        return state
+
+    with pytest.raises(ModelError, match=r"changes the state that it is given, to State\(n=0, seen=Box\(held=1\)\)"):
+        explore(system(Action("fill", fill), initial=lambda _: State(seen=Box())), None)
+
+
+@pytest.mark.parametrize("dice", [cycle((True, False)), cycle((False, True))], ids=["first", "second"])
+def test_an_action_that_depends_on_something_else_is_named(dice: Iterator[bool]) -> None:
+    def toss(state: State, _: None) -> State:
+        require(next(dice))
+        return State(n=1)
+
+    with pytest.raises(ModelError, match=r"action 'toss' in state .*: it does something else when it is tried again"):
+        explore(system(Action("up", up), Action("toss", toss)), None)
+
+
 class Unprintable:
     def __repr__(self) -> str:
         raise RuntimeError("I have no name")
@@ -234,6 +261,13 @@ def test_an_asynchronous_action_is_refused() -> None:
 def test_an_asynchronous_part_of_a_system_is_refused(options: dict[str, Any], which: str) -> None:
     with pytest.raises(ModelError, match=f"{which} must be a plain function, not an async one"):
         system(Action("up", up), **options)
+
+
+def test_a_function_among_the_actions_is_refused() -> None:
+    with pytest.raises(
+        ModelError, match=r"actions must be Actions, as in \(Action\('send', send\),\), not <function up"
+    ):
+        system(up)  # type: ignore[arg-type]
 
 
 def test_invariants_without_names_are_refused() -> None:

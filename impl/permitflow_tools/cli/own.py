@@ -30,7 +30,7 @@ def own_run(
 
     Ends the command if there is no such system, or its text cannot be right.
     """
-    from permitflow_model.kernel.explore import StateLimitReached
+    from permitflow_model.kernel.explore import MemoryLimitReached, StateLimitReached
     from permitflow_model.kernel.system import ModelError, System
     from permitflow_tools.explain.own import OwnLook, explain_system
     from permitflow_tools.explain.state_graph import reachable
@@ -44,9 +44,12 @@ def own_run(
         if with_graph:
             return reachable(OwnLook(system), given), ""
         run, found = explain_system(system, given, max_states=most_states)
+    except MemoryLimitReached as error:
+        unusable(f"{place}: {error}")
     except StateLimitReached as error:
         option = "--graph" if with_graph else "--max-states"
-        unusable(f"{option}: more than {error.limit:,} states can be reached; choose smaller parameters")
+        advice = "choose smaller parameters, and bound what only grows"
+        unusable(f"{option}: more than {error.limit:,} states can be reached; {advice}")
     except ModelError as error:
         is_missing = given is None and "'NoneType'" in str(error)
         advice = "; name the parameters with --parameters" if is_missing else ""

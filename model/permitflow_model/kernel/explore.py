@@ -1,5 +1,7 @@
 """Breadth-first exploration: all reachable states, counted as TLC counts them, and shortest counterexamples."""
 
+import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,10 +12,16 @@ from typing import Generic, TypeVar
 from permitflow_model.kernel.runs import Move, table_of
 from permitflow_model.kernel.system import Action, Disabled, ModelError, Step, System, shown
 
-__all__ = ["Graph", "StateLimitReached", "Violation", "explore"]
+__all__ = ["Graph", "MemoryLimitReached", "StateLimitReached", "Violation", "explore"]
 
 DEADLOCK = "deadlock"
 """Stands for the name of an invariant."""
+
+_LOOKED_AGAIN = 10
+"""States whose steps are taken twice: an action that changes its state, or throws dice, shows at once."""
+
+_MEMORY_EVERY = 256
+"""States from one look at the memory to the next."""
 
 _MOST_ARGUMENTS = 100_000
 """Of an action, since each is tried in each state."""
@@ -29,6 +37,32 @@ class StateLimitReached(Exception):
         """Name the limit that was reached."""
         super().__init__(f"more than {limit:,} reachable states; raise the limit or choose smaller parameters")
         self.limit = limit
+
+
+class MemoryLimitReached(StateLimitReached):
+    """The states take more memory than the caller, or this machine, allows."""
+
+    def __init__(self, states: int, most_bytes: int) -> None:
+        """Say how many states there were."""
+        super().__init__(states)
+        self.args = (
+            f"{states:,} states and all else in this process take more than {most_bytes / (1 << 30):,.1f} GiB of "
+            "memory; choose smaller parameters, or smaller states",
+        )
+
+
+def _most_bytes() -> int:
+    """Three quarters of this machine's memory."""
+    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4 if hasattr(os, "sysconf") else 0
+
+
+def _taken_bytes() -> int:
+    """The most memory that this process has had; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 @dataclass(frozen=True)
@@ -115,9 +149,12 @@ def explore(
     invariants: Mapping[str, Callable[[S, P], bool]] | None = None,
     at_rest: Callable[[S, P], bool] | None = None,
     max_states: int = 2_000_000,
+    max_bytes: int | None = None,
     stop_at_violation: bool = False,
 ) -> Graph[S]:
     """Visit every reachable state once.
+
+    ``max_bytes`` of memory are the most that the process may take; by default, three quarters of the machine's.
 
     ``invariants`` and ``at_rest`` default to the system's own.  ``stop_at_violation`` stops where TLC does: at the
     first state that breaks an invariant, or at the first deadlock.
@@ -129,6 +166,7 @@ def explore(
 
     Raises:
         StateLimitReached: there are more than ``max_states`` states.
+        MemoryLimitReached: they take more than ``max_bytes``.
         ModelError: an action, an invariant or the initial state cannot be right.
     """
     search = _Search(
@@ -137,6 +175,7 @@ def explore(
         system.invariants if invariants is None else invariants,
         at_rest or system.at_rest,
         max_states=max_states,
+        max_bytes=_most_bytes() if max_bytes is None else max_bytes,
         stop_at_violation=stop_at_violation,
     )
     search.run()
@@ -154,6 +193,7 @@ class _Search(Generic[S, P]):
         at_rest: Callable[[S, P], bool] | None,
         *,
         max_states: int,
+        max_bytes: int,
         stop_at_violation: bool,
     ) -> None:
         self._moves = [(action, each) for action in system.actions for each in _arguments(action, parameters)]
@@ -161,7 +201,7 @@ class _Search(Generic[S, P]):
         self._invariants = dict(invariants)
         """The invariants that have held so far."""
         self._at_rest = at_rest
-        self._max_states = max_states
+        self._max_states, self._max_bytes = max_states, max_bytes
         self._stops = stop_at_violation
         start = _initial(system, parameters)
         self.graph = Graph([(action.name, arguments) for action, arguments in self._moves], start)
@@ -180,6 +220,8 @@ class _Search(Generic[S, P]):
                     return
             if self._take(position, steps):
                 return
+            if position < _LOOKED_AGAIN:
+                self._look_again(position, state, steps)
 
     def _steps(self, state: S) -> list[tuple[int, S]]:
         """All moves out of a state, each with the state it leads to."""
@@ -194,6 +236,22 @@ class _Search(Generic[S, P]):
                 action.fail(_said(error), state, arguments, error)
             steps.append((move, action.require_state(after, state, arguments)))
         return steps
+
+    def _look_again(self, position: int, state: S, steps: Sequence[tuple[int, S]]) -> None:
+        """Require that the actions left the state as it was, and do the same once more."""
+        if self._positions.get(state) != position:
+            raise ModelError(
+                f"an action changes the state that it is given, to {shown(state)}; let it return a new one"
+            )
+        before, again = dict(steps), dict(self._steps(state))
+        for move, (action, arguments) in enumerate(self._moves):
+            try:
+                is_same = (move in before) == (move in again) and before.get(move) == again.get(move)
+            except Exception as error:
+                action.fail(_unhashable(before[move], error), state, arguments, error)
+            if not is_same:
+                told = "it does something else when it is tried again; let it depend on state and parameters alone"
+                action.fail(told, state, arguments)
 
     def _is_stuck(self, state: S, steps: Sequence[tuple[int, S]]) -> bool:
         if self._at_rest is None:
@@ -227,6 +285,8 @@ class _Search(Generic[S, P]):
         position = len(self.graph.states)
         if position >= self._max_states:
             raise StateLimitReached(self._max_states)
+        if position % _MEMORY_EVERY == 0 and _taken_bytes() > self._max_bytes:
+            raise MemoryLimitReached(position, self._max_bytes)
         self._positions[state] = position
         self.graph.states.append(state)
         return position

@@ -202,6 +202,8 @@ class System(Generic[S, P]):
         for what, named in by_name.items():
             if not isinstance(named, Mapping):
                 raise ModelError(f"{what} must be functions by name, as in {{'Bounded': bounded}}, not {named!r}")
+        if strange := [action for action in self.actions if not isinstance(action, Action)]:
+            raise ModelError(f"actions must be Actions, as in (Action('send', send),), not {strange[0]!r}")
         promises = self.leads_to.values() if isinstance(self.leads_to, Mapping) else [self.leads_to]
         if not all(isinstance(one, LeadsTo) for one in promises):
             example = "{'Served': LeadsTo(premise, conclusion)}"
