@@ -115,27 +115,21 @@ function addressed(address) {
 class End {
   constructor(flow, { channel, parameters, schema }, onChange) {
     this.flow = FLOWS[flow];
-    this.channel = channel;
-    this.schema = schema;
     this.onChange = onChange;
     this.written = this.handled = 0; // messages
     this.failure = null;
     this.isOpen = false;
-    this.opening = encode([1, VERSION], [2, channel], [3, flow], [4, this.stated(parameters)], [8, schema]);
-    this.agreement = encode([1, VERSION], [2, channel], [3, flow], [4, this.stated(parameters)], [8, schema]);
+    const stated = encode(...this.flow.parameters.map((name, index) => [index + 1, parameters[name]]));
+    this.terms = encode([1, VERSION], [2, channel], [3, flow], [4, stated], [8, schema]); // of Put, Get and Agreement
     this.bytes = 0; // of chunks: out and not returned; or consumed and not returned
     this.agreed = parameters;
-  }
-
-  stated(parameters) {
-    return encode(...this.flow.parameters.map((name, index) => [index + 1, parameters[name]]));
   }
 
   dial(address) {
     this.isDialler = true;
     this.attach(net.connect(addressed(address)));
     this.socket.write(header(this.method));
-    this.write(encode([1, encode([1, this.opening])]));
+    this.write(encode([1, encode([1, this.terms])]));
   }
 
   attach(socket) {
@@ -193,7 +187,7 @@ class End {
     const told = one(frame, 5);
     this.byteWindow = this.isDialler ? told : Math.min(told || BYTE_WINDOW, BYTE_WINDOW);
     this.byteBatch = Math.max(1, Math.floor(this.byteWindow / 4));
-    const agreement = Buffer.concat([this.agreement, encode([5, this.byteWindow])]);
+    const agreement = Buffer.concat([this.terms, encode([5, this.byteWindow])]);
     if (!this.isDialler) this.write(encode([1, encode([2, agreement])]));
     this.isOpen = true;
   }
