@@ -54,7 +54,6 @@ from tests.conformance import (
     test_named_producer,
     test_port_machine,
     test_staging,
-    test_staging_follows_model,
     test_staging_sink,
     test_store_journal,
     test_store_owner,
@@ -127,11 +126,6 @@ def led_actors() -> object:
 def judged_scheduler() -> object:
     """The scheduler chooses by itself; the model judges what it has chosen."""
     return test_mute_scheduler.judged(test_mute_scheduler.Recorded(0))
-
-
-def led_books() -> object:
-    few = replace(test_staging_follows_model.PARAMETERS["batches of one"], horizon=2, faults=1, driver_crashes=False)
-    return test_staging_follows_model.walk(test_staging_follows_model.Sink(), few)
 
 
 def led_stages() -> None:
@@ -232,16 +226,6 @@ LED = [
         led_gate,
         *("flows/gate/core.py GateSender", "flows/gate/core.py GateReceiver", "flows/gate/core.py Gate"),
         "flows/seam.py Group",
-    ),
-    led(
-        "spark_micro_batch",
-        led_books,
-        *(
-            "exchange/books/staging.py StagingBooks",
-            "exchange/books/staging.py StagingArea",
-            "exchange/books/staging.py StagedQuery",
-        ),
-        *("exchange/books/staging.py Part", "exchange/books/replay.py ReplayBooks"),
     ),
     led("mute", led_graph, "mute/graph.py MuteGraph"),
     led(
@@ -356,6 +340,7 @@ MODELS_ALONE: Mapping[str, str] = {
     "mute_delay": "rates and delays, which no class keeps; it proves the formula that docs/protocols/mute.md states",
     "stop_and_wait": "the textbook; demand of size 1 has the same states and steps (tests/model/test_stop_and_wait.py)",
     "shared_window": "the deadlock of another system",
+    "spark_micro_batch": "a query: an exchange takes its orders (test_replay_follows_model.py), staging leads its sink",
 }
 """Models that lead no class, and why."""
 
