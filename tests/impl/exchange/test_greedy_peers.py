@@ -61,6 +61,7 @@ from tests.support.number_streams import SMALL
 from tests.support.peers_by_hand import (
     BATCH,
     CODEC,
+    Outcome,
     answered,
     call,
     dialling,
@@ -148,29 +149,30 @@ MANY: dict[str, tuple[str, type[PermitflowError], Callable[[], list[bytes]]]] = 
 }
 
 
+async def beside(address: str, hostile: Coroutine[Any, Any, Outcome]) -> tuple[type[PermitflowError | None], float]:
+    """What it is told, and the slowest turn of a neighbour: in seconds of this process, which is also the exchange."""
+    slowest = 0.0
+    async with get(address, "orders/1") as receiver, put(address, "orders/1", BATCH.schema) as sender:
+        peer = asyncio.create_task(hostile)
+        while not peer.done():
+            before = time.process_time()
+            await sender.send(BATCH)
+            await receiver.receive()
+            slowest = max(slowest, time.process_time() - before)
+    return type(peer.result().error), slowest
+
+
 @pytest.mark.parametrize("what", MANY)
 async def test_a_peer_that_says_too_much_is_refused_beside_others(what: str) -> None:
     method, kind, made = MANY[what]
-
     messages = made()
-
-    async def slowest_turn(address: str) -> float:
-        """In seconds of this process, which is also the exchange."""
-        slowest = 0.0
-        async with get(address, "orders/1") as receiver, put(address, "orders/1", BATCH.schema) as sender:
-            is_dialled = len(messages) > 1
-            hostile = asyncio.create_task(call(address, method, messages, polite=is_dialled, leaves=is_dialled))
-            while not hostile.done():
-                before = time.process_time()
-                await sender.send(BATCH)
-                await receiver.receive()
-                slowest = max(slowest, time.process_time() - before)
-        assert type(hostile.result().error) is kind
-        return slowest
-
+    is_dialled = len(messages) > 1
     async with served("orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
         exchange.add_channel("orders/0", schema=BATCH.schema, retention=Retention.REPLAY)
-        assert await slowest_turn(address) < 1.0
+        hostile = call(address, method, messages, polite=is_dialled, leaves=is_dialled)
+        told, slowest = await beside(address, hostile)
+    assert told is kind
+    assert slowest < 1.0
 
 
 def of_bytes(size: int) -> bytes:
@@ -210,16 +212,9 @@ async def test_a_peer_at_a_limit_holds_up_nobody(what: str) -> None:
     async with served("orders/1", parameters=SMALL, schema=BATCH.schema) as (exchange, address):
         exchange.add_channel("orders/0", kept_parameters(), BATCH.schema, retention=Retention.REPLAY)
         exchange.add_channel("wide", retention=Retention.REPLAY)
-        async with get(address, "orders/1") as receiver, put(address, "orders/1", BATCH.schema) as sender:
-            peer = asyncio.create_task(call(address, method, messages, polite=True))
-            slowest = 0.0
-            while not peer.done():
-                before = time.process_time()
-                await sender.send(BATCH)
-                await receiver.receive()
-                slowest = max(slowest, time.process_time() - before)
+        told, slowest = await beside(address, call(address, method, messages, polite=True))
     # It is not told that it says too much.
-    assert type(peer.result().error) is kind
+    assert told is kind
     assert slowest < 1.0
 
 
