@@ -124,7 +124,7 @@ print(os.getpid(), file=open(sys.argv[1], "w"), flush=True)
 time.sleep(1000)
 """
 NOTHING = f"""{DRIVER}
-hello = {{"protocol": 1, "ends": ["sender"], "flows": ["permits"], "lacks": ["barriers"]}}
+hello = {{"protocol": 2, "ends": ["sender"], "flows": ["permits"], "lacks": ["barriers"]}}
 for line in sys.stdin:
     request = json.loads(line)
     content = {{"ok": hello}} if request["do"] == "hello" else {{"error": "it is not written yet"}}
