@@ -193,6 +193,7 @@ async def test_the_reason_is_heard_however_much_is_on_its_way() -> None:
         await lose_consumer(turn)
 
 
+@pytest.mark.parametrize("path", ["TCP"], indirect=True)  # it names its own addresses
 async def test_an_address_without_a_listener_is_an_error_within_the_time() -> None:
     for call in (
         get("127.0.0.1:1", "q", connect_timeout_seconds=0.2),

@@ -181,7 +181,7 @@ async def test_questions_and_orders_go_to_the_exchanges_concerned() -> None:
 
 async def test_all_channels_are_those_of_all_exchanges_or_partial() -> None:
     exchanges = divided()
-    async with serving(*exchanges) as servers, control(listed(servers)) as orders:
+    async with serving(*exchanges) as servers, control(listed(servers), connect_timeout_seconds=0.3) as orders:
         away = servers[1].address
         await servers[1].stop()
         told = await orders.statistics(partial=True)
