@@ -4,7 +4,7 @@ One producer acts, and stands for any; another one is any other; of the rest is 
 the line.  The clauses are shown in states that satisfy all that they need, so they are inductive together.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 
@@ -30,7 +30,7 @@ from permitflow_model.fan_in import (
 )
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
 from permitflow_proofs.kernel.frame import Change, Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
@@ -88,10 +88,6 @@ def is_waiting(one: Producer, state: State) -> bool:
 # The clauses: of the producer that acts, and of any other one.
 
 
-def _of_both(holds: Callable[..., bool], state: State, *context: object) -> bool:
-    return holds(state.producers.get(0), *context) and holds(state.producers.get(1), *context)
-
-
 def _type_ok(state: State, parameters: Parameters) -> bool:
     """Condition by condition: all of them at once have 130,000 paths."""
     channel, line, consumer = state.channel, state.line, state.consumer
@@ -103,14 +99,14 @@ def _type_ok(state: State, parameters: Parameters) -> bool:
         return False
     if not (state.producers.size() == parameters.producers and state.faults >= 0):
         return False
-    return producer_ok(state.producers.get(0)) and producer_ok(state.producers.get(1))
+    return holds_in_focus(producer_ok, state.producers)
 
 
 def _bounded(state: State, parameters: Parameters) -> bool:
     outstanding = state.consumer.handed - state.consumer.consumed
     if state.channel.held > parameters.channel_window or outstanding > parameters.consumer_window:
         return False
-    return _of_both(stream_bounded, state, parameters.producer_window)
+    return holds_in_focus(stream_bounded, state.producers, parameters.producer_window)
 
 
 def differ(one: Producer, other: Producer) -> bool:
@@ -121,7 +117,7 @@ def differ(one: Producer, other: Producer) -> bool:
 def _in_line(state: State, _parameters: Parameters) -> bool:
     if not differ(state.producers.get(0), state.producers.get(1)):
         return False
-    return _of_both(is_in_line, state, state.line.given, state.line.served)
+    return holds_in_focus(is_in_line, state.producers, state.line.given, state.line.served)
 
 
 def _is_taken(state: State, place: int) -> bool:
@@ -152,20 +148,20 @@ def _line_counted(state: State, parameters: Parameters) -> bool:
 
 
 def _in_turn(state: State, parameters: Parameters) -> bool:
-    return _of_both(is_in_turn, state, state.channel.taken, state.line.served, parameters.producers)
+    return holds_in_focus(is_in_turn, state.producers, state.channel.taken, state.line.served, parameters.producers)
 
 
 def _behind_all(state: State, _parameters: Parameters) -> bool:
     channel = state.channel
-    return _of_both(is_behind_all, state, channel.taken, state.consumer.handed, channel.purged)
+    return holds_in_focus(is_behind_all, state.producers, channel.taken, state.consumer.handed, channel.purged)
 
 
 def _told_true(state: State, _parameters: Parameters) -> bool:
-    return _of_both(is_told_true, state, state.channel, state.consumer.consumed)
+    return holds_in_focus(is_told_true, state.producers, state.channel, state.consumer.consumed)
 
 
 def _loss_breaks(state: State, _parameters: Parameters) -> bool:
-    return not goes(state.channel) or _of_both(has_left_nothing, state)
+    return not goes(state.channel) or holds_in_focus(has_left_nothing, state.producers)
 
 
 def _closed(state: State, _parameters: Parameters) -> bool:

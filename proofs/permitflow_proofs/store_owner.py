@@ -11,7 +11,7 @@ from functools import partial
 from permitflow_model.store_owner import SYSTEM, Exchange, Parameters, State, agrees, exchange_ok, is_explained
 from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, assume_all
 from permitflow_proofs.kernel.chapter import Chapter
-from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
 from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.ranking import comes_to_rest
@@ -108,20 +108,16 @@ def _has_all_confirmed(one: Exchange, epoch: int, confirmed: int) -> bool:
 # The clauses: of the exchange that acts, and of any other one.
 
 
-def _of_both(holds: Callable[..., bool], state: State, *context: int) -> bool:
-    return holds(state.exchanges.get(0), *context) and holds(state.exchanges.get(1), *context)
-
-
 def _type_ok(state: State, parameters: Parameters) -> bool:
     if state.jobs > parameters.jobs or state.faults > parameters.faults:
         return False
     if state.epoch < 0 or state.commits < 0 or state.kept < 0 or state.jobs < 0 or state.confirmed < 0:
         return False
-    return state.faults >= 0 and _of_both(exchange_ok, state, state.epoch, state.commits, state.kept)
+    return state.faults >= 0 and holds_in_focus(exchange_ok, state.exchanges, state.epoch, state.commits, state.kept)
 
 
 def _of_its_phase(state: State, _parameters: Parameters) -> bool:
-    return _of_both(_is_of_its_phase, state)
+    return holds_in_focus(_is_of_its_phase, state.exchanges)
 
 
 def _of_two(state: State, _parameters: Parameters) -> bool:
@@ -129,23 +125,23 @@ def _of_two(state: State, _parameters: Parameters) -> bool:
 
 
 def _row(state: State, _parameters: Parameters) -> bool:
-    return _of_both(_knows_what_is_there, state, state.epoch, state.commits, state.kept)
+    return holds_in_focus(_knows_what_is_there, state.exchanges, state.epoch, state.commits, state.kept)
 
 
 def _lock(state: State, _parameters: Parameters) -> bool:
-    return _of_both(_has_newest_lock, state, state.epoch)
+    return holds_in_focus(_has_newest_lock, state.exchanges, state.epoch)
 
 
 def _remembered(state: State, _parameters: Parameters) -> bool:
-    return _of_both(_remembers_its_commit, state, state.commits, state.kept)
+    return holds_in_focus(_remembers_its_commit, state.exchanges, state.commits, state.kept)
 
 
 def _memory(state: State, _parameters: Parameters) -> bool:
-    return _of_both(agrees, state, state.epoch, state.commits, state.kept)
+    return holds_in_focus(agrees, state.exchanges, state.epoch, state.commits, state.kept)
 
 
 def _explained(state: State, _parameters: Parameters) -> bool:
-    return _of_both(is_explained, state, state.epoch, state.commits, state.kept)
+    return holds_in_focus(is_explained, state.exchanges, state.epoch, state.commits, state.kept)
 
 
 def told_soon(state: State) -> int:
@@ -155,7 +151,7 @@ def told_soon(state: State) -> int:
 
 def _confirmed(state: State, _parameters: Parameters) -> bool:
     confirmed = told_soon(state)
-    return confirmed <= state.kept and _of_both(_has_all_confirmed, state, state.epoch, confirmed)
+    return confirmed <= state.kept and holds_in_focus(_has_all_confirmed, state.exchanges, state.epoch, confirmed)
 
 
 def _kept_once(state: State, _parameters: Parameters) -> bool:

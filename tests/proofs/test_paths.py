@@ -348,6 +348,18 @@ def test_what_one_path_has_learnt_of_a_beginning_no_other_path_knows() -> None:
         assert sorted(asked) == [False, False, True]
 
 
+def test_what_holds_on_one_way_of_a_beginning_holds_on_no_other() -> None:
+    def begin() -> tuple[int, bool]:
+        x = integer("x")
+        return x, bool(x < 5)
+
+    beginning = Beginning(begin)
+    for claim in (lambda: beginning()[0] < 7, lambda: beginning()[1]):
+        found = decide(claim).counterexample
+        assert found is not None
+        assert int(found.values["x"]) >= 5
+
+
 def test_a_beginning_that_comes_later_or_twice_is_made_in_place() -> None:
     beginning = Beginning(lambda: integer("x"))
 

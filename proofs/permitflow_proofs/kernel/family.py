@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, TypeVar
 
+from permitflow_model.kernel.family import Family
 from permitflow_proofs.kernel.paths import Notes, current_explorer
 from permitflow_proofs.kernel.queue import sized
 from permitflow_proofs.kernel.symbols import (
@@ -296,6 +297,11 @@ class SymbolicFamily(Generic[M]):
         if name not in self.names():
             raise TypeError(f"only {len(self._focus)} members are in focus, not {name}; with_some brings one more")
         return name
+
+
+def holds_in_focus(holds: Callable[..., bool], family: Family[Any], *context: object) -> bool:
+    """Does it hold for each member in focus: ``holds(member, *context)``?  Does not fork."""
+    return all_of([merged(partial(holds, family.get(name), *context)) for name in family.names()])
 
 
 def _identity(context: object) -> object:

@@ -120,19 +120,32 @@ class _Cases:
     @property
     def term(self) -> z3.BoolRef:
         if self._term is None:
-            self._term = _one_of([[*_answered(answers), _outcome(result)] for answers, result in self._cases])
+            self._term = conjunction(_parts(self._cases, 0)) if self._cases else z3.BoolVal(False)
         return self._term
 
 
-def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> z3.BoolRef:
-    if not cases:
-        return z3.BoolVal(False)
+def _parts(cases: Sequence[_Case], begun: int) -> list[z3.BoolRef]:
+    """What is to hold of cases that begin alike, behind so many answers; those that go on alike are one branch."""
+    if len(cases) == 1:
+        ((answers, result),) = cases
+        return [*_answered(answers[begun:]), _outcome(result)]
+    branches: dict[int, list[_Case]] = {}
+    for case in cases:
+        branches.setdefault(id(case[0][begun]), []).append(case)
+    return _one_of(
+        [[*_answered(branch[0][0][begun : begun + 1]), *_parts(branch, begun + 1)] for branch in branches.values()]
+    )
+
+
+def _one_of(cases: Sequence[Sequence[z3.BoolRef]]) -> list[z3.BoolRef]:
+    if len(cases) == 1:
+        return list(cases[0])
     # The common part of all cases is separate, so that it is known on the path.
     known = [[(identity_of(part), part) for part in case] for case in cases]
     shared = set.intersection(*({identity for identity, _ in case} for case in known))
     common = [part for identity, part in known[0] if identity in shared]
     others = [conjunction([part for identity, part in case if identity not in shared]) for case in known]
-    return conjunction([*common, disjunction(others)])
+    return [*common, disjunction(others)]
 
 
 class _Implication:

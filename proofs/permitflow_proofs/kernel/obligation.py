@@ -18,7 +18,7 @@ from permitflow_proofs.kernel.coverage import Coverage
 from permitflow_proofs.kernel.given import Given, given_by
 from permitflow_proofs.kernel.paths import Explorer
 from permitflow_proofs.kernel.reading import read
-from permitflow_proofs.kernel.terms import conjunction, disjunction
+from permitflow_proofs.kernel.terms import Condition, conjunction, disjunction
 
 S = TypeVar("S")
 P = TypeVar("P")
@@ -146,13 +146,13 @@ def decide(claim: Claim) -> Finding:
     violated: list[tuple[z3.BoolRef, ...]] = []
     example: tuple[z3.BoolRef, ...] | None = None
     given: Given | None = None
-    seen: tuple[int, ...] | None = None
+    seen: tuple[Condition, ...] | None = None
     for path in explorer.paths(lambda: bool(claim())):
         if not path.enabled:
             continue
-        # Premises with the same conditions: a beginning is shared by many paths.
-        met = tuple(map(id, path.premises.assumed))
-        if met != seen:
+        met = path.premises.assumed
+        # What was assumed before the paths parted is the same.
+        if seen is None or list(map(id, met)) != list(map(id, seen)):
             seen, before, given = met, given, given_by(path.premises)
             _require_one_given(before, given)
         if path.result:

@@ -225,8 +225,7 @@ class Explorer:
         for merge in reversed(self._merging):
             merge.note_effect()
             condition = merge.qualified(condition)
-        self._trail.assume(condition)
-        return condition
+        return self._trail.assume(condition)
 
     def about(self, make: Callable[[], R]) -> R:
         """Make parameters, which all that follows is about; what they have in common is no premise."""
@@ -308,15 +307,12 @@ class Explorer:
             ways, pruned, ended = beginning.explored
             self._ways = list(ways)
             self.leaves.extend(ended)
-            self._trail = self._trail_on_first_way()
+            self._trail = Trail(self._max_forks, *(way.place for way in ways))
             self._trail.pruned.extend(pruned)
             self._start_walk()
         if not self._ways:
             raise Contradiction
         return cast(R, self._ways[0].path.result)
-
-    def _trail_on_first_way(self) -> Trail:
-        return Trail(self._max_forks, *(way.place for way in self._ways[:1]))
 
     def _start_walk(self) -> None:
         self._trail.rewind()
@@ -375,10 +371,7 @@ class Explorer:
     def _turn_to_next_way(self) -> bool:
         """Is there one?"""
         del self._ways[:1]
-        pruned = self._trail.pruned
-        self._trail = self._trail_on_first_way()
-        self._trail.pruned = pruned
-        return bool(self._ways)
+        return self._trail.turn()
 
     def _walk(self, function: Callable[[], R]) -> Path[R] | None:
         self._start_walk()

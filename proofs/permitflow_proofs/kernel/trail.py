@@ -10,7 +10,15 @@ from dataclasses import dataclass, field
 import z3
 
 from permitflow_proofs.kernel.coverage import Leaf, Step
-from permitflow_proofs.kernel.terms import Condition, identity_of, negation
+from permitflow_proofs.kernel.terms import (
+    Condition,
+    assert_all,
+    identity_of,
+    kind_of,
+    negation,
+    parts_of,
+    simplified,
+)
 
 # Z3 counts its own steps, so that a slow machine gives the same answer as a fast one.
 _SOLVER_STEPS = 30_000_000
@@ -52,6 +60,9 @@ class _Step:
     told: Step | None = None
     """What it adds to a leaf; made once."""
 
+    asked: Condition | None = None
+    """What was assumed, as it was asked for first."""
+
 
 @dataclass(frozen=True)
 class Place:
@@ -71,12 +82,12 @@ _START = Place()
 class Trail:
     """Assumptions and decisions in the order in which the function asked for them."""
 
-    def __init__(self, max_forks: int, start: Place = _START) -> None:
-        """Start with no conditions, or at a place; allow at most so many forks on a path."""
+    def __init__(self, max_forks: int, *places: Place) -> None:
+        """Start with no conditions, or at the first of some places; allow at most so many forks on a path."""
         self.pruned: list[tuple[z3.BoolRef, ...]] = []
         """Conjunctions that the solver found impossible."""
 
-        self.witness: z3.ModelRef | None = start.witness
+        self.witness: z3.ModelRef | None = None
         """Values that satisfy the conditions so far; None: not known."""
 
         self.is_checking = True
@@ -86,14 +97,37 @@ class Trail:
         self._solver.set("rlimit", _SOLVER_STEPS)
         # Otherwise Z3 handles Ctrl-C itself, answers "unknown", and Python gets no signal.
         self._solver.set("ctrl_c", False)
-        self._start = start
-        self._solver.add(*start.conditions)
         self._steps: list[_Step] = []
         self._at = 0
         self._max_forks = max_forks
         self._forks = 0
-        self.known: dict[int, tuple[z3.BoolRef, bool]] = dict(start.known)
+        self.known: dict[int, tuple[z3.BoolRef, bool]] = {}
         """The truth of conditions, by identity."""
+
+        self._places = list(places) or [_START]
+        self._common = _shared_by([place.conditions for place in self._places])
+        """With how many conditions do all places begin?  The solver is told them once."""
+        assert_all(self._solver, self._start.conditions[: self._common])
+        self._begin()
+
+    @property
+    def _start(self) -> Place:
+        return self._places[0]
+
+    def _begin(self) -> None:
+        self._solver.push()
+        assert_all(self._solver, self._start.conditions[self._common :])
+        self.witness, self.known = self._start.witness, dict(self._start.known)
+
+    def turn(self) -> bool:
+        """Start at the next place, once no decision of this one is open; False: there is none."""
+        if len(self._places) < 2:
+            return False
+        del self._places[0]
+        self._solver.pop()
+        self._at = 0
+        self._begin()
+        return True
 
     def rewind(self) -> None:
         """Walk again from the start; answers are the same until the trail ends."""
@@ -118,14 +152,18 @@ class Trail:
                 step.told = _step_of(step.condition, step.has_level)
         return (*self._start.leaf, *(step.told for step in self._steps if step.told is not None))
 
-    def assume(self, condition: Condition) -> None:
-        """Go on only where this holds.
+    def assume(self, condition: Condition) -> Condition:
+        """Go on only where this holds; returns the condition that was asked for here first, which has its term.
 
         Raises:
             Contradiction: it holds nowhere on this path.
         """
         if not self._next(condition, self._suppose):
             raise Contradiction
+        step = self._steps[self._at - 1]
+        if step.asked is None:
+            step.asked = condition
+        return step.asked
 
     def decide(self, condition: Condition) -> bool:
         """The truth of a condition on this path; open to the other answer if both are possible.
@@ -138,7 +176,7 @@ class Trail:
     def knows(self, condition: Condition) -> bool:
         """Is it known here that this holds?  Asks no solver; the answer is the same when the path is walked again."""
         if self._at == len(self._steps):
-            self._steps.append(_Step(self._truth_of(z3.simplify(condition.term)) is True))
+            self._steps.append(_Step(self._truth_of(simplified(condition.term)) is True))
         self._at += 1
         return self._steps[self._at - 1].answer
 
@@ -177,7 +215,7 @@ class Trail:
     def _next(self, condition: Condition, make: Callable[[z3.BoolRef], None]) -> bool:
         """The next answer: as on the last walk, or a new one."""
         if self._at == len(self._steps):
-            term = z3.simplify(condition.term)
+            term = simplified(condition.term)
             known = self._truth_of(term)
             if known is None:
                 make(term)
@@ -190,7 +228,7 @@ class Trail:
         return step.answer
 
     def _suppose(self, term: z3.BoolRef) -> None:
-        self._solver.add(term)
+        assert_all(self._solver, [term])
         if not self._is_witnessed(term):
             self.witness = None
         self._steps.append(_Step(True, condition=term, known=self._note(term)))
@@ -226,7 +264,7 @@ class Trail:
         if self._forks > self._max_forks:
             raise Endless(f"more than {self._max_forks:,} forks on one path")
         self._solver.push()
-        self._solver.add(term)
+        assert_all(self._solver, [term])
         self.witness = witness
         known = self._note(term)
         self._steps.append(_Step(answer, term, known, is_open, other_witness, has_level=True))
@@ -236,7 +274,7 @@ class Trail:
         if all(self._is_witnessed(term) for term in terms) and self.witness is not None:
             return True, self.witness
         self._solver.push()
-        self._solver.add(*terms)
+        assert_all(self._solver, terms)
         answer = self._solver.check()
         witness = self._solver.model() if answer == z3.sat else None
         self._solver.pop()
@@ -248,30 +286,44 @@ class Trail:
 
     def _truth_of(self, term: z3.BoolRef) -> bool | None:
         """The truth of a simplified condition where it is known on this path."""
-        kind = term.decl().kind()
+        kind = kind_of(term)
         if kind in (z3.Z3_OP_TRUE, z3.Z3_OP_FALSE):
             return bool(kind == z3.Z3_OP_TRUE)
-        is_negated = bool(kind == z3.Z3_OP_NOT)
-        known = self.known.get(identity_of(term.arg(0) if is_negated else term))
-        return None if known is None else known[1] is not is_negated
+        atom, is_so = _atom_of(term)
+        known = self.known.get(identity_of(atom))
+        return None if known is None else known[1] is is_so
 
     def _note(self, term: z3.BoolRef) -> tuple[int, ...]:
         """Remember that a condition holds, part by part; returns the identities that were not known before."""
         noted = []
-        for part in term.children() if z3.is_and(term) else [term]:
-            is_negated = bool(z3.is_not(part))
-            atom = part.arg(0) if is_negated else part
+        for part in parts_of(term) if kind_of(term) == z3.Z3_OP_AND else [term]:
+            atom, is_so = _atom_of(part)
             identity = identity_of(atom)
             if identity not in self.known:
                 # The term is kept too: Z3 may give the identity of a forgotten term to another one.
-                self.known[identity] = (atom, not is_negated)
+                self.known[identity] = (atom, is_so)
                 noted.append(identity)
         return tuple(noted)
 
 
+def _shared_by(rows: list[tuple[z3.BoolRef, ...]]) -> int:
+    """How many conditions do these begin with that are the same?"""
+    first, *others = rows
+    for number, condition in enumerate(first):
+        if any(len(other) <= number or other[number] is not condition for other in others):
+            return number
+    return len(first)
+
+
 def _step_of(condition: z3.BoolRef, is_decided: bool) -> Step:
     """A condition and its opposite are known by the same term."""
-    term, answer = condition, True
-    while z3.is_not(term):
-        term, answer = term.arg(0), not answer
+    term, answer = _atom_of(condition)
     return Step(identity_of(term), answer, is_decided, term)
+
+
+def _atom_of(condition: z3.BoolRef) -> tuple[z3.BoolRef, bool]:
+    """What a condition says of which term: that it holds, or that it does not."""
+    answer = True
+    while kind_of(condition) == z3.Z3_OP_NOT:
+        (condition,), answer = parts_of(condition), not answer
+    return condition, answer
