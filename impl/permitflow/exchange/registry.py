@@ -188,6 +188,10 @@ class Exchange:
         """Do kept rows survive the exchange?"""
         return self._store.is_durable
 
+    def require_own_store(self) -> None:
+        """See ``Store.require_own``."""
+        self._store.require_own()
+
     async def until_lost(self) -> StoreError:
         """Wait until another exchange has taken the store over; then end all servers, so that peers dial that one."""
         return await self._store.until_lost()

@@ -109,6 +109,7 @@ class _Producer:
         require_version(put.protocol_version)
         self._hold.begin(Right.PRODUCE, put.channel)
         self._exchange.readiness.require(Phase.READY)
+        self._exchange.require_own_store()
         if isinstance(put, Get) or put.schema is None:
             raise InvalidParametersError(name="schema", value=None, rule="must be stated by a producer")
         schema = await self._exchange.read_schema(put.schema)
@@ -176,6 +177,7 @@ async def _serve_get(
         async with carrying(end, stopping, _until_revoked(end, hold)):
             get = await end.dialled()
             require_version(get.protocol_version)
+            exchange.require_own_store()
             assert isinstance(get, Get), "the session has refused everything else"
             if get.probe:
                 access.require(None, get.channel)
@@ -245,6 +247,7 @@ async def _reply_to(message: Received, exchange: Exchange, access: Access) -> Se
     decode = partial(decode_request, message)
     request = decode() if len(message) <= _SHORT_REQUEST_BYTES else await exchange.turns.run(decode)
     access.require_all(request)
+    exchange.require_own_store()
     with access.hiding():
         other = exchange.elsewhere
         carrying_out = partial(carry_out, exchange) if other is None else other.carry_out

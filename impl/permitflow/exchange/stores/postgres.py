@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from permitflow.errors import StoreError
+from permitflow.errors import PeerGoneError, StoreError
 from permitflow.exchange.stores.database import Database, Load
 from permitflow.exchange.stores.durable import DurableStore, Loaded
 from permitflow.exchange.stores.postgres_database import Location, PostgresDatabase, Waits, open_database
@@ -34,12 +34,19 @@ class PostgresStore(DurableStore):
             StoreUnusableError: the database cannot be reached or used, or has other contents; or the address is none.
         """
         location = Location.parsed(address)
+        self._has_standby = on_wait is not None
 
         def opened(load: Load[Loaded]) -> tuple[Database, Loaded]:
             self._opened, loaded = open_database(location, load, waits or Waits(), on_wait)
             return self._opened, loaded
 
         super().__init__(location.name, opened)
+
+    def require_own(self) -> None:
+        """Require the session with the lock, if there are standbys, which take the store as soon as that is gone."""
+        if self._has_standby and not self._opened.is_sure:
+            reason = "the database of its store does not answer, and another exchange may have its store"
+            raise PeerGoneError(who="the exchange", reason=reason)
 
     async def until_lost(self) -> StoreError:
         """Wait until this exchange may write the store no more; why."""

@@ -428,6 +428,8 @@ class PostgresDatabase(Database):
         self._session: _Session | None = session
         self._location, self._owner, self._waits = location, owner, waits
         self._ownership = StoreOwnership(location.name, epoch, commits)
+        self._sure_at_seconds = monotonic()
+        """When the last attempt began that the database has answered: the session has its lock for a lease longer."""
         self._is_away = False
         """Were jobs refused as the connection did not come back?"""
         self._last_error: Exception = _NotYetError("it is away")
@@ -440,6 +442,11 @@ class PostgresDatabase(Database):
         self._writer = WritingThread(
             self._run, self._end, f"permitflow stores in {location.name}", waits.lease_seconds / 4
         )
+
+    @property
+    def is_sure(self) -> bool:
+        """Can no other exchange have the store?"""
+        return self._session is not None and monotonic() - self._sure_at_seconds <= self._waits.lease_seconds
 
     def close(self) -> None:
         """See ``Database.close``.  Jobs that wait for a lost connection fail."""
@@ -489,6 +496,12 @@ class PostgresDatabase(Database):
             pause = min(2 * pause, _LONGEST_PAUSE_SECONDS)
 
     def _tried(self, jobs: Sequence[Job]) -> bool:
+        began_seconds = monotonic()
+        if is_answered := self._answered(jobs):
+            self._sure_at_seconds = began_seconds
+        return is_answered
+
+    def _answered(self, jobs: Sequence[Job]) -> bool:
         """Do the jobs, or refuse those that cannot be done; False: there is no session in which to do them."""
         if self._session is None:
             try:

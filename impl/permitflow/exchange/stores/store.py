@@ -430,5 +430,12 @@ class Store:
         never: asyncio.Future[StoreError] = asyncio.get_running_loop().create_future()
         return await never
 
+    def require_own(self) -> None:
+        """Require that no other exchange can have taken the store meanwhile; most are never shared.
+
+        Raises:
+            PeerGoneError: another one may have it; clients look for that one.
+        """
+
     def close(self) -> None:
         """Release the store's resources; the exchange calls no method afterwards.  Closing twice is harmless."""

@@ -9,13 +9,14 @@ import random
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 
 import pytest
 
 from permitflow.client import control, get, put
-from permitflow.errors import PermitflowError, StoreTakenOverError
+from permitflow.errors import PeerGoneError, PermitflowError, StoreTakenOverError
 from permitflow.exchange import Exchange, ExchangeServer, PostgresStore, Retention
 from permitflow.exchange.stores.postgres import Waits
 from tests.support.kept_rows import SCHEMA, rows
@@ -163,6 +164,54 @@ async def test_clients_go_on_at_the_exchange_that_took_over(
         clients.is_enough = True
         await running
     assert clients.read == clients.confirmed
+
+
+async def endlessly(use: Callable[[str], Coroutine[object, object, None]], address: str) -> None:
+    while True:
+        await use(address)
+
+
+async def asked(address: str) -> None:
+    async with control(address) as orders:
+        await orders.statistics()
+
+
+async def gotten(address: str) -> None:
+    async with get(address, CHANNEL, schema=SCHEMA):
+        pass
+
+
+async def produced(address: str) -> None:
+    async with put(address, CHANNEL, SCHEMA):
+        pass
+
+
+async def test_an_owner_that_is_cut_off_takes_no_streams_and_orders(
+    postgres: PostgresServer, users: Callable[[str, str], None]
+) -> None:
+    """It cannot know that another one has its store, and clients that know both must not find it."""
+    schema = schema_of(postgres.new_address())
+    async with asyncio.timeout(60), AsyncExitStack() as stack:
+
+        async def owner(user: str) -> ExchangeServer:
+            place = postgres.address(user=user, schema=schema)
+            standby = partial(PostgresStore, place, waits=Waits(lease_seconds=1), on_wait=lambda _: None)
+            return await stack.enter_async_context(owning(stack.enter_context(await asyncio.to_thread(standby))))
+
+        old = await owner(USERS[0])
+        users(USERS[0], "NOLOGIN")
+        postgres.end_holder(postgres.address(schema))
+        new = await owner(USERS[1])
+        for use in (asked, gotten, produced):
+            with pytest.raises(PeerGoneError, match="another exchange may have its store"):
+                await endlessly(use, old.address)  # it notices with its next sign of life
+        both = f"{old.address},{new.address}"
+        async with put(both, CHANNEL, SCHEMA) as sender, control(both) as orders:
+            await sender.send(rows(0, 5))
+            await sender.end()
+            ((channel, place),) = (await orders.by_exchange([CHANNEL])).items()
+        assert (channel, place) == (new.address, (CHANNEL,))
+        users(USERS[0], "LOGIN")
 
 
 class Node:
