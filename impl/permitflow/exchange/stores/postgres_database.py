@@ -4,6 +4,7 @@ Two exchanges must never write to one store.  Three things see to that:
 
 - A session that writes holds the store's advisory lock.  PostgreSQL frees it when the session ends: at once if the
   process was killed, and after the lease if it gives no sign of life, because the session has that as its time-out.
+  In the middle of a transaction the time-out does not run: a standby ends such a session.
 - A process that gets the lock increments the store's epoch before it reads.  Each transaction requires the epoch of
   its exchange, and holds the row that has it until the commit.  So an exchange that was stopped or cut off for a while
   can commit nothing once another one has read the store.
@@ -77,6 +78,13 @@ _STORE_PLAINLY = "ALTER TABLE batches ALTER COLUMN arrow SET STORAGE EXTERNAL"
 
 _LIST_TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = ?"
 _LOCK = "SELECT pg_try_advisory_lock(hashtextextended(?, 0))"
+# Between two statements of a transaction that are sent together, the server waits for a client without a limit.
+_END_SILENT = """
+SELECT pg_terminate_backend(pid) FROM pg_locks JOIN pg_stat_activity USING (pid)
+WHERE locktype = 'advisory' AND (classid::bigint << 32 | objid::bigint) = hashtextextended(?, 0) AND granted
+AND database = datid AND datname = current_database()
+AND wait_event = 'ClientRead' AND clock_timestamp() - state_change > ? * interval '1 second'
+"""
 _TAKE = "UPDATE store SET epoch = epoch + 1, owner = ?, since = now() RETURNING epoch, commits"
 _COUNT = "UPDATE store SET commits = commits + 1 WHERE epoch = ? AND commits = ?"
 _STANDING = "SELECT epoch, commits, owner FROM store"
@@ -220,6 +228,11 @@ class _Session:
         """Lock the store until the end of the session; return whether it was free."""
         return bool(self.value(_LOCK, [f"permitflow {schema}"]))
 
+    def end_silent_owner(self, schema: str, lease_seconds: float) -> None:
+        """End the session that has the store's lock, if its client has been silent for longer than the lease."""
+        with suppress(psycopg.errors.InsufficientPrivilege):  # it is another user's
+            self.execute(_END_SILENT, [f"permitflow {schema}", lease_seconds])
+
     def unlock(self) -> None:
         """Free the lock at once: the server ends a session some time after it was closed."""
         with suppress(psycopg.Error):
@@ -289,7 +302,7 @@ def open_database(
         StoreUnusableError: the database cannot be reached or used, or has other contents.
     """
     owner = f"{socket.gethostname()}:{os.getpid()}"
-    session = _locked(location, owner, on_wait)
+    session = _locked(location, owner, waits.lease_seconds, on_wait)
     try:
         _require_usable(session)
         _lay_out(session, location)
@@ -310,7 +323,7 @@ def open_database(
         raise
 
 
-def _locked(location: Location, owner: str, on_wait: Callable[[str], object] | None) -> _Session:
+def _locked(location: Location, owner: str, lease_seconds: float, on_wait: Callable[[str], object] | None) -> _Session:
     """A session that has the store's lock."""
     session: _Session | None = None
     waited_for = ""
@@ -320,6 +333,8 @@ def _locked(location: Location, owner: str, on_wait: Callable[[str], object] | N
             session = session or _Session(location, owner)
             is_locked = session.lock(location.schema)
             by = "" if is_locked else _owner(session)
+            if not is_locked and on_wait is not None:
+                session.end_silent_owner(location.schema, lease_seconds)
         except psycopg.Error as error:
             if session is not None:
                 session.close()

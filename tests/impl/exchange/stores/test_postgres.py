@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
@@ -223,6 +224,21 @@ def test_who_loses_a_session_asks_at_once_in_the_next_one(
         opened()
     with pytest.raises(StoreTakenOverError) if is_taken else nullcontext():
         channel(old)
+
+
+async def test_an_owner_that_stands_still_in_a_transaction_is_taken_over(
+    opened: Callable[..., PostgresStore], address: str
+) -> None:
+    waits, stands_still = Waits(lease_seconds=1), threading.Event()
+    old = opened(waits)
+    writing = old.database.submit(lambda _: stands_still.wait())
+    try:
+        async with asyncio.timeout(30):
+            new = await asyncio.to_thread(PostgresStore, address, waits=waits, on_wait=lambda _: None)
+    finally:
+        stands_still.set()
+    with new, pytest.raises(StoreTakenOverError):
+        await writing
 
 
 async def test_a_session_that_lives_on_commits_nothing_after_a_takeover(
