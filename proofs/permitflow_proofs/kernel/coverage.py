@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 import z3
 
+from permitflow_proofs.kernel.terms import conjunction, disjunction, negation
+
 
 @dataclass(frozen=True)
 class Step:
@@ -70,16 +72,17 @@ def _left_out(leaves: Sequence[Leaf]) -> z3.BoolRef:
             at = trees[at][step]
         ends[at] = True
     truths = {condition: z3.Bool(f"condition.{number}") for number, condition in enumerate(decided)}
-    found = [z3.BoolVal(False)] * len(trees)
+    found = [disjunction(())] * len(trees)
     # The branches of a tree were made after it.
     for at in reversed(range(len(trees))):
         if ends[at]:
             continue
         parts = []
         for step, branch in trees[at].items():
-            holds = truths[step.condition] if step.answer else z3.Not(truths[step.condition])
-            parts.append(z3.Or(z3.Not(holds), found[branch]) if step.is_decided else z3.And(holds, found[branch]))
-        found[at] = parts[0] if len(parts) == 1 else z3.And(parts)
+            holds = truths[step.condition] if step.answer else negation(truths[step.condition])
+            rest = found[branch]
+            parts.append(disjunction([negation(holds), rest]) if step.is_decided else conjunction([holds, rest]))
+        found[at] = conjunction(parts)
     return found[0]
 
 
