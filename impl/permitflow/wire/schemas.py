@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.errors import SchemaMismatchError, UndecodableDataError
+from permitflow.errors import InvalidParametersError, SchemaMismatchError, UndecodableDataError, shortened
 from permitflow.wire.arrow_metadata import MAX_DICTIONARIES, MAX_SCHEMA_BYTES, check_message, check_schema, front
 from permitflow.wire.texts import sendable
 
@@ -93,12 +93,20 @@ _remembered = _Remembered()
 
 
 def facts_of(schema: pa.Schema) -> SchemaFacts:
-    """The facts of a schema; at once if it is in use, or was used lately."""
+    """The facts of a schema; at once if it is in use, or was used lately.
+
+    Raises:
+        InvalidParametersError: Arrow cannot write it, as one whose types are nested too deeply.
+    """
     if (facts := _remembered.of_schema(schema)) is not None:
         return facts
-    encoded: bytes = schema.serialize().to_pybytes()
-    found = _remembered.of_bytes(encoded)
-    facts = _learnt(schema) if found is None else found[1]
+    try:
+        encoded: bytes = schema.serialize().to_pybytes()
+        found = _remembered.of_bytes(encoded)
+        facts = _learnt(schema) if found is None else found[1]
+    except pa.ArrowException as error:
+        shown, rule = shortened(str(schema), _SHOWN_CHARACTERS), f"must be one that Arrow can write: {error}"
+        raise InvalidParametersError(name="schema", value=shown, rule=rule) from error
     _remembered.remember(encoded, schema, facts)
     return facts
 

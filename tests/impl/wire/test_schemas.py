@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 import pytest
 
-from permitflow.errors import UndecodableDataError
+from permitflow.errors import InvalidParametersError, UndecodableDataError
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_FIELDS
 from permitflow.wire.schemas import facts_of, read_schema
@@ -72,6 +72,14 @@ def test_facts_tell_the_columns_that_arrow_writes(kind: pa.DataType) -> None:
     assert facts_of(schema).empty_bytes > len(batch.serialize())
     codec = BatchCodec(schema)
     assert codec.decode(b"".join(codec.encode([batch])), [0]).schema.equals(schema)
+
+
+def test_a_schema_that_arrow_cannot_write_is_refused() -> None:
+    kind: pa.DataType = pa.int64()
+    for _ in range(100):
+        kind = pa.list_(kind)
+    with pytest.raises(InvalidParametersError, match=r"must be one that Arrow can write: .*depth"):
+        facts_of(pa.schema([("deep", kind)]))
 
 
 def test_facts_find_dictionaries_and_views_at_any_depth() -> None:
