@@ -95,7 +95,8 @@ def _framed(draw: st.DrawFn) -> list[bytes]:
                 parts.append(header(draw(st.sampled_from([Kind.PING, Kind.END, Kind.STATUS, Kind.GET]))))
             case 2:
                 content = draw(_messages(method))
-                parts.append(header(Kind.MESSAGE, len(content) + draw(st.sampled_from([-1, 1, 100]))) + content)
+                size_bytes = max(0, len(content) + draw(st.sampled_from([-1, 1, 100])))
+                parts.append(header(Kind.MESSAGE, size_bytes) + content)
             case _:
                 content = draw(_messages(method))
                 parts.append(header(Kind.MESSAGE, len(content)) + content)

@@ -10,6 +10,7 @@ import random
 import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import pairwise
@@ -27,6 +28,7 @@ from tests.support.samples_service import Service
 from tests.support.served_exchange import channels_of, consumers
 
 Options = dict[str, str]
+_MOST_IN_BATCHES = [f"spark.sql.execution.{key}.maxRecordsPerBatch" for key in ("arrow", "python.udf")]
 
 BATCH_ROWS = 20
 PAD_BYTES = 1_000
@@ -193,14 +195,14 @@ def writing(trial: Trial, options: Options, folder: str) -> Callable[[SparkSessi
     """A job that writes; its error, and what the readers of its channels got."""
 
     def job(spark: SparkSession) -> tuple[str, list[Any]]:
-        _small_batches(spark)
         form = "permitflow-grpc" if trial.job is Job.CALL_WRITE else "permitflow"
-        output = written(spark, trial, folder).write.format(form).mode("append").options(**options)
-        if trial.job is not Job.DIRECT:
-            return _error_of(output.save), []
-        with consumers(options) as receiving:
-            failure = _error_of(output.save)
-            return failure, [future.result() for future in receiving]
+        with _small_batches(spark):
+            output = written(spark, trial, folder).write.format(form).mode("append").options(**options)
+            if trial.job is not Job.DIRECT:
+                return _error_of(output.save), []
+            with consumers(options) as receiving:
+                failure = _error_of(output.save)
+                return failure, [future.result() for future in receiving]
 
     return job
 
@@ -209,7 +211,6 @@ def reading(trial: Trial, options: Options, folder: str) -> Callable[[SparkSessi
     """A job that reads calls; its error, and the numbers that came through."""
 
     def job(spark: SparkSession) -> tuple[str, list[Any]]:
-        _small_batches(spark)
         calls = spark.read.format("permitflow-grpc").options(**options).load().select("number", "raw")
         frame = calls.repartition(trial.after, "number")
         numbers = list[Any]()
@@ -218,15 +219,23 @@ def reading(trial: Trial, options: Options, folder: str) -> Callable[[SparkSessi
             rows = through(harmful(trial, folder), frame, "number", "raw").select("number").collect()
             numbers.extend(row.number for row in rows)
 
-        return _error_of(collect), numbers
+        with _small_batches(spark):
+            return _error_of(collect), numbers
 
     return job
 
 
-def _small_batches(spark: SparkSession) -> None:
-    """Let rows flow through a task as soon as they can."""
-    for key in ("arrow", "python.udf"):
-        spark.conf.set(f"spark.sql.execution.{key}.maxRecordsPerBatch", str(BATCH_ROWS))
+@contextmanager
+def _small_batches(spark: SparkSession) -> Iterator[None]:
+    """Let rows flow through a task as soon as they can; other jobs of the session have their batches again."""
+    before = {name: spark.conf.get(name) for name in _MOST_IN_BATCHES}
+    for name in before:
+        spark.conf.set(name, str(BATCH_ROWS))
+    try:
+        yield
+    finally:
+        for name, rows in before.items():
+            spark.conf.set(name, str(rows))
 
 
 def _error_of(act: Callable[[], object]) -> str:
