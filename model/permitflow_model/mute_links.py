@@ -54,8 +54,16 @@ class Parameters(mute.Parameters):
             ValueError: a parameter is out of its range.
         """
         super().__post_init__()
-        if not 0 <= self.boundaries < self.sinks:
+        if not self.boundaries < self.sinks:
             raise ValueError(f"boundaries must be below sinks = {self.sinks}, not {self.boundaries}")
+
+    def check_graph(self) -> None:
+        """Refuse boundaries that are none, too.
+
+        Raises:
+            ValueError: there is one.
+        """
+        super().check_graph()
         for number in range(1, self.boundaries + 1):
             boundaries = [up for up, down in self.pairs if down == number]
             if len(boundaries) != 1 or not self.is_relay(boundaries[0]):
@@ -63,6 +71,22 @@ class Parameters(mute.Parameters):
             links = [down for up, down in self.pairs if up == boundaries[0] and down != number]
             if len(links) != 1 or links[0] <= self.boundaries:
                 raise ValueError(f"boundary {boundaries[0]} must have one link, not {links}")
+
+    def is_boundary(self, node: int) -> bool:
+        """Does it have a link?"""
+        return node in self.boundary_names
+
+    def muter_of(self, boundary: int) -> int:
+        """The number of a boundary as a muter."""
+        return self.boundary_names[boundary]
+
+    def is_link(self, up: int, down: int) -> bool:
+        """Is the first node a boundary, with its link to the second one?"""
+        return (up, down) in self.links
+
+    def is_behind_links(self, node: int) -> bool:
+        """Is each hop to this node a link?"""
+        return all(self.is_link(*pair) for pair in self.pairs if pair[1] == node)
 
     @cached_property
     def boundary_names(self) -> dict[int, int]:
@@ -103,6 +127,60 @@ WELCOME = Signal(0, 0)
 
 BROKEN = Signal(0, GONE)
 """At the end of all that still comes over a link that is lost."""
+
+
+class Word(NamedTuple):
+    """What signals say of one muter, together."""
+
+    is_gone: int = 0
+    """Does one say that it is gone?  A number, so that words add up: 0 or 1."""
+    newest: int = 0
+    """The newest epoch of those behind the last one that it is gone; 0 if there is none."""
+
+    def then(self, behind: "Word") -> "Word":
+        """What they say together with those behind them."""
+        return behind if behind.is_gone else Word(self.is_gone, larger(self.newest, behind.newest))
+
+
+class Line(NamedTuple):
+    """How often signals say that a link is lost, and that all is told on a new one."""
+
+    losses: int = 0
+    welcomes: int = 0
+    late: int = 0
+    """Those welcomes that come behind a loss."""
+
+    def then(self, behind: "Line") -> "Line":
+        """... together with those behind them."""
+        late = behind.welcomes if self.losses else behind.late
+        return Line(self.losses + behind.losses, self.welcomes + behind.welcomes, self.late + late)
+
+
+NO_WORD, NO_LINE = Word(), Line()
+
+
+def word_of(signal: Signal, muter: int) -> Word:
+    """What a signal says of a muter."""
+    if signal.muter != muter:
+        return NO_WORD
+    return Word(is_gone=1) if signal.epoch == GONE else Word(newest=signal.epoch)
+
+
+def line_of(signal: Signal) -> Line:
+    """Whether a signal is one of the two."""
+    if signal.muter != 0:
+        return NO_LINE
+    return Line(losses=1) if signal.epoch == GONE else Line(welcomes=1)
+
+
+def word_on(state: State, up: int, down: int, muter: int) -> Word:
+    """What the signals in flight on a hop say of a muter."""
+    return in_flight(graph_in(state), up, down).sum_of(word_of, Word.then, NO_WORD, muter)
+
+
+def line_on(state: State, up: int, down: int) -> Line:
+    """Likewise, of the link."""
+    return in_flight(graph_in(state), up, down).sum_of(line_of, Line.then, NO_LINE)
 
 
 def graph_in(state: State) -> mute.State:
@@ -151,20 +229,24 @@ def is_gone(state: State, muter: int) -> bool:
 
 def is_lost(state: State, parameters: Parameters, up: int, down: int) -> bool:
     """Has a boundary noticed that its link is lost, and nobody answered yet?"""
-    if (up, down) not in parameters.links or not is_mute(heard_by(graph_in(state), up, parameters.boundary_names[up])):
-        return False
-    return WELCOME not in [*in_flight(graph_in(state), up, down)]
+    return parameters.is_link(up, down) and is_closed(state, parameters, up) and line_on(state, up, down).welcomes == 0
+
+
+def is_closed(state: State, parameters: Parameters, boundary: int) -> bool:
+    """Does a boundary mute?"""
+    muter = parameters.muter_of(boundary)
+    return is_mute(heard_by(graph_in(state), muter, muter))
 
 
 def is_broken(state: State, parameters: Parameters, up: int, down: int) -> bool:
     """Does nothing come over a hop: is it a link that is lost, whether that was noticed or not?"""
-    return is_lost(state, parameters, up, down) or BROKEN in [*in_flight(graph_in(state), up, down)]
+    return line_on(state, up, down).losses > 0 or is_lost(state, parameters, up, down)
 
 
 def _turned(graph: mute.State, parameters: Parameters, node: int) -> mute.State:
     """A boundary mutes or unmutes."""
-    muter = parameters.boundary_names[node]
-    epoch = heard_by(graph, node, muter) + 1
+    muter = parameters.muter_of(node)
+    epoch = heard_by(graph, muter, muter) + 1
     graph = with_heard(with_heard(graph, muter, muter, epoch), node, muter, epoch)
     return forwarded(graph, parameters, node, Signal(muter, epoch))
 
@@ -194,13 +276,20 @@ def _is_silent(name: int, speaker: NamedFamily[bool], down: int, muter: int) -> 
 def has_work(state: State, parameters: Parameters, node: int) -> bool:
     """Has a source something to send, and a sink for it?"""
     source = source_at(graph_in(state), parameters, node)
-    is_way = any(parameters.leads(node, sink) and not is_gone(state, sink) for sink in parameters.real_sinks)
-    return source.here and source.left > 0 and is_way
+    return source.here and source.left > 0 and not state.sinks.every_by_name(_is_no_way, parameters, node)
+
+
+def _is_no_way(name: int, sink: Sink, parameters: Parameters, node: int) -> bool:
+    return sink.gone or name < parameters.boundaries or not parameters.leads(node, name + 1)
 
 
 def is_at_rest(state: State, parameters: Parameters) -> bool:
     """Has no source anything to send?"""
-    return not any(has_work(state, parameters, node) for node in parameters.source_names)
+    return state.sources.every_by_name(_has_no_work, state, parameters)
+
+
+def _has_no_work(name: int, _source: Source, state: State, parameters: Parameters) -> bool:
+    return not has_work(state, parameters, name + parameters.sinks + parameters.relays + 1)
 
 
 # Actions.
@@ -261,7 +350,7 @@ def clear(state: State, parameters: Parameters, name: int) -> State:
 def lose_link(state: State, parameters: Parameters, up: int, down: int) -> State:
     """A link is lost, with what was in flight on it."""
     require(state.remade < parameters.remakes)
-    require((up, down) in parameters.links)
+    require(parameters.is_link(up, down))
     require(not is_lost(state, parameters, up, down))
     graph = with_signals(graph_in(state), up, down, Fifo((BROKEN,)))
     return _with_graph(state, graph._replace(remade=state.remade + 1))
@@ -269,9 +358,9 @@ def lose_link(state: State, parameters: Parameters, up: int, down: int) -> State
 
 def lose_sink(state: State, parameters: Parameters, name: int) -> State:
     """A sink dies with its process; what was for it is dropped, and what it has told may still come."""
-    require(parameters.deaths and name in parameters.real_sinks)
+    require(parameters.deaths and parameters.boundaries < name <= parameters.sinks)
     require(not is_gone(state, name))
-    require(all(pair in parameters.links for pair in parameters.pairs if pair[1] == name))
+    require(parameters.is_behind_links(name))
     graph = graph_in(state)
     graph = graph._replace(sinks=graph.sinks.put(name - 1, Sink(gone=True, wire=0, inbox=0)))
     return _with_graph(state, forwarded(with_heard(graph, name, name, 0), parameters, name, BROKEN))
@@ -367,11 +456,6 @@ def in_order(state: State, parameters: Parameters) -> bool:
     )
 
 
-def of_muter(state: State, up: int, down: int, muter: int) -> list[int]:
-    """The epochs of a muter, in the signals that are in flight on a hop."""
-    return [signal.epoch for signal in in_flight(graph_in(state), up, down) if signal.muter == muter]
-
-
 def _working_hops(state: State, parameters: Parameters) -> Iterable[tuple[int, int]]:
     return (hop for hop in parameters.pairs if not is_broken(state, parameters, *hop))
 
@@ -387,10 +471,9 @@ def on_its_way(state: State, parameters: Parameters) -> bool:
 
 def is_told(state: State, up: int, down: int, muter: int) -> bool:
     """Does the node upstream of a hop know, or get to know, what the node downstream has heard?"""
-    known = heard_by(graph_in(state), up, muter)
-    for epoch in of_muter(state, up, down, muter):
-        known = 0 if epoch == GONE else larger(known, epoch)
-    return known >= heard_by(graph_in(state), down, muter)
+    word = word_on(state, up, down, muter)
+    known = 0 if word.is_gone else heard_by(graph_in(state), up, muter)
+    return larger(known, word.newest) >= heard_by(graph_in(state), down, muter)
 
 
 def speakers_know(state: State, parameters: Parameters) -> bool:
@@ -403,8 +486,8 @@ def speakers_know(state: State, parameters: Parameters) -> bool:
 
 def knows_or_says(state: State, up: int, down: int, muter: int) -> bool:
     """Does a node know a muter of which it speaks to another one, or will it have said that it is gone?"""
-    told = of_muter(state, up, down, muter)
-    speaks = told[-1] != GONE if told else has_spoken(state, up, down, muter)
+    word = word_on(state, up, down, muter)
+    speaks = word.newest > 0 or (not word.is_gone and has_spoken(state, up, down, muter))
     return not speaks or heard_by(graph_in(state), down, muter) > 0
 
 
@@ -412,7 +495,7 @@ def known_from_speakers(state: State, parameters: Parameters) -> bool:
     """A node knows a muter only as long as a node downstream speaks of it."""
     return all(
         heard_by(graph_in(state), node, muter) == 0
-        or parameters.boundary_names.get(node) == muter
+        or (muter <= parameters.boundaries and parameters.is_hop(node, muter))
         or any(has_spoken(state, node, down, muter) for down in parameters.names)
         for node, muter in product(parameters.names, parameters.muters)
         if node > parameters.sinks
@@ -529,4 +612,4 @@ def _can_move(state: State, parameters: Parameters) -> bool:
     )
 
 
-REGISTERED = Registered(system=SYSTEM, parameters=Parameters)
+REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.mute_links:theorems")

@@ -52,6 +52,7 @@ from permitflow_proofs.kernel.symbols import (
     function,
     implies,
     integer,
+    is_same,
     merged,
     natural,
     operation,
@@ -64,12 +65,12 @@ UP, DOWN, ONE, TWO, MUTER = (function("node")(number) for number in range(5))
 """The nodes of the hop at which something happens, of which one may act alone; any two nodes; and any muter."""
 
 _hop, _leads = relation("hop"), relation("leads")
-_via = function("via")
+via = function("via")
 """The next node on a way to the muter, from a node that leads there."""
 
 
-class _AnyHops:
-    """Any pairs of nodes: ``_AnyGraph`` says which."""
+class AnyHops:
+    """Any pairs of nodes: ``AnyGraph`` says which."""
 
     is_any = True
 
@@ -77,7 +78,7 @@ class _AnyHops:
         return iter(())
 
 
-class _AnyGraph(Parameters):
+class AnyGraph(Parameters):
     """Parameters with any graph: any relation of nodes in which hops lead from a higher number to a lower one."""
 
     def check_graph(self) -> None:
@@ -89,11 +90,11 @@ class _AnyGraph(Parameters):
         return all_of((_hop(up, down), is_downstream, up > self.sinks, up <= self.nodes))
 
     def leads(self, node: int, sink: int) -> bool:
-        """Any relation; ``_any_ways`` says how hops and ways agree."""
+        """Any relation; ``assume_ways`` says how hops and ways agree."""
         return _leads(node, sink)
 
 
-def _is_false(condition: bool) -> bool:
+def is_false(condition: bool) -> bool:
     """Is it false?  Does not fork."""
     return implies(condition, False)
 
@@ -144,41 +145,50 @@ INVARIANT = {
 _LAWS: tuple[Law, ...] = (lambda signals: signals.sum_of(epoch_if_of, larger, 0, MUTER),)
 
 
-def _any_signal(name: str) -> Signal:
+def any_signal(name: str) -> Signal:
+    """Any one, of any muter."""
     return Signal(integer(f"{name}.muter"), integer(f"{name}.epoch"))
 
 
 def any_parameters() -> Parameters:
     """Any parameters, in any graph."""
-    return any_parameters_of(_AnyGraph, hops=_AnyHops())
+    return any_parameters_of(AnyGraph, hops=AnyHops())
 
 
 def _nodes(state: State) -> Indexed[NamedFamily[int]]:
     return cast("Indexed[NamedFamily[int]]", state.heard)
 
 
-def _row_of(sinks: Indexed[Sink], of: Callable[[int, int], int], name: int) -> NamedFamily[int]:
+def row_of(sinks: Indexed[Sink], of: Callable[[int, int], int], name: int) -> NamedFamily[int]:
     """One number for each muter, for a node or source."""
     return cast("NamedFamily[int]", sinks.beside(partial(of, name)))
 
 
-def _any_source(sinks: Indexed[Sink], name: int) -> Source:
-    return Source(predicate("here")(name), function("left")(name), _row_of(sinks, operation("holds"), name))
+def any_source(sinks: Indexed[Sink], name: int) -> Source:
+    """The source of a name."""
+    return Source(predicate("here")(name), function("left")(name), row_of(sinks, operation("holds"), name))
 
 
-def _state_of(
+def state_of(
     sources: Indexed[Source],
     sinks: Indexed[Sink],
     nodes: Indexed[NamedFamily[int]],
     pairs: Sequence[tuple[int, int]],
+    laws: tuple[Law, ...] = _LAWS,
 ) -> State:
     """A state with any signals between the nodes of these names, which alone are looked at."""
-    queues = [SymbolicQueue.any_queue(f"signals.{number}", _any_signal, _LAWS) for number, _ in enumerate(pairs)]
+    known: list[tuple[tuple[int, int], Queue[Signal]]] = []
+    for number, pair in enumerate(pairs):
+        met = next((queue for other, queue in known if equal(pair, other)), None)
+        queue = SymbolicQueue.any_queue(f"signals.{number}", any_signal, laws) if met is None else met
+        known.append((pair, queue))
 
     def signals(up: int, down: int) -> Queue[Signal]:
-        for pair, queue in zip(pairs, queues, strict=True):
-            if up == pair[0] and down == pair[1]:
-                return queue
+        # By their terms first, which does not fork.
+        for are_equal in (is_same, equal):
+            for pair, queue in known:
+                if are_equal(up, pair[0]) and are_equal(down, pair[1]):
+                    return queue
         raise TypeError(f"nothing is known of the signals up to {up} from {down}")
 
     return State(
@@ -197,16 +207,16 @@ def any_state(parameters: Parameters) -> State:
     assume(all_of((MUTER >= 1, parameters.sinks >= MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1)
     names = [node - 1 for node in (UP, DOWN, ONE, TWO, MUTER)]  # in families they count from 0
-    nodes = Indexed.any_family(partial(_row_of, sinks, operation("heard")), parameters.nodes, *names)
-    sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources)
+    nodes = Indexed.any_family(partial(row_of, sinks, operation("heard")), parameters.nodes, *names)
+    sources = Indexed.any_family(partial(any_source, sinks), parameters.sources)
     up, down, one, two, _ = names
-    state = _state_of(sources, sinks, nodes, ((up, down), (one, two)))
-    _any_ways(nodes, parameters)
+    state = state_of(sources, sinks, nodes, ((up, down), (one, two)))
+    assume_ways(nodes, parameters)
     _assume_invariant(state, parameters)
     return state
 
 
-def _any_ways(nodes: Indexed[Any], parameters: Parameters) -> None:
+def assume_ways(nodes: Indexed[Any], parameters: Parameters) -> None:
     """A node leads to the muter if it is the muter, or has a hop down to a node that does; and only then."""
 
     def leads_if_one_downstream_does(name: int) -> bool:
@@ -214,7 +224,7 @@ def _any_ways(nodes: Indexed[Any], parameters: Parameters) -> None:
         return implies(is_downstream, parameters.leads(UP, MUTER))
 
     def leads_through_one_downstream(name: int) -> bool:
-        node, following = name + 1, _via(name + 1)
+        node, following = name + 1, via(name + 1)
         goes_on = all_of((parameters.is_hop(node, following), parameters.leads(following, MUTER)))
         return implies(parameters.leads(node, MUTER), any_of((equal(node, MUTER), goes_on)))
 
@@ -274,16 +284,17 @@ _CHAPTER = Chapter(
 )
 
 
-def _with_heard(state: State, node: int, epoch: int) -> State:
+def with_heard(state: State, node: int, epoch: int) -> State:
+    """The state in which a node has heard this epoch of the muter."""
     return state._replace(heard=state.heard.put(node - 1, state.heard.get(node - 1).put(MUTER - 1, epoch)))
 
 
 def _one_unled(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, ONE, heard_by(state, MUTER, MUTER) + 1)
+    return with_heard(state, ONE, heard_by(state, MUTER, MUTER) + 1)
 
 
 def _untold(state: State, _parameters: Parameters) -> State:
-    return _with_heard(state, TWO, heard_by(state, TWO, MUTER) + 1)
+    return with_heard(state, TWO, heard_by(state, TWO, MUTER) + 1)
 
 
 def _held_once_more(state: State, parameters: Parameters) -> State:
@@ -324,7 +335,7 @@ def _is_quiet_downstream(state: State, parameters: Parameters) -> None:
 
     nodes = _nodes(state)
     lowest = nodes.beside(lambda name: name).last_without(has_heard, lambda name: -name)
-    assume(implies(lowest.exists, all_of((lowest.name == ONE - 1, equal(TWO, _via(ONE))))))
+    assume(implies(lowest.exists, all_of((lowest.name == ONE - 1, equal(TWO, via(ONE))))))
     assume(in_flight(state, ONE, TWO).is_empty())
 
 
@@ -353,7 +364,7 @@ def _rests_without_work(sends: int) -> bool:
     assume(all_of((parameters.sinks + parameters.relays < UP, parameters.sinks >= DOWN)))
 
     def rests(action: str, *arguments: int) -> bool:
-        return _is_false(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
+        return is_false(merged(partial(SYSTEM.is_enabled, action, state, parameters, *arguments)))
 
     muter = cast("Indexed[int]", source_at(state, parameters, UP).holds).last_without(holds_nothing)
     assume(implies(muter.exists, muter.name == MUTER - 1))
@@ -363,14 +374,14 @@ def _rests_without_work(sends: int) -> bool:
         assume(rests("Send", UP, DOWN))
     _is_quiet_downstream(state, parameters)
     source, is_way = source_at(state, parameters, UP), parameters.leads(UP, DOWN)
-    return _is_false(all_of((source.here, source.left > 0, is_way, _is_false(state.sinks.get(DOWN - 1).gone))))
+    return is_false(all_of((source.here, source.left > 0, is_way, is_false(state.sinks.get(DOWN - 1).gone))))
 
 
 def _laws() -> tuple[SymbolicObligation, ...]:
     def signal() -> Signal:
         return Signal(integer("muter"), natural("epoch"))
 
-    return law_obligations("newest epoch", _LAWS[0], signal, lambda: _any_signal("signal"))
+    return law_obligations("newest epoch", _LAWS[0], signal, lambda: any_signal("signal"))
 
 
 # Frames: a node that acts is "up" or "down", the ends of a hop; "others" is any other node.  A sink is "down".
@@ -391,10 +402,10 @@ def _learns_from_all(before: State, after: State, parameters: Parameters) -> boo
 
     def is_not_it(name: int, heard: NamedFamily[int]) -> bool:
         is_asked = any_of((equal(name + 1, UP), parameters.is_hop(UP, name + 1)))
-        return _is_false(all_of((is_asked, heard.get(MUTER - 1) == newest)))
+        return is_false(all_of((is_asked, heard.get(MUTER - 1) == newest)))
 
     knows_all = before.heard.every_by_name(is_no_newer)
-    knows_one = _is_false(before.heard.every_by_name(is_not_it))
+    knows_one = is_false(before.heard.every_by_name(is_not_it))
     holds = source_at(after, parameters, UP).holds.get(MUTER - 1)
     return all_of((knows_all, knows_one, holds == newest % 2))
 
@@ -609,15 +620,15 @@ def _any_hop_of_any_state(parameters: Parameters) -> State:
     """Any state of the right types."""
     for node in (UP, DOWN):
         assume(all_of((node >= 1, node <= parameters.nodes)))
-    assume(all_of((_is_false(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
+    assume(all_of((is_false(equal(UP, DOWN)), MUTER >= 1, parameters.sinks >= MUTER)))
     sinks = Indexed.any_family(member_by_name(Sink, "sink."), parameters.sinks, MUTER - 1, focus={"down": DOWN - 1})
-    rows = partial(_row_of, sinks, operation("heard"))
+    rows = partial(row_of, sinks, operation("heard"))
     nodes = Indexed.any_family(rows, parameters.nodes, focus={"up": UP - 1, "down": DOWN - 1})
     nodes.assume_every(lambda name: nodes.get(name).get(MUTER - 1) >= 0)
     up = {"up": UP - parameters.sinks - parameters.relays - 1}
-    sources = Indexed.any_family(partial(_any_source, sinks), parameters.sources, focus=up)
+    sources = Indexed.any_family(partial(any_source, sinks), parameters.sources, focus=up)
     names = nodes.focus.values()
-    return _state_of(sources, sinks, nodes, tuple(product(names, names)))
+    return state_of(sources, sinks, nodes, tuple(product(names, names)))
 
 
 ANY = Subject(SYSTEM, any_parameters, _any_hop_of_any_state, _ARGUMENTS)

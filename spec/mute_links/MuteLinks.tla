@@ -96,7 +96,7 @@ Broken == [muter |-> 0, epoch |-> Gone]
 
 \* Has a boundary noticed that its link is lost, and nobody answered yet?
 IsLost(up, down) ==
-    IsLink(up, down) /\ IsMute(heard[up][Muter(up)]) /\ Welcome \notin Graph!InFlight(signals[up][down])
+    IsLink(up, down) /\ IsMute(heard[Muter(up)][Muter(up)]) /\ Welcome \notin Graph!InFlight(signals[up][down])
 
 \* The signals in flight when a node has told all nodes upstream.
 Told(queues, down, told) ==
@@ -106,7 +106,7 @@ Told(queues, down, told) ==
 \* A boundary mutes or unmutes.
 Turn(n, queues) ==
     LET k == Muter(n)
-        epoch == heard[n][k] + 1
+        epoch == heard[k][k] + 1
     IN  /\ heard' = [heard EXCEPT ![k][k] = epoch, ![n][k] = epoch]
         /\ signals' = Told(queues, n, <<[muter |-> k, epoch |-> epoch]>>)
 

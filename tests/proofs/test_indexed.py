@@ -112,9 +112,39 @@ def what_holds_of_a_member_holds_of_its_item() -> bool:
     return listed.every(lambda items, least: items > least, 0)
 
 
+def both(left: int, right: int) -> int:
+    return left + right
+
+
+def all_items(items: int) -> int:
+    return items
+
+
+def what_one_measures_alone(*, pushed: int) -> bool:
+    bins, one, _ = any_bins()
+    bins.measure_alone(all_items, lambda: one)
+    listed = bins.listed_by_name(items_by_name).push(5).push(2)
+    return listed.sum_of(all_items, both, 0) == bins.get(one).items + pushed
+
+
+def a_measure_alone_is_the_sum_with_what_was_pushed() -> bool:
+    return what_one_measures_alone(pushed=7)
+
+
+def what_was_pushed_is_one_more() -> bool:
+    return what_one_measures_alone(pushed=8)
+
+
+def what_was_pushed_holds_nothing() -> bool:
+    bins, _, _ = any_bins()
+    listed = bins.listed_by_name(lambda _name, bin_: bin_.items if bin_.items > 0 else None).push(0)
+    return listed.every(lambda items, least: items > least, 0)
+
+
 @pytest.mark.parametrize(
     "claim",
     [
+        a_measure_alone_is_the_sum_with_what_was_pushed,
         *(told_of_each, kept_for_all, last_behind_which_all_hold, others_stay, by_name_only_one, all_are_changed),
         *(a_sum_differs_by_what_was_put, a_sum_by_name_is_at_least_a_measure_where_none_is_negative),
         the_largest_is_at_least_each_and_one_has_it,
@@ -163,6 +193,7 @@ def each_is_the_largest() -> bool:
     [
         *(each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known),
         *(a_sum_by_name_is_never_negative, each_is_the_largest),
+        *(what_was_pushed_is_one_more, what_was_pushed_holds_nothing),
     ],
 )
 def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:

@@ -13,7 +13,18 @@ from permitflow_proofs.kernel.family import compared, has_all, left_out, told, w
 from permitflow_proofs.kernel.indexed import at_most_last, replaced
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import sized
-from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, function, implies, natural, predicate
+from permitflow_proofs.kernel.symbols import (
+    all_of,
+    any_of,
+    assume,
+    equal,
+    function,
+    implies,
+    integer,
+    natural,
+    operation,
+    predicate,
+)
 
 
 class _Array:
@@ -167,6 +178,24 @@ def _is_left_out(whole: _Array, others: _Array, left: int, n: int) -> bool:
     return all_of((others.every(n) == whole.every(n), others.total(n) == whole.total(n)))
 
 
+def _alone(*, start: bool, wrong: bool = False) -> bool:
+    """Members of which one measures anything, in a sum of any kind; the mistake: another one does, too."""
+    total, measure, plus, nothing = function("total"), function("measure"), operation("plus"), integer("nothing")
+    n, alone = 0 if start else natural("n", 1), natural("alone")
+    assume(equal(total(0), nothing))
+    assume(equal(total(n + 1), plus(total(n), measure(n))))
+    for value in (nothing, measure(alone)):
+        assume(all_of((equal(plus(nothing, value), value), equal(plus(value, nothing), value))))
+    if not wrong:
+        assume(implies(implies(equal(n, alone), False), equal(measure(n), nothing)))
+    assume(_is_alone(total, measure(alone), nothing, alone, n))
+    return _is_alone(total, measure(alone), nothing, alone, n + 1)
+
+
+def _is_alone(total: Callable[[int], int], measure: int, nothing: int, alone: int, n: int) -> bool:
+    return equal(total(n), measure if alone < n else nothing)
+
+
 def family_obligations() -> tuple[SymbolicObligation, ...]:
     """The assumptions of ``SymbolicFamily`` hold for each real family."""
     by_induction: tuple[tuple[str, Callable[..., bool], str], ...] = (
@@ -176,6 +205,7 @@ def family_obligations() -> tuple[SymbolicObligation, ...]:
         ("the largest measure is at least each, and one member's", _largest, "the newest does not have it"),
         ("a sum with one measure replaced differs by that", _replacing, "the old one still counts"),
         ("sums are compared as their measures are", _sum, "the sum is one larger"),
+        ("where one measures anything, that is the sum", _alone, "another one does"),
         ("all are all others and the one left out", _leaving_out, "the one left out still counts"),
     )
     return (

@@ -16,7 +16,7 @@ one is looked at: if its name may be the same, the path forks.
 """
 
 from collections.abc import Callable, Mapping
-from functools import partial
+from functools import partial, reduce
 from types import MappingProxyType
 from typing import Any, Generic, Literal, NamedTuple, NoReturn, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -41,8 +41,10 @@ M = TypeVar("M")
 N = TypeVar("N")
 T = TypeVar("T")
 P = TypeVar("P")
+V = TypeVar("V")
 
 _Fact = Callable[[int], bool]
+_Tell = Callable[[bool], None]
 
 
 def member_by_name(kind: Callable[..., M], prefix: str = "") -> Callable[[int], M]:
@@ -95,56 +97,69 @@ class _Book:
         self.size = size
         self.focus: Mapping[str, int] = {}
         self._names: Notes[int, int] = Notes()
-        self._facts: Notes[int, _Fact] = Notes()
+        self._facts: Notes[int, tuple[_Fact, _Tell]] = Notes()
+        self.alone: dict[Callable[..., Any], Callable[..., int | None]] = {}
+        """Measures of listed items that are nothing but for one member; and, of their context, that member's name."""
 
     def add_name(self, name: int) -> int:
         """From now on all facts are known of the member of this name."""
         self._names[len(self._names)] = name
-        for fact in tuple(self._facts.values()):
-            self._tell(fact, name)
+        for fact, tell in tuple(self._facts.values()):
+            self._tell(fact, tell, name)
         return name
 
-    def add_fact(self, fact: _Fact) -> None:
-        """It is known of every member."""
-        self._facts[len(self._facts)] = fact
+    def add_fact(self, fact: _Fact, tell: _Tell = limit) -> None:
+        """It is known of every member; ``tell``: as a premise, or because it is so in every family."""
+        self._facts[len(self._facts)] = (fact, tell)
         for name in tuple(self._names.values()):
-            self._tell(fact, name)
+            self._tell(fact, tell, name)
 
     def witness(self, name: str, fact: _Fact) -> int:
         """Any member for which this holds."""
         found = integer(name)
-        assume(all_of((found >= 0, found < self.size)))
-        assume(merged(partial(fact, found)))
+        limit(all_of((found >= 0, found < self.size)))
+        limit(merged(partial(fact, found)))
         return self.add_name(found)
 
-    def _tell(self, fact: _Fact, name: int) -> None:
+    def _tell(self, fact: _Fact, tell: _Tell, name: int) -> None:
         in_range = all_of((name >= 0, name < self.size))
-        assume(implies(in_range, merged(partial(fact, name))))
+        tell(implies(in_range, merged(partial(fact, name))))
 
 
 class _Listed(Generic[T]):
     """The items of a family's members."""
 
-    def __init__(self, members: "Indexed[Any]", item: Callable[[int, Any], T | None]) -> None:
+    def __init__(
+        self, members: "Indexed[Any]", item: Callable[[int, Any], T | None], pushed: tuple[T, ...] = ()
+    ) -> None:
         self._members = members
         self._item = item
+        self._pushed = pushed
 
-    def sum_of(
-        self, measure: Callable[..., int], plus: Callable[[int, int], int], nothing: int, *context: object
-    ) -> int:
-        """The largest measure.
+    def push(self, item: T) -> "_Listed[T]":
+        """The items, and one more behind them."""
+        return _Listed(self._members, self._item, (*self._pushed, item))
+
+    def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
+        """The largest measure, or the sum of measures of which only one can be more than nothing.
 
         Raises:
             TypeError: another sum is asked for.
         """
-        if plus is not larger:
-            raise TypeError(f"of items whose number is not known, only the largest can be asked, not {plus}")
+        alone = self._members.alone
 
-        def of(name: int, member: object) -> int:
+        def of(name: int, member: object) -> V:
             item = self._item(name, member)
             return nothing if item is None else measure(item, *context)
 
-        return larger(nothing, self._members.largest_by_name(of))
+        if measure in alone:
+            name = alone[measure](*context)
+            total = nothing if name is None else of(name, self._members.get(name))
+        elif cast(object, plus) is larger:
+            total = plus(nothing, cast("V", self._members.largest_by_name(cast(Any, of))))
+        else:
+            raise TypeError(f"of items whose number is not known, only the largest can be asked, not {plus}")
+        return reduce(plus, [measure(item, *context) for item in self._pushed], total)
 
     def every(self, holds: Callable[[T, P], bool], parameters: P) -> bool:
         """Does it hold for every item?"""
@@ -153,13 +168,14 @@ class _Listed(Generic[T]):
             item = self._item(name, member)
             return item is None or holds(item, parameters)
 
-        return self._members.every_by_name(of)
+        pushed = (merged(partial(holds, item, parameters)) for item in self._pushed)
+        return all_of((self._members.every_by_name(of), *pushed))
 
 
 class Indexed(Generic[M]):
     """Any family of at least one member, by symbolic names."""
 
-    __slots__ = ("_at", "_before", "_book", "_sums")
+    __slots__ = ("_answers", "_at", "_before", "_book", "_sums")
 
     def __init__(self, at: Callable[[int], M], book: _Book, before: "tuple[Indexed[M], int, M] | None" = None) -> None:
         """Use ``any_family``; this is for the operations below.
@@ -170,6 +186,7 @@ class Indexed(Generic[M]):
         self._book = book
         self._before = before
         self._sums: Notes[tuple[object, ...], tuple[tuple[object, ...], int]] = Notes()
+        self._answers: Notes[tuple[object, ...], tuple[tuple[object, ...], bool]] = Notes()
 
     @classmethod
     def any_family(
@@ -192,6 +209,19 @@ class Indexed(Generic[M]):
             limit(all_of(implies(equal(others, name), False) for name in focus.values()))
             family._book.focus = {**focus, "others": others}
         return family
+
+    @property
+    def alone(self) -> Mapping[Callable[..., Any], Callable[..., int | None]]:
+        """The measures that ``measure_alone`` tells of."""
+        return self._book.alone
+
+    def measure_alone(self, measure: Callable[..., Any], name: Callable[..., int | None]) -> None:
+        """Of listed items only that of one member measures more than nothing: of this name, or none at all.
+
+        ``name(*context)``: of the measure's context.  The caller proves it of an item of any other name; that the sum
+        is this measure follows, as ``kernel/family_facts.py`` proves.
+        """
+        self._book.alone[measure] = name
 
     def know(self, name: int) -> None:
         """What holds for every member will be known of this one, if there is one of this name."""
@@ -291,7 +321,11 @@ class Indexed(Generic[M]):
 
     def every_by_name(self, holds: Callable[..., bool], *context: object) -> bool:
         """Does it hold for every member, by its name?  Does not fork."""
-        return self._every(lambda name: merged(lambda: holds(name, self._at(name), *context)))
+        key = (holds, *map(id, context))
+        if key not in self._answers:
+            answer = self._every(lambda name: merged(lambda: holds(name, self._at(name), *context)))
+            self._answers[key] = (context, answer)
+        return self._answers[key][1]
 
     def _every(self, holds: _Fact) -> bool:
         answer = truth("every")
@@ -301,7 +335,7 @@ class Indexed(Generic[M]):
 
     def assume_every(self, fact: Callable[[int], bool]) -> None:
         """Go on only where this holds for the name of every member."""
-        self._book.add_fact(fact)
+        self._book.add_fact(fact, assume)
 
     def beside(self, at: Callable[[int], N]) -> "Indexed[N]":
         """Another family of as many members, with the same names."""

@@ -282,7 +282,8 @@ class SymbolicQueue(Generic[T]):
     def sum_of(self, measure: Callable[..., V], plus: Callable[[V, V], V], nothing: V, *context: object) -> V:
         """The measures of all items together, oldest first."""
         total = self._unknown.sum_of(measure, plus, nothing, *context)
-        return reduce(plus, [measure(item, *context) for item in self._pushed], total)
+        measures = (measure(item, *context) for item in self._pushed)
+        return reduce(plus, (one for one in measures if one is not nothing), total)
 
     def fold(self, follow: Callable[[V, T, P], V], start: V, parameters: P) -> V:
         """Where the items lead, oldest first."""

@@ -15,7 +15,15 @@ from typing import Any, TypeVar, cast
 import z3
 
 from permitflow_proofs.kernel.paths import current_explorer
-from permitflow_proofs.kernel.terms import array, built_number, built_truth, conjunction, disjunction, negation
+from permitflow_proofs.kernel.terms import (
+    array,
+    built_number,
+    built_truth,
+    conjunction,
+    disjunction,
+    identity_of,
+    negation,
+)
 
 Make = Callable[[], Any]
 """Builds a Z3 term.  Terms are built late: a path that is walked again needs none of its beginning."""
@@ -294,6 +302,12 @@ def relation(name: str) -> Callable[[int, int], bool]:
     return lambda left, right: cast(bool, Truth(lambda: symbol(integer_term(left), integer_term(right))))
 
 
+def relation_of_three(name: str) -> Callable[[int, int, int], bool]:
+    """Any set of triples of integers; the same name is the same set."""
+    symbol = z3.Function(name, z3.IntSort(), z3.IntSort(), z3.IntSort(), z3.BoolSort())
+    return lambda *triple: cast(bool, Truth(lambda: symbol(*map(integer_term, triple))))
+
+
 def predicate(name: str) -> Callable[[int], bool]:
     """Any set of integers; the same name is the same set."""
     symbol = z3.Function(name, z3.IntSort(), z3.BoolSort())
@@ -321,6 +335,11 @@ def any_like(pattern: V, name: str) -> V:
 def equal(left: object, right: object) -> bool:
     """Are two integers, two tuples of them, or two values of a shape equal?  Does not fork."""
     return cast(bool, Truth(lambda: _equation(left, right)))
+
+
+def is_same(left: int, right: int) -> bool:
+    """Are two integers the same term?  If not, they may still be equal; does not fork."""
+    return identity_of(integer_term(left)) == identity_of(integer_term(right))
 
 
 def _equation(left: object, right: object) -> z3.BoolRef:
