@@ -59,6 +59,7 @@ from permitflow.errors import (
     StagedPartError,
     TaskRetryError,
     UnknownBatchError,
+    UnknownConsumerError,
 )
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.decisions import Decision, Decisions
@@ -401,6 +402,8 @@ class _Staged(_Sending):
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
         """Publish first what a driver before this one has decided: it takes room; planning process, before tasks."""
         super().__init__(options, schema)
+        self._consumer = ""
+        """Positions are asked for as one of the channels' consumers; whichever it is, a writer hears the same."""
         self._carry_out_earlier()
 
     @property
@@ -481,7 +484,7 @@ class _Staged(_Sending):
 
     def _declare_schema(self, control: "BlockingControl") -> None:
         """Declare the schema of channels without rows: otherwise their readers would wait for it."""
-        positions = control.positions(self._options.exchange.channels)
+        positions = control.positions(self._options.exchange.channels, consumer=self._consumer)
         new = [at.channel for at in positions if at.schema is None and at.state is ChannelState.OPEN]
         _at_once(self.declare_schema, new)
 
@@ -504,6 +507,10 @@ class _Staged(_Sending):
             try:
                 with self._dialled(exchange.address, patience.remaining_seconds) as dialled:
                     return order(dialled)
+            except UnknownConsumerError as error:
+                if self._consumer or not error.known:
+                    raise
+                self._consumer = error.known[0]
             except PermitflowError as error:
                 patience.wait(error)
 
@@ -548,7 +555,7 @@ class StagedBatchWriter(_Staged, DataSourceArrowWriter):
         self._warn_of_repetition(staged)
         self._publish(self._key, staged)
         if self._options.end:
-            for at in self._insist(lambda control: control.close_channels(exchange.channels)):
+            for at in self._insist(lambda line: line.close_channels(exchange.channels, consumer=self._consumer)):
                 if at.state is ChannelState.BROKEN:
                     raise ChannelAbortedError(channel=at.channel, reason=at.reason)
 

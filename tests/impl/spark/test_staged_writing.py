@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructType
 
-from permitflow.client import ChannelState
+from permitflow.client import ChannelState, Retention
 from permitflow.client.blocking import control, open_sink
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import BatchOrderError, PeerGoneError, StagedPartError, UnknownBatchError
@@ -252,6 +252,15 @@ def staged(options: Options, numbers: Iterable[int], **more: str) -> None:
     writer = PermitflowDataSource(chosen).writer(SCHEMA, overwrite=False)
     assert isinstance(writer, StagedBatchWriter)
     writer.commit([writer.write(batches(*numbers))])
+
+
+def test_a_job_writes_into_channels_whatever_their_consumers_are(replay_options: Options, task: Task) -> None:
+    stream = f"named-{uuid4().hex}"
+    with control(replay_options["address"]) as orders:
+        orders.add_stream(stream, 2, retention=Retention.REPLAY, consumers=("etl", "audit"))
+        staged({**replay_options, "stream": stream}, [1, 2], end="true")
+        positions = orders.positions([f"{stream}/0", f"{stream}/1"], consumer="etl")
+    assert [(each.next_row, each.state) for each in positions] == [(2, ChannelState.ENDED), (0, ChannelState.ENDED)]
 
 
 def test_a_batch_number_that_falls_is_an_error(replay_options: Options, task: Task) -> None:
