@@ -296,7 +296,7 @@ class LedControl:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         pass
 
-    def positions(self, _channels: Sequence[str]) -> tuple[()]:
+    def positions(self, _channels: Sequence[str], *, consumer: str) -> tuple[()]:
         """None whose schema is not known."""
         return ()
 
