@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import secrets
 import socket
 import struct
 from collections.abc import AsyncIterator, Sequence
@@ -101,7 +102,9 @@ async def _met(made: socket.socket) -> int:
     Raises:
         Broken: it has not answered for long.
     """
-    loop, token = asyncio.get_running_loop(), 1
+    # The kernel gives ports again, and an acceptor that is asked again by the same port and token tells of the same
+    # connection, which may be over.
+    loop, token = asyncio.get_running_loop(), secrets.randbits(64)
     until_seconds = loop.time() + _PATIENCE_SECONDS
     while loop.time() < until_seconds:
         with suppress(TimeoutError):
