@@ -105,7 +105,8 @@ async def connected(
         OSError: nobody answers.
     """
     with ExitStack() as stack:
-        made = stack.enter_context(new_socket(family))
+        made = new_socket(family)
+        stack.callback(made.close)
         made.setblocking(False)
         await asyncio.get_running_loop().sock_connect(made, name)
         # The kernel gives a dialler a port of its own: some day the one that it dials, if nobody listens there.
