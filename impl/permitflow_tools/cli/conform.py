@@ -10,6 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import fill, wrap
+from time import monotonic
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, NoReturn
 
 import typer
@@ -251,7 +252,11 @@ def _ending_in_any_case() -> "Iterator[None]":
         raise
     finally:
         is_over.set()
-        if any(not thread.daemon for thread in set(threading.enumerate()) - before):
+        left = [thread for thread in set(threading.enumerate()) - before if not thread.daemon]
+        until = monotonic() + _PATIENCE_SECONDS
+        for thread in left:  # those of the kit, which end drivers, are over soon
+            thread.join(max(0.0, until - monotonic()))
+        if any(thread.is_alive() for thread in left):
             _end(code)
 
 

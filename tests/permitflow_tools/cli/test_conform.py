@@ -153,11 +153,11 @@ def test_ctrl_c_ends_a_driver_that_ignores_all_else(tmp_path: Path) -> None:
         command.communicate()
 
 
-def test_a_driver_that_cannot_open_is_one_line(command: Command, tmp_path: Path) -> None:
-    code, stdout, _ = command("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window")
+def test_a_driver_that_cannot_open_is_one_line(process: Command, tmp_path: Path) -> None:
+    code, stdout, _ = process("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window")
     assert code == 1
     assert "cannot be opened: your driver answers 'open' with an error: it is not written yet" in stdout
-    code, stdout, _ = command("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window", "--json")
+    code, stdout, _ = process("conform", "--command", driver_of(NOTHING, tmp_path), "--rule", "window", "--json")
     assert json.loads(stdout)["ends"][0]["lacks"] == ["barriers"]
 
 
