@@ -13,7 +13,6 @@ from rich.markdown import Markdown
 from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
 from benchmarks.documents import draw_all, update_documents
 from benchmarks.field import FULL, SMOKE, Field, Settings, open_field
-from benchmarks.gate import measure_gate
 from benchmarks.harness import CHECKOUT
 from benchmarks.idle_channels import measure_idle_channels
 from benchmarks.imbalance import measure_imbalance
@@ -40,7 +39,6 @@ def measure_spark_jobs(settings: Settings) -> Sequence[Row]:
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
     "imbalance": measure_imbalance,
-    "gate": measure_gate,
     "local": measure_local,
     "stages": measure_stages,
     "spark": measure_spark_jobs,

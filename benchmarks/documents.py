@@ -12,7 +12,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.gate import SETTINGS
 from benchmarks.jobs import PAYLOADS
 from benchmarks.results import Results
 from benchmarks.tables import TABLES
@@ -73,34 +72,11 @@ def delays(axes: "Axes", results: Results) -> bool:
     return bool(points)
 
 
-def gate(column: str, label: str, axes: "Axes", results: Results) -> bool:
-    """Bars: the settings beside each other, by carrier and ratio of rates; lines from the least to the most."""
-    runs = {(run["_carrier"], run["_rates"], run["_setting"]): run[column] for run in results.get("gate")}
-    places = list(dict.fromkeys((carrier, rates) for carrier, rates, _ in runs))
-    width = 0.8 / len(SETTINGS)
-    for number, setting in enumerate(SETTINGS):
-        mine = [runs[(*place, setting)] for place in places]
-        axes.bar(
-            [place + (number - (len(SETTINGS) - 1) / 2) * width for place in range(len(places))],
-            [each.median for each in mine],
-            width,
-            yerr=[[each.median - each.low for each in mine], [max(each.values) - each.median for each in mine]],
-            label=setting,
-        )
-    axes.margins(y=0.3)  # for the legend
-    told = [f"{rates}\n{carrier}".replace(", ", "\n") for carrier, rates in places]
-    axes.set_xticks(range(len(places)), told)
-    axes.set(xlabel="rates of the two inputs, and how they come", ylabel=label)
-    return bool(runs)
-
-
 DRAWINGS: dict[str, Drawing] = {
     "throughput": throughput,
     "windows": partial(curve, "windows", "row_permits", "row permits, returned by the default batch"),
     "batches": partial(curve, "batches", "permit_batch", "permit batch, of a window of 32,768 rows"),
     "delays": delays,
-    "gate-alignment": partial(gate, "alignment, ms", "ms from injection to alignment"),
-    "gate-start": partial(gate, "rows in 20 ms", "rows received within 20 ms after the alignment"),
 }
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from benchmarks.curves import full_pipes
-from benchmarks.gate import FAR, LOCAL, NEAR
 from benchmarks.jobs import PAYLOADS
 from benchmarks.peers.way import find_ways
 from benchmarks.results import Results, Row, table
@@ -65,10 +64,6 @@ def ways(_: Results) -> str:
     return table([{"Way": way.name, "Group": str(way.group), "How": way.about} for way in found], others="---")
 
 
-def gate(carrier: str, results: Results) -> str:
-    return table([run for run in results.get("gate") if run["_carrier"] == carrier])
-
-
 def verdicts(results: Results) -> str:
     return table(
         [
@@ -95,9 +90,6 @@ TABLES: dict[str, Callable[[Results], str]] = {
     "processor": partial(by_way, "CPU s/GB", "CPU s/GB"),
     "memory": partial(by_way, "MiB", "MiB"),
     "settings": partial(by_way, "settings", "rows"),
-    "gate_in_a_process": partial(gate, LOCAL),
-    "gate_near": partial(gate, NEAR),
-    "gate_far": partial(gate, FAR),
     "defaults": defaults,
     "full_pipe": lambda results: table(full_pipes(results.get("delays"))),
     **{part: partial(rows_of, part) for part in PLAIN},
