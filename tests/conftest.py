@@ -40,6 +40,8 @@ settings.load_profile("default")
 
 # Rooms whose tests share something that is dear to make: TLC's results, a Spark session, a browser.
 TOGETHER = ("tests/spec", "tests/impl/spark", "tests/permitflow_tools/explain")
+# A file whose classes share nothing, and take minutes: workers share it.
+BY_CLASS = ("tests/proofs/test_theorems.py",)
 # A session of Spark, a browser: what needs one of these takes long, unless it is marked as a sample.
 DEAR = {"driver", "one_attempt", "cluster", "connected", "browser"}
 # Some tests wait most of the time: one more than there are processors.
@@ -49,11 +51,20 @@ BEGUN_FIRST = (
     "tests/spec",
     "tests/impl/spark",
     "tests/benchmarks/test_run.py",
+    "tests/proofs/test_theorems.py",
+    "tests/system/test_examples.py",
+    "tests/permitflow_tools/cli/test_jobs.py",
+    "tests/simulator/test_mutants.py",
+    "tests/tools/test_site.py",
+    "tests/impl/exchange/stores/test_takeover.py",
+    "tests/deploy/test_deploy.py",
+    "tests/conformance/test_staging_sink.py",
+    "tests/conformance/test_fan_in_streams.py",
+    "tests/hostile/test_attacks.py",
     "tests/system/tpch/test_main_job.py",
     "tests/conformance/test_recorded_processes.py",
     "tests/system/tpch/test_pipeline.py",
     "tests/faults/test_faults.py",
-    "tests/proofs/test_theorems.py",
     "tests/test_docs.py",
     "tests/conformance/test_core_follows_model.py",
     "tests/conformance/test_channels_follow_model.py",
@@ -61,7 +72,6 @@ BEGUN_FIRST = (
     "tests/simulator/test_simulator.py",
     "tests/permitflow_tools/cli/test_serve_replay.py",
     "tests/impl/exchange/test_same_host.py",
-    "tests/system/test_examples.py",
     "tests/conformance/test_referee.py",
     "tests/impl/wire/test_damaged_frames.py",
     "tests/simulator/test_kept.py",
@@ -77,8 +87,10 @@ TURN_SECONDS = 0.01
 
 
 def scope_of(nodeid: str) -> str:
-    """What goes to one worker: a file, or a room."""
-    file = nodeid.partition("::")[0]
+    """What goes to one worker: a file, a class of some, or a room."""
+    file, _, test = nodeid.partition("[")[0].partition("::")
+    if file in BY_CLASS:
+        return f"{file}::{test.rpartition('::')[0]}"
     return next((room for room in TOGETHER if file.startswith(f"{room}/")), file)
 
 
@@ -139,8 +151,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not hasattr(config, "workerinput"):
         return
     tests = Counter(scope_of(item.nodeid) for item in items)
-    ranks = {scope: rank for rank, scope in enumerate(BEGUN_FIRST)}
-    items.sort(key=lambda item: (ranks.get(scope := scope_of(item.nodeid), len(ranks)), -tests[scope], scope))
+    ranks = {file: rank for rank, file in enumerate(BEGUN_FIRST)}
+
+    def place(item: pytest.Item) -> tuple[int, int, str]:
+        scope = scope_of(item.nodeid)
+        return ranks.get(scope.partition("::")[0], len(ranks)), -tests[scope], scope
+
+    items.sort(key=place)
 
 
 def pytest_collection() -> None:
