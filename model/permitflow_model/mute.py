@@ -255,10 +255,11 @@ def _with_one_from(name: int, signals: Queue[Signal], down: int, signal: Signal)
 
 def newest_signals(state: State, node: int) -> Queue[Signal]:
     """The newest signals that a node knows."""
-    return state.heard.get(node - 1).listed_by_name(_signal_of)
+    return state.heard.get(node - 1).listed_by_name(signal_of)
 
 
-def _signal_of(muter: int, epoch: int) -> Signal | None:
+def signal_of(muter: int, epoch: int) -> Signal | None:
+    """What a node tells of the muter that is this member of a family, if it knows it."""
     return Signal(muter + 1, epoch) if epoch > 0 else None
 
 

@@ -25,6 +25,7 @@ from permitflow_model.mute import (
     in_flight,
     is_here,
     is_marked,
+    signal_of,
     source_at,
 )
 from permitflow_model.mute_links import (
@@ -606,16 +607,20 @@ def _other_muter(parameters: Parameters, *, may_be_this: bool = False) -> int:
     return other
 
 
+def _are_same(one: View, two: View) -> bool:
+    """All but what no node that forgets touches: the sink, and what a source has left."""
+    numbers = ("heard", "heard_below", "told", "holds", "noted", "word", "newest", "line", "remade")
+    truths = ("is_here", "is_spoken", "is_silent", "is_lawful", "is_closed")
+    are_equal = (equal(getattr(one, part), getattr(two, part)) for part in numbers)
+    return all_of((*are_equal, *(getattr(one, part) == getattr(two, part) for part in truths)))
+
+
 def _forgets_others_apart(wrong: int) -> bool:
     """A node that forgets muters goes from one to the next: a turn for another one changes nothing of this one."""
     state, parameters = SUBJECT.any_case()
     assume(parameters.is_hop(UP, DOWN))
     after = forgotten(state, parameters, UP, DOWN, (_other_muter(parameters, may_be_this=bool(wrong)),))
-    one, two = view_of(state, parameters), view_of(after, parameters)
-    parts = ("heard", "heard_below", "told", "holds", "noted", "word", "newest", "line", "remade")
-    numbers = [equal(getattr(one, part), getattr(two, part)) for part in parts]
-    truths = [(getattr(one, part), getattr(two, part)) for part in ("is_spoken", "is_lawful", "is_here")]
-    return all_of((*numbers, *(implies(*pair) for pair in truths), *(implies(*pair[::-1]) for pair in truths)))
+    return _are_same(view_of(state, parameters), view_of(after, parameters))
 
 
 def _forgets_one_after_another(wrong: int) -> bool:
@@ -624,8 +629,7 @@ def _forgets_one_after_another(wrong: int) -> bool:
     assume(parameters.is_hop(UP, DOWN))
     forget = partial(forgotten, state, parameters, UP, DOWN)
     alone, after = forget((MUTER,)), forget((_other_muter(parameters), *(() if wrong else (MUTER,))))
-    epochs = (heard_by(graph_in(each), UP, MUTER) for each in (alone, after))
-    return all_of((equal(*epochs), is_false(has_spoken(after, UP, DOWN, MUTER))))
+    return _are_same(view_of(alone, parameters), view_of(after, parameters))
 
 
 def _may_leave(before: State, _after: State, parameters: Parameters) -> bool:
@@ -650,6 +654,8 @@ def _guards() -> tuple[SymbolicObligation, ...]:
         (("LoseSink",), _may_die),
         (("LoseLink", "ReceiveSignal", "NoticeLoss"), _is_not_lost),
         (("LoseLink",), lambda before, after, _parameters: equal(after.remade, before.remade + 1)),
+        (("Reconnect",), lambda _before, after, parameters: _is_not_lost(after, after, parameters)),
+        (("OpenLink",), lambda _before, after, parameters: is_false(view_of(after, parameters, UP, DOWN).is_closed)),
     )
     return tuple(
         made
@@ -665,11 +671,14 @@ def _laws() -> tuple[SymbolicObligation, ...]:
         return signal
 
     def is_alone(wrong: int) -> bool:
-        """Of listed signals only one of this muter says anything of it, and none of a link."""
-        signal = Signal(integer("muter"), integer("epoch"))
-        assume(all_of((signal.muter >= 1, bool(wrong) or is_false(equal(signal.muter, MUTER)))))
-        measures = ((word_of, (MUTER,), NO_WORD), (epoch_of, (MUTER,), 0), (line_of, (), NO_LINE))
-        return all_of(equal(measure(signal, *context), nothing) for measure, context, nothing in measures)
+        """Of what a node tells anew only the signal of one member says anything of this muter, and none of a link."""
+        name = natural("name")
+        signal = signal_of(name, integer("epoch"))
+        if signal is None:
+            return True
+        is_its = not wrong and equal(name, MUTER - 1)
+        says_nothing = all_of((equal(word_of(signal, MUTER), NO_WORD), equal(epoch_of(signal, MUTER), 0)))
+        return all_of((any_of((is_its, says_nothing)), equal(line_of(signal), NO_LINE)))
 
     def adds_up(kind: type[Word] | type[Line], wrong: int) -> bool:
         """Beginning at either end, the sum is the same; what is nothing adds nothing."""
@@ -708,7 +717,7 @@ def theorems() -> tuple[Theorem, ...]:
             "guards",
             "IsLost",
             "Sources leave, and sinks die, once, and only where they may; a link that is lost is not lost again, and "
-            "nothing comes over it.",
+            "nothing comes over it until it is made anew; when all is told on it, its boundary mutes no more.",
             *_guards(),
         ),
         _CHAPTER.kept(

@@ -135,6 +135,12 @@ def what_was_pushed_is_one_more() -> bool:
     return what_one_measures_alone(pushed=8)
 
 
+def one_that_is_not_there_measures_alone() -> bool:
+    bins, _, _ = any_bins()
+    bins.measure_alone(all_items, bins.size)
+    return bins.listed_by_name(items_by_name).sum_of(all_items, both, 0) == bins.get(bins.size()).items
+
+
 def what_was_pushed_holds_nothing() -> bool:
     bins, _, _ = any_bins()
     listed = bins.listed_by_name(lambda _name, bin_: bin_.items if bin_.items > 0 else None).push(0)
@@ -193,7 +199,7 @@ def each_is_the_largest() -> bool:
     [
         *(each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known),
         *(a_sum_by_name_is_never_negative, each_is_the_largest),
-        *(what_was_pushed_is_one_more, what_was_pushed_holds_nothing),
+        *(what_was_pushed_is_one_more, what_was_pushed_holds_nothing, one_that_is_not_there_measures_alone),
     ],
 )
 def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:

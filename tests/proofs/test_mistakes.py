@@ -10,6 +10,7 @@ import pytest
 from permitflow_model import mistakes
 from permitflow_model.kernel.explore import explore
 from permitflow_model.mistakes import Mistake, mistaken
+from permitflow_model.mute import Signal
 from permitflow_model.permit_channel import SYSTEM as PERMITS
 from permitflow_proofs import (
     adaptive_gate,
@@ -30,6 +31,7 @@ from permitflow_proofs import (
     lossy_channel,
     mute,
     mute_delay,
+    mute_links,
     mute_scheduler,
     port_machine,
     resume,
@@ -121,6 +123,17 @@ def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: st
 @pytest.mark.parametrize("action", ["Deliver", "SendChunk"])
 def test_without_a_mistake_a_channel_refines_its_queue(action: str) -> None:
     assert decide(lambda: VIEW.implements(SEEN, action)).outcome == "proved"
+
+
+def test_a_node_tells_of_each_muter_by_its_own_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    def or_of_the_first(muter: int, epoch: int) -> Signal:
+        return Signal(muter + 1, epoch) if epoch > 0 else Signal(1, 5)
+
+    (laws,) = (each for each in mute_links.theorems() if each.id == "mute-links-laws")
+    (alone,) = (each for each in laws.obligations if each.name == "others say nothing")
+    assert alone.examine().outcome == "proved"
+    monkeypatch.setattr(mute_links, "signal_of", or_of_the_first)
+    assert alone.examine().outcome == "refuted"
 
 
 def test_no_shorter_run_loses_the_newest_watermark() -> None:

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from permitflow_model.kernel.system import require
+from permitflow_proofs.kernel.merging import GuardOfOneCase
 from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.paths import Beginning, Explorer, Path, current_explorer
 from permitflow_proofs.kernel.queue import SymbolicQueue
@@ -243,6 +244,18 @@ def test_merging_bears_impossible_answers_but_no_possible_error() -> None:
 
     with pytest.raises(IndexError, match="three"):
         decide(lambda: merged(lambda: stumble(integer("x"))))
+
+
+def test_a_guard_that_forks_in_a_merge_is_refused() -> None:
+    def above_five(x: int) -> bool:
+        require(x > 0)
+        return x > 5
+
+    def partly_merged() -> bool:
+        return merged(lambda: above_five(integer("x"))) if truth("flag") else True
+
+    with pytest.raises(GuardOfOneCase, match="before it is performed"):
+        decide(partly_merged)
 
 
 def test_an_assumption_in_an_inner_merge_holds_in_the_cases_of_both() -> None:

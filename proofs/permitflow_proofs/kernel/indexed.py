@@ -154,7 +154,8 @@ class _Listed(Generic[T]):
 
         if measure in alone:
             name = alone[measure](*context)
-            total = nothing if name is None else of(name, self._members.get(name))
+            is_there = name is not None and name >= 0 and name < self._members.size()
+            total = of(cast(int, name), self._members.get(cast(int, name))) if is_there else nothing
         elif cast(object, plus) is larger:
             total = plus(nothing, cast("V", self._members.largest_by_name(cast(Any, of))))
         else:

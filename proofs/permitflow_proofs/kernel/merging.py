@@ -10,11 +10,16 @@ from contextlib import nullcontext, suppress
 
 import z3
 
+from permitflow_model.kernel.system import Disabled
 from permitflow_proofs.kernel.terms import Condition, built_truth, conjunction, disjunction, identity_of, negation
 
 
 class LeftOut(Exception):
     """The cases that were looked at are not all."""
+
+
+class GuardOfOneCase(Exception):
+    """An action is not possible in a case of a merge, and the whole path would count as one on which it is not."""
 
 
 _WHOLE = 1 << 4_096
@@ -42,6 +47,7 @@ class Merge:
         Contradictory answers may make the function raise; ``is_excluded`` must confirm that they are contradictory.
 
         Raises:
+            GuardOfOneCase: it performs an action that is not possible in one of several cases.
             LeftOut: not every question was answered both ways: a mistake of this class.
         """
         cases: list[_Case] = []
@@ -50,8 +56,10 @@ class Merge:
             has_failed = False
             try:
                 result = function()
-            except Exception:
+            except Exception as error:
                 if not is_excluded():
+                    if isinstance(error, Disabled) and self._answers:
+                        raise GuardOfOneCase("ask whether an action is enabled before it is performed") from error
                     raise
                 has_failed = True
             # With each answer a case is half of what it was.
