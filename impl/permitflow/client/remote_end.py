@@ -35,7 +35,7 @@ from permitflow.stream.session import DownstreamSession, State, UpstreamSession
 from permitflow.wire.arrow import BatchCodec
 from permitflow.wire.arrow_compression import available_codecs, log_answer
 from permitflow.wire.buffers import Buffer, Received
-from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_schemas
+from permitflow.wire.schemas import OF_CONSUMER, facts_of, read_schema, require_equal_schemas
 from permitflow.wire.wire_errors import copy_error, decode_error, encode_error, forget_frames, told_reason
 
 # Time for the peer to learn of the failure and to close its half.
@@ -426,10 +426,13 @@ class RemoteEnd(ABC, Generic[S]):
         *,
         schema: pa.Schema,
         stream: str,
+        rows: pa.Schema | None = None,
         first_row: int | None = None,
         window: ByteWindow = DEFAULT_WINDOW,
     ) -> None:
         """Agree with the dialler; ``own`` and ``window`` are the limits of this end.
+
+        ``rows``: the schema in which a producer's rows are read, see ``fitted``; None: ``schema``, which it has stated.
 
         Raises:
             HandshakeError: version or parameters cannot be reconciled.
@@ -437,11 +440,11 @@ class RemoteEnd(ABC, Generic[S]):
         """
         met, offer = self._carrier.meeting.answer, self._session.request.compression
         answer = decided(offer, self._compression, available_codecs(), shares_memory=self.shares_memory)
-        batches = BatchCodec(schema, answer.codec)
+        batches = BatchCodec(rows or schema, answer.codec)
         seconds = self._carrier.resume_seconds
         self._session.accept(
             own,
-            schema=batches.schema_bytes,
+            schema=facts_of(schema).encoded,
             stream=stream,
             same_host=met,
             first_row=first_row,

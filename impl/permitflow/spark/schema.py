@@ -55,13 +55,16 @@ def require_distinct(names: Iterable[str], whose: str) -> None:
 
 
 def check_user_schema(user: StructType, schema: pa.Schema, *, channel: str) -> None:
-    """Compare the user's schema with the channel's: names, order, types, and whether nulls may come.
+    """Compare the user's schema with the channel's: names, order, types, and whether nulls may come inside of columns.
+
+    A column that the user states as not nullable may have nulls in the channel: ``conform`` refuses those that come.
 
     Raises:
         SchemaMismatchError: with both schemas.
     """
     found = spark_schema(schema, channel=channel)
-    if not _takes(user, found):
+    pairs = zip(user, found, strict=False)
+    if user.names != found.names or not all(_takes(mine.dataType, theirs.dataType) for mine, theirs in pairs):
         first, second = ("the frame has", user.simpleString()), (f"channel {channel!r} has", found.simpleString())
         hint = (
             "schema() must state the columns of the channels, or be left out; if these differ from each other, set "
@@ -187,8 +190,7 @@ class RowForm:
             return field.dataType == _TYPES[origin] and (field.nullable or origin is not Origin.LOG)
         if field.name not in found.names:
             return field.nullable and (self._shape.unites or may_grow)
-        theirs = found[field.name]
-        return _takes(field.dataType, theirs.dataType) and field.nullable >= theirs.nullable
+        return _takes(field.dataType, found[field.name].dataType)
 
     def conform(self, batch: pa.RecordBatch, *, channel: str, first_row: int, log_id: str | None) -> pa.RecordBatch:
         """Convert a batch of a channel to this form.
@@ -266,5 +268,6 @@ def _cast(column: pa.Array, field: pa.Field) -> pa.Array:
     except pa.ArrowException as error:
         raise SchemaMismatchError(ours=str(field), theirs=f"{column.type}: {error}") from error
     if cast.null_count and not field.nullable:
-        raise SchemaMismatchError(ours=str(field), theirs=f"{cast.null_count} nulls in this column")
+        first, second = ("the frame has", str(field)), ("the channel has", f"{cast.null_count} nulls in this column")
+        raise SchemaMismatchError.between(first, second, hint="state the column without NOT NULL")
     return cast

@@ -56,6 +56,7 @@ from permitflow.errors import (
     InvalidParametersError,
     PeerGoneError,
     PermitflowError,
+    SchemaMismatchError,
     StagedPartError,
     TaskRetryError,
     UnknownBatchError,
@@ -199,6 +200,8 @@ class _Sending:
     def _send(
         self, staging: Staging | None, attempt: TaskAttempt | None, chunks: "Iterable[Routed]", streams: StreamRecording
     ) -> SentMessage:
+        from permitflow.spark.schema import conform
+
         wanted, sinks = self._options.exchange.wanted, dict[str, "BlockingSink"]()
         with ExitStack() as stack:
             for channel, chunk in chunks:
@@ -208,7 +211,7 @@ class _Sending:
                     )
                     sinks[channel] = stack.enter_context(opened)
                     streams.add(opened)
-                sinks[channel].send(chunk)
+                sinks[channel].send(conform(chunk, sinks[channel].schema))
             for channel, sink in sinks.items():
                 _require_wanted(channel, sink.end(closes_channel=False, until=EndOutcome.ACCEPTED))
             return SentMessage({channel: sink.statistics().sent_rows for channel, sink in sinks.items()})
@@ -227,10 +230,15 @@ class _Sending:
     def open(
         self, channel: str, *, timeout_seconds: float | None = None, **stated: Unpack["PutOptions"]
     ) -> "BlockingSink":
-        """Connect; see ``open_sink``.  The options give the defaults."""
+        """Connect; see ``open_sink``.  The options give the defaults.
+
+        All columns are stated as nullable, as Spark's file sinks do: whether a frame's columns are is an accident of
+        its plan.  A channel that refuses nulls still takes a frame that has none.
+        """
         # gRPC must not be loaded before Spark's daemon has forked.
         from permitflow.client.blocking import open_sink
         from permitflow.spark.schema import arrow_schema
+        from permitflow.wire.schemas import nullable
 
         leave_imports_alone()
         exchange = self._options.exchange
@@ -244,7 +252,11 @@ class _Sending:
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds
-        return open_sink(exchange.address, channel, arrow_schema(self._schema), timeout_seconds=seconds, **options)
+        own = arrow_schema(self._schema)
+        try:
+            return open_sink(exchange.address, channel, nullable(own), timeout_seconds=seconds, **options)
+        except SchemaMismatchError:
+            return open_sink(exchange.address, channel, own, timeout_seconds=seconds, **options)
 
     def open_for_a_word(
         self,

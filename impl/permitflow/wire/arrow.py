@@ -28,7 +28,7 @@ from permitflow.wire.arrow_metadata import (
     stream_messages,
 )
 from permitflow.wire.buffers import Buffer
-from permitflow.wire.schemas import OF_BATCH, facts_of, require_equal_schemas
+from permitflow.wire.schemas import OF_BATCH, facts_of, fitted, require_equal_schemas, widened
 
 # gRPC's own limit is 4 MiB, a few thousand wide rows.  A limit is necessary: the size that a peer states decides how
 # much memory is allocated before permits are checked.  And while a message is copied, decoded or compressed, an event
@@ -259,12 +259,12 @@ class BatchCodec:
                 self._checked_schema = bytes(metadata)
             self._require_columns(stated)
         with pa.ipc.open_stream(pa.py_buffer(data)) as reader:
-            if not reader.schema.equals(self.schema, check_metadata=False):
+            if not fitted(reader.schema, self.schema).equals(self.schema):
                 raise ValueError("its schema is not that of the stream")
             batches = list(reader)
         if len(batches) != 1:
             raise ValueError(f"it holds {len(batches)} batches, not 1")
-        return batches[0]
+        return widened(batches[0], self.schema)
 
 
 def _require_few_texts(batch: pa.RecordBatch) -> None:

@@ -6,7 +6,7 @@ A schema of ten thousand fields takes some 50 ms.
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -206,13 +206,13 @@ OF_PRODUCER = Owners(
     "the channel has",
     "this producer has",
     "a channel keeps the schema of its first producer, or the declared one; fill the missing columns with nulls, cast, "
-    "or take another channel",
+    "state that there are no nulls where it has none (in Spark: coalesce), or take another channel",
 )
 OF_KEPT_PRODUCER = Owners(
     OF_PRODUCER.ours,
     OF_PRODUCER.theirs,
-    "a channel that keeps its rows takes more columns only at the end, nullable, and with new names; fill the missing "
-    "columns with nulls, cast, or take another channel",
+    "a channel that keeps its rows takes more columns only at the end, and with new names; fill the missing columns with "
+    "nulls, cast, state that there are no nulls where it has none (in Spark: coalesce), or take another channel",
 )
 OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
 OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another store")
@@ -226,6 +226,59 @@ def extends(newer: pa.Schema, older: pa.Schema) -> bool:
         return False
     added = [newer.field(place) for place in range(count, len(newer))]
     return all(field.nullable for field in added) and len({*newer.names}) == len({*older.names}) + len(added)
+
+
+def nullable(schema: pa.Schema) -> pa.Schema:
+    """The same columns, in which nulls are allowed, also inside of structs, lists and values of maps."""
+    return pa.schema(map(_nullable, schema), schema.metadata)
+
+
+def _nullable(field: pa.Field) -> pa.Field:
+    kind = field.type
+    if pa.types.is_struct(kind):
+        kind = pa.struct([_nullable(kind.field(place)) for place in range(kind.num_fields)])
+    elif pa.types.is_list(kind):
+        kind = pa.list_(_nullable(kind.value_field))
+    elif pa.types.is_large_list(kind):
+        kind = pa.large_list(_nullable(kind.value_field))
+    elif pa.types.is_map(kind):
+        kind = pa.map_(kind.key_field, _nullable(kind.item_field), kind.keys_sorted)
+    return field.with_type(kind).with_nullable(True)
+
+
+def fitted(stated: pa.Schema, known: pa.Schema | None) -> pa.Schema:
+    """The schema of a producer's rows in a channel, which may allow nulls that this producer never sends.
+
+    Columns that the channel lacks have nulls in its other rows, so they allow them.  A column that does not fit stays
+    as it is stated.
+
+    Args:
+        stated: by the producer.
+        known: the channel's; None: it will be the producer's.
+    """
+    if known is None or stated.equals(known):
+        return stated
+    ours = [*known, *map(_nullable, [*stated][len(known) :])]
+    fields = [our if _allows(our, field) else field for our, field in zip(ours, stated, strict=False)]
+    return pa.schema(fields, stated.metadata)
+
+
+def _allows(wide: pa.Field, narrow: pa.Field) -> bool:
+    """Can each value of one column be in the other?"""
+    pairs = zip(_nullability(wide), _nullability(narrow), strict=False)  # of different types, which do not fit
+    return _nullable(wide).equals(_nullable(narrow)) and all(may or not does for may, does in pairs)
+
+
+def _nullability(field: pa.Field) -> Iterator[bool]:
+    """May a column have nulls, and each one inside of it?"""
+    yield field.nullable
+    for place in range(field.type.num_fields):
+        yield from _nullability(field.type.field(place))
+
+
+def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch in the schema that ``fitted`` has made of its own."""
+    return batch if batch.schema.equals(schema) else batch.cast(schema)
 
 
 def resized(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

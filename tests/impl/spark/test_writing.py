@@ -33,6 +33,7 @@ from permitflow.errors import (
 from permitflow.spark import PermitflowDataSource
 from permitflow.spark.schema import arrow_schema
 from permitflow.tracing import read_trace
+from permitflow.wire.schemas import nullable
 from permitflow_model.permit_channel_trace import rows_of
 from tests.impl.spark.conftest import Driver
 from tests.support.served_exchange import channels_of, consume, consumers, produce
@@ -112,7 +113,7 @@ def test_all_types_arrive_as_sparks_own_arrow_schema_in_utc(driver: Driver, opti
 
     schema, (first, second) = driver.run(job)
     assert isinstance(first, list)
-    assert first[0].schema.equals(schema)
+    assert first[0].schema.equals(nullable(schema))
     assert schema.field("at").type == pa.timestamp("us", "UTC")
     rows = [row for batches in (first, second) for batch in batches for row in batch.to_pylist()]  # type: ignore[union-attr]  # no error in words
     assert [row["id"] for row in rows] == list(range(100))

@@ -42,7 +42,7 @@ from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.session import State
 from permitflow.stream.traffic import ChannelTraffic
 from permitflow.wire.arrow import MAX_CHUNK_BYTES
-from permitflow.wire.schemas import OF_PRODUCER, facts_of, require_equal_schemas
+from permitflow.wire.schemas import OF_PRODUCER, facts_of, fitted, require_equal_schemas
 
 
 class BridgeChannel:
@@ -150,7 +150,7 @@ class BridgeChannel:
         """
         self.books.require_producible()
         if self.schema is not None:
-            require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_PRODUCER)
+            require_equal_schemas(ours=self.schema, theirs=fitted(schema, self.schema), owners=OF_PRODUCER)
 
     def announce(self, schema: pa.Schema) -> None:
         """Note the schema of the first accepted producer."""
@@ -382,7 +382,7 @@ class _Producer(ProducerStream[BridgeChannel]):
         await self._begin(put)
         if channel.latency_share_seconds is not None:
             self._end.aim_at(channel.latency_share_seconds)
-        self._agree(schema)
+        self._agree(schema, rows=fitted(schema, channel.schema))
         channel.announce(schema)
         channel.producers[self] = None
 

@@ -58,7 +58,15 @@ from permitflow.stream.control import ChannelPosition, ChannelState, KeptBarrier
 from permitflow.stream.frames import Abort, End, EndOutcome, Get, Put
 from permitflow.stream.traffic import ChannelTraffic, KeptRows
 from permitflow.wire.arrow import MAX_CHUNK_BYTES, BatchCodec, owned
-from permitflow.wire.schemas import OF_KEPT_PRODUCER, TIME_FIELD, extends, require_equal_schemas, resized
+from permitflow.wire.schemas import (
+    OF_KEPT_PRODUCER,
+    TIME_FIELD,
+    extends,
+    fitted,
+    require_equal_schemas,
+    resized,
+    widened,
+)
 
 __all__ = ["KeepingProducer", "ReplayChannel", "settled"]
 
@@ -228,7 +236,10 @@ class ReplayChannel:
         """
         if self._is_removed or self.state is not ChannelState.OPEN:
             raise self._refusal(producer)
-        if schema is None or self.schema is None or extends(schema, self.schema) or extends(self.schema, schema):
+        if schema is None or self.schema is None:
+            return
+        schema = fitted(schema, self.schema)
+        if extends(schema, self.schema) or extends(self.schema, schema):
             return
         require_equal_schemas(ours=self.schema, theirs=schema, owners=OF_KEPT_PRODUCER)
 
@@ -250,6 +261,7 @@ class ReplayChannel:
             ChannelError, SchemaMismatchError: as ``require_appendable``.
         """
         self.require_appendable(schema)
+        schema = fitted(schema, self.schema)
         self._mixes_schemas |= self.schema is not None and len(self.schema) != len(schema)
         if not self._is_declared or (self.schema is not None and extends(schema, self.schema)):
             await self._declare(schema)
@@ -258,6 +270,7 @@ class ReplayChannel:
     async def _declare(self, schema: pa.Schema) -> None:
         async with self.writing:
             self.require_appendable(schema)
+            schema = fitted(schema, self.schema)  # it may be known only now
             is_new = self.schema is not None and extends(schema, self.schema)
             if not self._is_declared or is_new:
                 widest = schema if self.schema is None or len(schema) >= len(self.schema) else self.schema
@@ -315,6 +328,7 @@ class ReplayChannel:
             StoreError: the write failed.
         """
         await self.declare(chunk.schema)
+        chunk = widened(chunk, fitted(chunk.schema, self.schema))
         for piece in BatchCodec(chunk.schema).cut(chunk, self.most_rows):
             if piece.num_rows:
                 await self.keep((piece,), producer)
@@ -828,7 +842,7 @@ class ReplayProducer(KeepingProducer):
             # Another producer may have ended the channel meanwhile.
             channel.require_appendable(schema, name)
             await self._begin(put)
-            self._agree(schema, first_row)
+            self._agree(schema, first_row, rows=fitted(schema, channel.schema))
             end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
         finally:
             channel.disclaim(name, self)

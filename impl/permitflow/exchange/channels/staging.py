@@ -31,6 +31,7 @@ from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.exchange.turns import Turns
 from permitflow.stream.control import StagedPart
 from permitflow.stream.frames import Abort, EndOutcome, Put, Staging
+from permitflow.wire.schemas import fitted
 
 _log = logging.getLogger(__name__)
 
@@ -339,7 +340,7 @@ class StagedProducer(KeepingProducer):
         if not areas.books.was_published(staging.query, staging.batch):
             # Another producer may have ended the channel meanwhile.
             channel.require_appendable(schema)
-        self._agree(schema)
+        self._agree(schema, rows=fitted(schema, channel.schema))
         if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
             # ``closes_channel`` has no effect here: only a control request closes a channel with staged rows.
             areas.end(part)

@@ -185,11 +185,20 @@ class _Stream(ABC, Generic[C, E]):
         self._end: E = end
         self._same_host = same_host
 
-    def _agree(self, schema: pa.Schema, first_row: int | None = None, *, is_probe: bool = False) -> None:
+    def _agree(
+        self,
+        schema: pa.Schema,
+        first_row: int | None = None,
+        *,
+        rows: pa.Schema | None = None,
+        is_probe: bool = False,
+    ) -> None:
         streams = self._channel.streams
         name = streams.new_name(self.direction)
         channel = self._channel
-        self._end.accept(channel.parameters, schema=schema, stream=name, first_row=first_row, window=channel.window)
+        self._end.accept(
+            channel.parameters, schema=schema, stream=name, rows=rows, first_row=first_row, window=channel.window
+        )
         self.name = name
         if not is_probe:
             streams.open(self)
