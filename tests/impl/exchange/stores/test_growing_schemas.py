@@ -1,5 +1,6 @@
 """Producers may bring more columns: old rows have nulls in them, and readers who know fewer columns get those."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -81,10 +82,11 @@ async def test_a_reader_keeps_its_columns_when_more_come() -> None:
 async def test_added_columns_allow_nulls_whatever_their_producer_states() -> None:
     stated = pa.schema([pa.field("n", pa.int64(), nullable=False), pa.field("word", pa.string(), nullable=False)])
     async with serving() as (channel, address):
-        await send(address, old(0))
-        await send(address, pa.record_batch([[1], ["a"]], schema=stated))
+        first = pa.record_batch([[1], ["a"]], schema=stated)
+        await asyncio.gather(channel.append(old(0)), channel.append(first))  # both find a channel without a schema
+        await send(address, pa.record_batch([[2], ["b"]], schema=stated))
         assert channel.schema == OLD.append(pa.field("word", pa.string()))
-        assert await read(address, 2) == [(0, None), (1, "a")]
+        assert await read(address, 3) == [(0, None), (1, "a"), (2, "b")]
 
 
 WRONG = {
