@@ -211,8 +211,8 @@ OF_PRODUCER = Owners(
 OF_KEPT_PRODUCER = Owners(
     OF_PRODUCER.ours,
     OF_PRODUCER.theirs,
-    "a channel that keeps its rows takes more columns only at the end, and with new names; fill the missing columns with "
-    "nulls, cast, state that there are no nulls where it has none (in Spark: coalesce), or take another channel",
+    "a channel that keeps its rows takes more columns only at the end, and with new names; fill the missing columns "
+    "with nulls, cast, state that there are no nulls where it has none (in Spark: coalesce), or take another channel",
 )
 OF_CONSUMER = Owners("the channel has", "this consumer wants", "ask for what the channel has, or for no schema")
 OF_STORE = Owners("the store has", "declared now", "declare the stored one, or take another store")

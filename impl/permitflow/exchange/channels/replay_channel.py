@@ -262,9 +262,9 @@ class ReplayChannel:
         """
         self.require_appendable(schema)
         schema = fitted(schema, self.schema)
-        self._mixes_schemas |= self.schema is not None and len(self.schema) != len(schema)
         if not self._is_declared or (self.schema is not None and extends(schema, self.schema)):
             await self._declare(schema)
+        self._mixes_schemas |= self.schema is not None and len(self.schema) != len(schema)
 
     @settled
     async def _declare(self, schema: pa.Schema) -> None:
@@ -276,6 +276,7 @@ class ReplayChannel:
                 widest = schema if self.schema is None or len(schema) >= len(self.schema) else self.schema
                 await self.store.declare(widest)
                 self.schema, self._is_declared = widest, True
+                self._mixes_schemas |= is_new
                 self.note_change()
 
     def as_declared(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
