@@ -352,6 +352,7 @@ class AioControl:
 
         Raises:
             RetentionError: one of the channels does not keep its rows; nothing was rolled back.
+            StoreError: the exchange could not write its store; repeat the order once it can.
             PermitflowError: as ``positions``.
         """
         return await self._change(Rollback, channels)

@@ -184,7 +184,10 @@ async def purge(exchange: Exchange, request: Purge) -> Changed:
 async def rollback(exchange: Exchange, request: Rollback) -> Changed:
     """Forget what is in doubt: prepared attempts of queries of which nothing was heard for long.
 
+    An order that fails at one channel may be repeated: nothing is in doubt any more in those before it.
+
     Raises:
+        StoreError: the write failed.
         UnknownChannelError: no channel has one of these names.
         RetentionError: one of them does not keep its rows.
     """

@@ -6,6 +6,8 @@ store on disk starts again: what is staged and published is neither lost nor rep
 
 import asyncio
 import contextlib
+import errno
+import os
 import random
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
@@ -26,6 +28,7 @@ from permitflow.errors import (
     PreparedRowsError,
     RetentionError,
     StagedPartError,
+    StoreWriteError,
     UnknownChannelError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, ReplayChannel, Retention, SqliteStore
@@ -244,6 +247,23 @@ async def test_what_is_prepared_is_so_after_a_restart_until_rolled_back(tmp_path
         assert [*channel.found.staged.values()] == [[1]], "the other one, which nobody has forgotten"
         with pytest.raises(StagedPartError, match="is not staged"):
             await exchange.staging.publish("q", 0, [prepared])
+
+
+async def test_a_rollback_that_cannot_be_written_is_told_and_nothing_is_gone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with exchange_in(tmp_path) as (exchange, _):
+        await exchange.staging.prepare("q", 0, [await stage(exchange, [1, 2, 3], 0)])
+    with exchange_in(tmp_path, staging_timeout_seconds=-1) as (exchange, _):
+        async with ExchangeServer(exchange) as server, control(server.address) as orders:
+            with monkeypatch.context() as disk:
+                disk.setattr(os, "write", fails)
+                with pytest.raises(StoreWriteError, match="the disk fails"):
+                    await orders.rollback(["a"])
+        assert exchange.staging.in_doubt_rows("a") == 3
 
 
 async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Path) -> None:

@@ -555,12 +555,10 @@ class StagingBooks:
         prepared = self._prepared(channel)
         return tuple(part for part in prepared if self._is_silent(self._queries[part.staging.query], now))
 
-    def rollback(self, channel: str, now: float) -> tuple[Part, ...]:
-        """Forget what is in doubt, by an administrator's order: it cannot be published any more."""
-        gone = self.in_doubt(channel, now)
-        for part in gone:
+    def rollback(self, doubtful: Iterable[Part], now: float) -> None:
+        """Forget what was in doubt, by an administrator's order: it cannot be published any more."""
+        for part in doubtful:
             self._drop(part, PartState.FORGOTTEN, "was rolled back by an administrator", now)
-        return gone
 
     def _is_silent(self, query: StagedQuery, now: float) -> bool:
         return now - query.heard > self._timeout_seconds

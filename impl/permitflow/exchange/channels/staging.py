@@ -229,12 +229,22 @@ class StagingAreas:
         return sum(part.rows for part in dropped)
 
     async def rollback(self, channel: str) -> int:
-        """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``."""
+        """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``.
+
+        Raises:
+            StoreError: the write failed; nothing was forgotten.
+        """
         async with self.ordering:
-            dropped = self.books.rollback(channel, self._clock()) if channel in self._places else ()
-        await asyncio.gather(*map(self._forget_kept, dropped))
-        self._note_change(dropped)
-        return sum(part.rows for part in dropped)
+            return await self._rollback(channel) if channel in self._places else 0
+
+    @settled
+    async def _rollback(self, channel: str) -> int:
+        doubtful = self.books.in_doubt(channel, self._clock())
+        if doubtful:
+            await self._places[channel].channel.store.forget([part.staging for part in doubtful])
+            self.books.rollback(doubtful, self._clock())
+            self._note_change(doubtful)
+        return sum(part.rows for part in doubtful)
 
     def require_none_prepared(self, channel: str, deed: str, alternative: str = "") -> None:
         """Refuse an order at a channel with prepared rows; see ``StagingBooks.require_none_prepared``."""
