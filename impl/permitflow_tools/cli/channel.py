@@ -233,8 +233,8 @@ def rollback(exchange: Place, names: Names, as_json: Json = False) -> None:
     show them. If the query comes again, it publishes or replaces them. If it never does, they only take room. If it
     comes after all, and other exchanges have published the batch, it fails, and says how to go on.
 
-    Exit code 0: done; says how many rows. 1: the exchange does not answer, or cannot write its store: look again what is
-    in doubt. 2: unknown channel, or it keeps no rows.
+    Exit code 0: done; says how many rows. 1: the exchange does not answer, or cannot write its store: look again what
+    is in doubt. 2: unknown channel, or it keeps no rows.
     """
     with exchange.orders() as orders:
         changed = orders.rollback(_chosen(orders, names))

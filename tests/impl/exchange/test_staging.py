@@ -249,9 +249,7 @@ async def test_what_is_prepared_is_so_after_a_restart_until_rolled_back(tmp_path
             await exchange.staging.publish("q", 0, [prepared])
 
 
-async def test_a_rollback_that_cannot_be_written_is_told_and_nothing_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_rollback_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> int:
         raise OSError(errno.EIO, "the disk fails")
 
