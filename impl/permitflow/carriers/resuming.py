@@ -41,7 +41,13 @@ from permitflow.stream.resuming import (
     ResumeOffer,
 )
 from permitflow.wire.buffers import Buffer, Received
-from permitflow.wire.connection_frames import CONNECTION_KEY, decode_connection_frame, encode_connection_frame
+from permitflow.wire.connection_frames import (
+    CONNECTION_KEY,
+    MOST_WITH_FRAME_BYTES,
+    decode_connection_frame,
+    encode_connection_frame,
+    parted,
+)
 
 _log = logging.getLogger(__name__)
 
@@ -69,8 +75,11 @@ class Connection:
         if held is not None:
             self._owner.take(self, held, not is_frame)
         if is_frame:
-            self._owner.take_frame(self, message)
-        elif has_more and not self._owner.is_plain:
+            frame, message = parted(message)
+            self._owner.take_frame(self, frame)
+            if not message:
+                return
+        if has_more and not self._owner.is_plain:
             self._held = message
         else:
             self._owner.take(self, message, has_more)
@@ -192,7 +201,10 @@ class ResumingCarrier(Carrier, ABC):
     def _acknowledge(self) -> None:
         self._owes = self._is_full
         if not self._is_full:
-            self._write(encode_connection_frame(Acknowledged(self._core.acknowledge())))
+            self._is_full = not self._inner.write(self._acknowledgement())
+
+    def _acknowledgement(self) -> Sequence[Buffer]:
+        return encode_connection_frame(Acknowledged(self._core.acknowledge()))
 
     # Writing.
 
@@ -205,10 +217,13 @@ class ResumingCarrier(Carrier, ABC):
         is_free = not self._is_full
         self._core.send(message, writes=is_free)
         if is_free:
-            self._is_full = not self._inner.write(message)
+            self._write(message)
         return not self._is_full
 
     def _write(self, message: Sequence[Buffer]) -> None:
+        """Write a message of the stream; an acknowledgement that is due soon goes along."""
+        if self._core.is_due_soon and sum(map(len, message)) <= MOST_WITH_FRAME_BYTES:
+            message = [*self._acknowledgement(), *message]
         self._is_full = not self._inner.write(message)
 
     def write_rest(self, connection: Connection) -> None:
@@ -516,7 +531,7 @@ class DialledCarrier(ResumingCarrier):
                     await self._changed.wait()
                 if not self._is_over and self._connection is connection:
                     self._seconds = 0.0
-                    self._write(encode_connection_frame(Leave()))
+                    self._inner.write(encode_connection_frame(Leave()))
                     self._inner.half_close()
                     while not self._is_over:
                         await self._changed.wait()

@@ -27,7 +27,7 @@ MOST_UNTOLD_BYTES = 4 << 20
 class Resumption(Generic[T]):
     """The positions of one end, the messages it keeps, and which connection is current."""
 
-    __slots__ = ("_untold_bytes", "current", "kept", "latest", "received", "told", "written")
+    __slots__ = ("_untold_bytes", "current", "is_due_soon", "kept", "latest", "received", "told", "written")
 
     def __init__(self, connection: int = 0) -> None:
         """The first connection, of this number, is current, and nothing has been sent or received."""
@@ -44,6 +44,8 @@ class Resumption(Generic[T]):
         self.told = 0
         """The position that the peer was told last."""
         self._untold_bytes = 0
+        self.is_due_soon = False
+        """Has half of what makes an acknowledgement due come?"""
 
     # Sending.
 
@@ -87,7 +89,9 @@ class Resumption(Generic[T]):
             return False
         self.received += 1
         self._untold_bytes += size_bytes
-        return self.received - self.told >= MOST_UNTOLD or self._untold_bytes >= MOST_UNTOLD_BYTES
+        untold = self.received - self.told
+        self.is_due_soon = untold >= MOST_UNTOLD // 2 or self._untold_bytes >= MOST_UNTOLD_BYTES // 2
+        return untold >= MOST_UNTOLD or self._untold_bytes >= MOST_UNTOLD_BYTES
 
     @property
     def owes(self) -> bool:
@@ -96,7 +100,7 @@ class Resumption(Generic[T]):
 
     def acknowledge(self) -> int:
         """The position to tell the peer now."""
-        self.told, self._untold_bytes = self.received, 0
+        self.told, self._untold_bytes, self.is_due_soon = self.received, 0, False
         return self.received
 
     # Connections.

@@ -20,7 +20,7 @@ from permitflow.wire.v1 import exchange_pb2 as pb
 # As protobuf writes the field `fixed64 checksum`: its number and type in one byte, then eight bytes.
 _FIELD = Struct("<BQ")
 _FIXED64 = 1
-_KEY, _KEY_OF_NONE = (
+CHECKSUM_KEY, _KEY_OF_NONE = (
     pb.FromUpstream.DESCRIPTOR.fields_by_name[name].number << 3 | _FIXED64 for name in ("checksum", "no_checksum")
 )
 _NONE = _FIELD.pack(_KEY_OF_NONE, 0)
@@ -73,7 +73,7 @@ class Checksums:
         self._sent += 1
         for piece in message:
             summed.update(piece)
-        return [*message, _FIELD.pack(_KEY, summed.intdigest())]
+        return [*message, _FIELD.pack(CHECKSUM_KEY, summed.intdigest())]
 
     def check(self, message: Received) -> memoryview:
         """Check the next message by its checksum, if it carries one; return it without.
@@ -86,7 +86,7 @@ class Checksums:
         end = len(view) - CHECKSUM_BYTES
         key, stated = _FIELD.unpack_from(view, end) if end >= 0 else (0, 0)
         view = view[:end]
-        if key == _KEY:
+        if key == CHECKSUM_KEY:
             if (computed := xxh3_64_intdigest(view, seed=self._received)) != stated:
                 raise AlteredMessageError(size_bytes=end, stated=f"{stated:016x}", computed=f"{computed:016x}")
             self._received += 1
@@ -96,14 +96,14 @@ class Checksums:
                 raise AlteredMessageError(
                     size_bytes=end,
                     stated=f"{stated:016x} (of kind {key})",
-                    computed=f"{computed:016x} (of kind {_KEY})",
+                    computed=f"{computed:016x} (of kind {CHECKSUM_KEY})",
                 )
             raise _missing(message, "it was altered on the way")
         elif self._has_heard and self._are_made:
             raise _missing(message, "the end that has sent it has made some before")
         if not self._has_heard:
             self._has_heard = True
-            self._are_made = key == _KEY and self._wanted is not False
+            self._are_made = key == CHECKSUM_KEY and self._wanted is not False
         return view
 
 

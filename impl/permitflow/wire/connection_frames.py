@@ -1,4 +1,7 @@
-"""The frames of a connection under a stream that survives it: each is a message of its own, with its own checksum."""
+"""The frames of a connection under a stream that survives it, each with its own checksum.
+
+Each is a message of its own; ``Acknowledged`` may also stand before a message of the stream, as if it came alone.
+"""
 
 from collections.abc import Sequence
 
@@ -7,14 +10,19 @@ from google.protobuf.message import DecodeError
 from permitflow.errors import UndecodableDataError
 from permitflow.stream.resuming import Acknowledged, ConnectionFrame, HalfClose, Leave, Resume, Resumed
 from permitflow.wire.buffers import Buffer, Received
-from permitflow.wire.checksum import checked, with_checksum
+from permitflow.wire.checksum import CHECKSUM_BYTES, CHECKSUM_KEY, checked, with_checksum
 from permitflow.wire.protobuf_fields import LENGTH_DELIMITED
 from permitflow.wire.protobuf_values import read_value, write_value
 from permitflow.wire.v1 import exchange_pb2 as pb
 
 CONNECTION_KEY = pb.FromUpstream.DESCRIPTOR.fields_by_name["connection"].number << 3 | LENGTH_DELIMITED
 """The first byte of the message of such a frame, in both directions, and of no other message."""
+MOST_WITH_FRAME_BYTES = 1 << 10
+"""The longest message of the stream that goes along with a frame.  A longer one would be copied where it is read: its
+large pieces begin at multiples of 64 bytes."""
 _MOST_BYTES = 256
+_BEFORE_FRAME_BYTES = 2
+"""The key, and the length of ``Acknowledged``."""
 _NAMES: dict[type[ConnectionFrame], str] = {
     Resume: "resume",
     Resumed: "resumed",
@@ -29,6 +37,18 @@ def encode_connection_frame(frame: ConnectionFrame) -> Sequence[Buffer]:
     message = pb.FromUpstream()
     write_value(getattr(message.connection, _NAMES[type(frame)]), frame)
     return with_checksum([message.SerializeToString()])
+
+
+def parted(message: Received) -> tuple[Received, Received]:
+    """The frame that a message begins with, and the message of the stream behind it, which may be empty.
+
+    ``message`` begins with ``CONNECTION_KEY``.  If it was altered, all of it may count as the frame, which is found out
+    when that is decoded.
+    """
+    end = _BEFORE_FRAME_BYTES + message[1] + CHECKSUM_BYTES if len(message) > 1 else 0
+    if len(message) <= end or message[end - CHECKSUM_BYTES] != CHECKSUM_KEY:
+        return message, b""
+    return message[:end], message[end:]
 
 
 def decode_connection_frame(message: Received) -> ConnectionFrame:

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters, Kind, open_channel
+from permitflow.carriers import resumption
 from permitflow.carriers.calling import calling
 from permitflow.carriers.carrier import Conversation, Ear
 from permitflow.carriers.connection import GET_STREAM
@@ -38,7 +39,11 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
 from permitflow.stream.resuming import Resume
 from permitflow.wire.buffers import Received
-from permitflow.wire.connection_frames import encode_connection_frame
+from permitflow.wire.connection_frames import (
+    CONNECTION_KEY,
+    encode_connection_frame,
+    parted,
+)
 from tests.support.cut_lines import ADDRESS, Line, Network
 from tests.support.simulated_time import in_simulated_time
 from tests.support.turns import turns
@@ -144,9 +149,13 @@ async def messages_without_cuts() -> int:
         return network.messages
 
 
-MESSAGES = in_simulated_time(messages_without_cuts())
+@pytest.fixture
+def told_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledgements come in a short stream, too: along with permits, and alone."""
+    monkeypatch.setattr(resumption, "MOST_UNTOLD", 3)
 
 
+@pytest.mark.usefixtures("told_often")
 @pytest.mark.parametrize("is_noticed", [True, False], ids=["noticed by both", "noticed by the client"])
 @pytest.mark.parametrize("is_narrow", [False, True], ids=["roomy", "always full"])
 @pytest.mark.parametrize("loses", [True, False], ids=["the message is lost", "it has arrived"])
@@ -156,7 +165,7 @@ def test_a_cut_at_any_message_loses_and_doubles_nothing(loses: bool, is_narrow: 
             await passed_through(network)
             assert network.messages <= number or network.connections > 2
 
-    for number in range(MESSAGES):
+    for number in range(in_simulated_time(messages_without_cuts())):
         in_simulated_time(run(number))
 
 
@@ -173,6 +182,39 @@ def test_an_outage_at_any_message_is_survived() -> None:
         number += 1
 
 
+class NotingNetwork(Network):
+    """It counts the frames of connections that come alone, and those that go along with a message."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        super().__init__(exchange)
+        self.alone = self.along = 0
+
+    def carry(self, line: Line, message: bytes) -> None:
+        if message[0] == CONNECTION_KEY:
+            _, behind = parted(message)
+            self.along += len(behind) > 0
+            self.alone += len(behind) == 0
+        super().carry(line, message)
+
+
+def test_acknowledgements_go_along_with_messages() -> None:
+    async def run() -> None:
+        exchange = Exchange()
+        exchange.add_channel("c", PARAMETERS, SCHEMA)
+        network = NotingNetwork(exchange)
+        with network.dialled():
+            async with produced() as sender, consumed() as receiver:
+                for number in range(300):
+                    await sender.send(batch([number]))
+                    await receiver.receive()
+                assert network.along == 4 * (300 // 32)  # of each end's messages: those with permits are as many
+                assert network.alone == 0
+                assert await _ended(sender, receiver)
+        await network.close()
+
+    in_simulated_time(run())
+
+
 @pytest.mark.parametrize("every", [3, 5, 7])
 @pytest.mark.parametrize("loses", [True, False], ids=["messages are lost", "they have arrived"])
 def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
@@ -184,13 +226,14 @@ def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
         in_simulated_time(run(first))
 
 
+@pytest.mark.usefixtures("told_often")
 @pytest.mark.parametrize("place", [-1, -9, 0, 1], ids=["sum", "key of the sum", "first byte", "second byte"])
 def test_a_damaged_message_comes_again(place: int) -> None:
     async def run(number: int) -> None:
         async with network_of(damages={number: place}) as network:
             await passed_through(network)
 
-    for number in range(MESSAGES):
+    for number in range(in_simulated_time(messages_without_cuts())):
         in_simulated_time(run(number))
 
 
