@@ -12,7 +12,9 @@ dies.  The laws:
 4. In the end each word of a log is counted once; a sender's too, unless its own line or its worker was lost, and never
    twice.  Readers and logs have these counts.
 5. While no words can be lost, those between senders and readers have the bound of ``pipeline_bound``.
-6. After the last fault everybody comes to an end, and nothing is left behind.
+6. A source that has heard that a muter of the next worker mutes does not read before that one unmutes or dies,
+   whichever lines are lost.
+7. After the last fault everybody comes to an end, and nothing is left behind.
 """
 
 import asyncio
@@ -53,6 +55,8 @@ PATIENCE_SECONDS: Final = 400.0
 _RESTART_SECONDS: Final = 1.0
 _LOOK_SECONDS: Final = 0.5
 _VISIT_SECONDS: Final = 0.3
+_HELD_SECONDS: Final = 4.0
+"""Longer than a boundary takes to connect again."""
 _QUIET_LOOKS: Final = 8
 """So many looks at which nothing was left to do: then all is over."""
 _INLET, _READ_FROM, _LISTEN_PORT = (BACK, 7_001), (BACK, 7_003), 7_002
@@ -97,6 +101,8 @@ class Plan:
     """Of the disk, in the first life of the process that counts; 0: it does not."""
     turn_seconds: float
     most_in_turn: int
+    cuts_held: bool
+    """Is the line between the workers cut while a muter behind it goes on to mute?"""
 
     @classmethod
     def drawn(cls, seed: int) -> "Plan":
@@ -127,6 +133,7 @@ class Plan:
             dies_in_operation=random.choice((0, 0, random.randint(1, 40))),
             turn_seconds=random.choice((1e-6, 2e-5)),
             most_in_turn=random.choice((1, 4, 64)),
+            cuts_held=has_front and random.random() < 0.5,
         )
 
     @property
@@ -267,6 +274,7 @@ class MuteRun:
         self._visits: asyncio.Task[None] | None = None
         self._quiet_looks = self._stopped = 0
         self._is_stopping = False
+        self._cuts_held = plan.cuts_held
         self._calm_at = 0.0
 
     def run(self) -> Outcome:
@@ -436,6 +444,10 @@ class MuteRun:
             self.world.tell(life.name, f"{what} {facts}")
             if what == "opened" and "inlet" in event:
                 life.callers[str(event["inlet"])] = str(event["from"])
+            if life.part == FRONT and what == "muted":
+                self._trouble_held(life)
+            if life.part == FRONT and what == "unmuted":
+                self._require_held(life)
             for muter in (str(event[key]) for key in ("boundary", "sink") if key in event):
                 if what in ("opened", "lost"):
                     (life.connected.add if what == "opened" else life.connected.discard)(muter)
@@ -507,6 +519,20 @@ class MuteRun:
             return self.plan.source_part
         return self.world.random.choice((LOGS, READER) if whose == BACK else (BACK, LOGS))
 
+    def _trouble_held(self, life: Life) -> None:
+        """Let those behind the workers stand still, and cut the line between the workers meanwhile."""
+        if self._cuts_held and any(self._held_by(life)):
+            self._cuts_held = False
+            for whose in (READER, LOGS):
+                self._bring(Trouble(turn=0, what="stand still", whose=whose, seconds=_HELD_SECONDS))
+            self.world.after(_HELD_SECONDS / 2, self._cut_between)
+
+    def _cut_between(self) -> None:
+        for ends in self.network.open_connections():
+            if (ends[0].host.name, ends[1].host.name) == (FRONT, BACK):
+                self._spoil("cut", ends, 0.0)
+                self.seen["cut while held"] += 1
+
     def _make_room(self) -> None:
         self.disk.faults.capacity_bytes = NEVER
 
@@ -551,6 +577,21 @@ class MuteRun:
                     if muter not in life.connected and not graph.is_muting(muter):
                         self.broken.append(f"{muter} is cut off, and does not mute")
 
+    def _require_held(self, life: Life) -> None:
+        """Who has heard that a muter of the next worker mutes does not read before that one unmutes or dies."""
+        if held_by := [*self._held_by(life)]:
+            self.broken.append(f"a source of {life.name} may read, and {held_by} mute")
+
+    def _held_by(self, life: Life) -> Iterator[str]:
+        """The muters of the next worker that mute, as a worker has heard once."""
+        back = self._now.get(BACK)
+        if back is None or not back.host.is_running_now or back.worker is None:
+            return
+        graph, heard = back.worker.pipeline.graph, {*chain.from_iterable(self._signals_heard(life))}
+        for muter in self._muters_of(back):
+            if graph.is_muting(muter) and Signal(muter, graph.heard(muter)[muter]) in heard:
+                yield muter
+
     @staticmethod
     def _muters_of(life: Life) -> Iterator[str]:
         if life.worker is not None and isinstance(life.worker.pipeline, JudgedPipeline):
@@ -584,7 +625,9 @@ class MuteRun:
 
     @property
     def _is_disturbed(self) -> bool:
-        return any(trouble.what not in ("pause", "stand still", "full") for trouble in self.plan.troubles)
+        return self.plan.cuts_held or any(
+            trouble.what not in ("pause", "stand still", "full") for trouble in self.plan.troubles
+        )
 
     def _has_nothing_to_do(self) -> bool:
         lives = [*self._now.values()]
