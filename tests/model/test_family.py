@@ -49,6 +49,14 @@ def test_equal_members_are_a_family_as_any_other() -> None:
     assert [told(each) for each in many] == [told(each) for each in few]
 
 
+@pytest.mark.parametrize("name", [-1, 3])
+def test_a_member_that_is_not_there_is_refused(name: int) -> None:
+    channels = Members([IDLE] * 3)
+    for use in (lambda: channels.get(name), lambda: channels.put(name, IDLE)):
+        with pytest.raises(IndexError, match=f"a family of 3 has no member {name}"):
+            use()
+
+
 def test_one_of_the_equal_ones_is_tried_while_there_are_any() -> None:
     assert [*Members([IDLE] * 3).names()] == [0, 1, 2]
     one = Alike(IDLE, 3).put(1, send(IDLE, 1))

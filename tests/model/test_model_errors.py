@@ -270,9 +270,15 @@ def test_a_function_among_the_actions_is_refused() -> None:
         system(up)  # type: ignore[arg-type]
 
 
-def test_invariants_without_names_are_refused() -> None:
-    with pytest.raises(ModelError, match=r"invariants must be functions by name, as in \{.*\}, not \[<function"):
-        system(Action("up", up), invariants=[up])
+def test_an_action_whose_name_is_no_text_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"the name of an action must be a text, as in .*, not None"):
+        Action(None, up)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("invariants", [[up], {1: up}])
+def test_invariants_without_names_are_refused(invariants: Any) -> None:
+    with pytest.raises(ModelError, match=r"invariants must be functions by name, as in \{.*\}, not [\[{]"):
+        system(Action("up", up), invariants=invariants)
 
 
 @pytest.mark.parametrize("promises", [{"Served": (holds, holds)}, [LeadsTo(holds, holds)]], ids=["a pair", "a list"])

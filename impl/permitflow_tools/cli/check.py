@@ -32,6 +32,7 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
+from permitflow_tools.cli.own import is_place
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
 from permitflow_tools.parameters.read import KEYS, read_description
 from permitflow_tools.simulation.setting import Setting, agreement, costs_of, disagreements
@@ -195,6 +196,8 @@ def check(
     if given["gate"]:
         unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")
     if file is not None:
+        if is_place(file):
+            unusable(f"{file} is a model of your own: `permitflow explain {file}` explores it")
         if strange := [*given["numbers"], *given["models"]]:
             unusable(f"{strange[0]} and a file do not go together: leave one of them away")
         description = read_description(file)

@@ -272,7 +272,7 @@ def _write(
     sentence: str
     made: Sequence[tuple[Path | None, Callable[[Any], str]]]
     if isinstance(shown, StateGraph):
-        verdict, sentence = "stuck" if shown.stuck else "live", graph_sentence(shown)
+        verdict, sentence = shown.verdict, graph_sentence(shown)
         made = ((page, graph_page), (drawing, graph_drawing))
     elif isinstance(shown, JudgedGraph):
         verdict, sentence = shown.found.verdict, shown.found.reason

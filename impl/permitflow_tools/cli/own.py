@@ -32,8 +32,7 @@ def own_run(
     """
     from permitflow_model.kernel.explore import MemoryLimitReached, StateLimitReached
     from permitflow_model.kernel.system import ModelError, System
-    from permitflow_tools.explain.own import OwnLook, explain_system
-    from permitflow_tools.explain.state_graph import reachable
+    from permitflow_tools.explain.own import explain_states, explain_system
 
     system = _loaded(place)
     if not isinstance(system, System):
@@ -41,9 +40,11 @@ def own_run(
     module = place.partition(":")[0]
     given = None if parameters is None else _loaded(parameters if ":" in parameters else f"{module}:{parameters}")
     try:
+        shown: ExplainedRun | StateGraph
         if with_graph:
-            return reachable(OwnLook(system), given), ""
-        run, found = explain_system(system, given, max_states=most_states)
+            shown, found = explain_states(system, given)
+        else:
+            shown, found = explain_system(system, given, max_states=most_states)
     except MemoryLimitReached as error:
         unusable(f"{place}: {error}")
     except StateLimitReached as error:
@@ -54,7 +55,7 @@ def own_run(
         is_missing = given is None and "'NoneType'" in str(error)
         advice = "; name the parameters with --parameters" if is_missing else ""
         unusable(f"{place}: {error}{advice}")
-    return run, "" if found is None else f"{found}\n"
+    return shown, "" if found is None else f"{found}\n"
 
 
 def _loaded(place: str) -> Any:

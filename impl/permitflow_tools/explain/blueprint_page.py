@@ -96,7 +96,7 @@ def blueprint_drawing(graph: JudgedGraph) -> str:
     title, blueprint, found = graph
     drawing = _laid_out(blueprint, found, "LR")
     if drawing is None:
-        raise ModuleNotFoundError("a drawing of a graph needs the program `dot` of Graphviz, and there is none")
+        raise ModuleNotFoundError(f"a drawing of a graph {dot.MISSING}")
     width, height = dot.size_of(drawing)
     left, width = (max(width, _LEAST_WIDTH) - width) / 2, max(width, _LEAST_WIDTH)
     lines = svg.lines(f"{found.verdict}: {found.reason}", round(width / 7))

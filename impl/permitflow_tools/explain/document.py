@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from permitflow_model.kernel.system import Action
-from permitflow_tools.explain.look import Document, Fact, Look
+from permitflow_tools.explain.look import Document, Fact, Look, argument
 from permitflow_tools.explain.run import ExplainedRun
 
 NO_ARGUMENT = -1
@@ -42,7 +42,7 @@ def document_of(run: ExplainedRun) -> Document:
         "steps": {
             # As an index into the actions.
             "action": [numbers[step.action] for step in run.steps],
-            "argument": [step.arguments[0] if step.arguments else NO_ARGUMENT for step in run.steps],
+            "argument": [argument(step.arguments[0]) if step.arguments else NO_ARGUMENT for step in run.steps],
             # The variables: bit n stands for the n-th field of the state.
             "changed": [_changed(look.parts(before), look.parts(after)) for before, after in pairwise(states)],
         },

@@ -7,18 +7,41 @@ import subprocess
 from collections.abc import Mapping
 from html import escape
 
-_SECONDS = 120.0
+_SECONDS = 30.0
+
+_LINES = ((), ("-Gsplines=line",))
+"""Graphviz cannot route some curves around their labels ("triangulation failed"); straight lines it always can."""
+
+
+MISSING = "needs the program `dot` of Graphviz, and there is none, or it does not come to an end with it"
+"""Why there is no drawing, after what is to be drawn."""
 
 
 def drawn(graph: str, kind: str, label: str) -> str | None:
-    """What Graphviz makes of a graph in its language: of this class, and named so; None where it is not installed."""
+    """What Graphviz makes of a graph in its language: of this class, and named so.
+
+    None where it is not installed, and of a graph for which it takes too long.
+    """
     program = shutil.which("dot")
     if program is None:
         return None
-    done = subprocess.run([program, "-Tsvg"], input=graph, capture_output=True, text=True, timeout=_SECONDS, check=True)
-    width, height = size_of(done.stdout)
+    for lines in _LINES:
+        try:
+            done = subprocess.run(
+                [program, "-Tsvg", *lines], input=graph, capture_output=True, text=True, timeout=_SECONDS, check=True
+            )
+        except subprocess.CalledProcessError:
+            continue
+        except subprocess.TimeoutExpired:
+            return None
+        return _opened(done.stdout, kind, label)
+    return None
+
+
+def _opened(drawing: str, kind: str, label: str) -> str:
+    width, height = size_of(drawing)
     opening = f'<svg class="{kind}" role="img" aria-label="{escape(label)}" width="{width:g}" height="{height:g}"'
-    return re.sub(r'^.*?<svg width="\S+" height="\S+"', opening, done.stdout, count=1, flags=re.DOTALL)
+    return re.sub(r'^.*?<svg width="\S+" height="\S+"', opening, drawing, count=1, flags=re.DOTALL)
 
 
 def size_of(drawing: str) -> tuple[float, float]:

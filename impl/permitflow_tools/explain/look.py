@@ -6,7 +6,7 @@ from functools import cached_property
 from itertools import islice
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 
-from permitflow_model.kernel.system import Action, Step, System
+from permitflow_model.kernel.system import Action, Step, System, shown
 from permitflow_model.mistakes import mistakes_in
 from permitflow_model.tla_values import camel_case, format_value, state_to_tla
 from permitflow_tools.explain import svg
@@ -43,9 +43,15 @@ Document: TypeAlias = dict[str, object]
 """An object for ``json``."""
 
 
-def call(action: str, arguments: Sequence[int]) -> str:
+def call(action: str, arguments: Sequence[object]) -> str:
     """An action with its arguments, if it has any."""
-    return f"{action}({', '.join(f'{number:,}' for number in arguments)})" if arguments else action
+    told = ", ".join(f"{each:,}" if isinstance(each, int) else each for each in map(argument, arguments))
+    return f"{action}({told})" if told else action
+
+
+def argument(value: object) -> int | str:
+    """An argument of an action as a page holds it: a number, or the text of anything else."""
+    return value if type(value) is int and abs(value) < 1 << 53 else shown(value, str)
 
 
 class Fact(NamedTuple):
@@ -145,10 +151,17 @@ class Look:
         if hasattr(value, "_asdict"):
             return ", ".join(f"{name} {self.value(part)}" for name, part in value._asdict().items() if part) or "none"
         if isinstance(value, tuple | frozenset):
-            items = [*map(self.value, sorted(value) if isinstance(value, frozenset) else value)]
+            items = [*map(self.value, self._in_order(value) if isinstance(value, frozenset) else value)]
             more = [f"\u2026 {len(items) - MOST_ITEMS:,} more"] if len(items) > MOST_ITEMS else []
             return f"\u27e8{', '.join(items[:MOST_ITEMS] + more)}\u27e9"
         return f"{value:,}" if isinstance(value, int) and abs(value) > 9_999 else str(value)
+
+    def _in_order(self, items: frozenset[Any]) -> list[Any]:
+        by_text = sorted(items, key=self.value)
+        try:
+            return sorted(by_text)
+        except TypeError:  # they are of several kinds, or have no order
+            return by_text
 
     def parts(self, state: Any) -> Sequence[Any]:
         """The values of the variables."""
@@ -225,6 +238,8 @@ class Look:
         yield svg.text(BAR_AT, y + 16, shown, class_="muted")
 
     # A state graph.
+
+    never_stuck: ClassVar[str] = "from each state on, every waiting message can still be sent"
 
     def node(self, number: int, state: Any, parameters: Any) -> tuple[str, float]:
         """The text in a state's circle, and how full it is drawn, from 0 to 1."""

@@ -1,20 +1,21 @@
 """A model of one's own in pictures: its runs are pages too, with the model's Python text beside each step."""
 
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from inspect import getsourcefile, getsourcelines, unwrap
 from pathlib import Path
 from typing import Any, ClassVar
 
 from permitflow_model.kernel.explore import DEADLOCK, Graph, Violation, explore, truth_of
 from permitflow_model.kernel.liveness import Lasso, counterexample
-from permitflow_model.kernel.system import Action, Step, System
+from permitflow_model.kernel.system import Action, Step, System, shown
 from permitflow_tools.explain.look import Fact, Look
 from permitflow_tools.explain.run import ExplainedRun, RunOutcome, Section
 from permitflow_tools.explain.run_page import page_of
 from permitflow_tools.explain.specification import FalseGuard, Passage
+from permitflow_tools.explain.state_graph import MOST_STATES, StateGraph, reachable, steps_in_words
 
-__all__ = ["OwnLook", "explain_system", "own_page", "run_of_system"]
+__all__ = ["OwnLook", "explain_states", "explain_system", "own_page", "run_of_system"]
 
 
 class _ModelText:
@@ -48,6 +49,7 @@ class OwnLook(Look):
 
     text_of: ClassVar[str] = "in the model"
     footnote: ClassVar[str] = "The table shows the variables of the model; what a step has changed is marked."
+    never_stuck: ClassVar[str] = "none is stuck"
 
     def __init__(self, system: System[Any, Any]) -> None:
         """There are no words for its guards: their own text is shown, with its values."""
@@ -64,6 +66,14 @@ class OwnLook(Look):
             return super().false_guard(action, state, parameters, *arguments)
         except (OSError, SyntaxError, LookupError, StopIteration, NameError, TypeError):
             return FalseGuard(action, "", "it refuses")
+
+    def value(self, value: Any) -> str:
+        """As it is shown in all systems; a class of the user's own may fail at it."""
+        return shown(value, super().value, most=_MOST_CHARACTERS)
+
+    def in_brief(self, state: Any) -> str:
+        """Its beginning: Graphviz takes no long texts."""
+        return shown(state, super().in_brief)
 
     def parts(self, state: Any) -> tuple[Any, ...]:
         """The values of the variables."""
@@ -108,6 +118,9 @@ def _named(parameters: Any) -> dict[str, Any]:
 
 Found = Violation[Any] | Lasso[Any]
 
+_MOST_CHARACTERS = 5_000
+"""Of a value on a page."""
+
 
 def explain_system(
     system: System[Any, Any], parameters: Any, *, max_states: int = 2_000_000
@@ -133,7 +146,7 @@ def explain_system(
 def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> ExplainedRun:
     """The run that ``explore`` or ``check_liveness`` has found, to be shown."""
     steps: tuple[Step[Any], ...] = found.steps
-    after = f"After {_steps(len(steps))}"
+    after = f"After {steps_in_words(len(steps))}"
     conclusions: tuple[Section, ...] = ()
     if isinstance(found, Lasso):
         verdict, what = RunOutcome.VIOLATED, f"{found.promise} does not hold"
@@ -166,8 +179,7 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
 
 def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> ExplainedRun:
     look = OwnLook(system)
-    checked = [*system.invariants, *system.leads_to]
-    held = f", and {', '.join(checked)} {'holds' if len(checked) == 1 else 'hold'}" if checked else ""
+    held = f", and {told}" if (told := _held(system)) else ""
     return ExplainedRun(
         look=look,
         title=f"{look.in_numbers(parameters)}: nothing is wrong",
@@ -178,6 +190,26 @@ def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> E
         start=graph.states[0],
         steps=graph.path_to(graph.state_count - 1),
     )
+
+
+def _held(system: System[Any, Any]) -> str:
+    checked = [*system.invariants, *system.leads_to]
+    return f"{', '.join(checked)} {'holds' if len(checked) == 1 else 'hold'}" if checked else ""
+
+
+def explain_states(system: System[Any, Any], parameters: Any) -> tuple[StateGraph, Found | None]:
+    """All states of a small model, with the verdict of ``explain_system``, and what that has found.
+
+    Raises:
+        StateLimitReached, ModelError: as ``explain_system``.
+    """
+    run, found = explain_system(system, parameters, max_states=MOST_STATES)
+    remark = f"{held}." if (held := _held(system)) else ""
+    if isinstance(found, Lasso):
+        remark = f"{found.promise} does not hold."
+    elif found is not None:
+        remark = run.sentence if run.verdict is RunOutcome.VIOLATED else ""
+    return replace(reachable(OwnLook(system), parameters), verdict=run.verdict.value, remark=remark), found
 
 
 def _idle(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> str:
@@ -191,10 +223,6 @@ def _idle(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> str:
     ]
     told = f"In none of them {', '.join(never)} {'is' if len(never) == 1 else 'are'} possible. " if never else ""
     return f"{told}In none of them the premise of {', '.join(empty)} holds. " if empty else told
-
-
-def _steps(count: int) -> str:
-    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def own_page(system: System[Any, Any], parameters: Any, found: Found | None = None) -> str:

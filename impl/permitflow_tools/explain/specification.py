@@ -15,7 +15,7 @@ from functools import cache
 from types import CodeType, TracebackType
 from typing import Any
 
-from permitflow_model.kernel.system import Disabled, System
+from permitflow_model.kernel.system import Disabled, System, shown
 from permitflow_model.manifest import find_spec_directory, parts_of
 
 _OPERATOR = re.compile(r"^(\w+)(?:\([^)]*\))?\s*==")
@@ -112,7 +112,7 @@ def false_guard(
     except Disabled as refusal:
         guard, values = _refused(refusal.__traceback__)
         worded = words.get(guard.text)
-        compared = f" ({guard.template.format(*map(repr, values))})" if values else ""
+        compared = f" ({guard.template.format(*map(shown, values))})" if values else ""
         sentence = worded(*values) if worded else f"{guard.text} is false{compared}"
         return FalseGuard(action, guard.text, sentence)
     return None

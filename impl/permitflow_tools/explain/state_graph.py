@@ -9,6 +9,7 @@ from html import escape
 from typing import Any
 
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.system import shown
 from permitflow_tools.explain import dot, svg
 from permitflow_tools.explain.assets import asset, page
 from permitflow_tools.explain.document import facts_list
@@ -65,6 +66,9 @@ class StateGraph:
     """For each state, the last edge of a shortest path to it; -1 for the first state."""
     depths: Sequence[int]
     """For each state, the number of steps of a shortest path to it."""
+    verdict: str
+    remark: str = ""
+    """What is to be said beside the number of stuck states."""
 
 
 def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateGraph:
@@ -89,7 +93,7 @@ def reachable(look: Look, parameters: Any, *, most: int = MOST_STATES) -> StateG
             arrivals[edge.target] = number
             depths[edge.target] = depths[edge.source] + 1
     stuck = frozenset(number for number, state in enumerate(states) if look.is_stuck(state, parameters))
-    return StateGraph(look, parameters, states, edges, stuck, arrivals, depths)
+    return StateGraph(look, parameters, states, edges, stuck, arrivals, depths, "stuck" if stuck else "live")
 
 
 def columns_of(graph: StateGraph) -> list[list[int]]:
@@ -104,11 +108,11 @@ def graph_drawing(graph: StateGraph) -> str:
     """The drawing as a file of its own, with a title and the meaning of the colours.
 
     Raises:
-        ModuleNotFoundError: Graphviz is not installed.
+        ModuleNotFoundError: Graphviz is not installed, or cannot draw so many steps.
     """
     drawn = dot.drawn(dot_of(graph), "graph", graph_title(graph))
     if drawn is None:
-        raise ModuleNotFoundError("a drawing of a state graph needs the program `dot` of Graphviz, and there is none")
+        raise ModuleNotFoundError(f"a drawing of a state graph {dot.MISSING}")
     title = graph_title(graph)
     width, height = dot.size_of(drawn)
     left, width = (max(width, _LEAST_WIDTH) - width) / 2, max(width, _LEAST_WIDTH)
@@ -250,7 +254,7 @@ def graph_page(graph: StateGraph) -> str:
         _STYLES,
         {
             "title": graph_title(graph),
-            "verdict": "stuck" if graph.stuck else "live",
+            "verdict": graph.verdict,
             "sentence": graph_sentence(graph),
             "module": graph.look.specification.file,
             "footnote": graph.look.of_a_node,
@@ -267,13 +271,23 @@ def graph_page(graph: StateGraph) -> str:
 
 def graph_sentence(graph: StateGraph) -> str:
     """The numbers of states and steps, and whether some are stuck."""
-    size = f"{len(graph.states):,} states and {len(graph.edges):,} steps"
+    return f"{_size_and_stuck(graph)} {graph.remark}".rstrip()
+
+
+def _size_and_stuck(graph: StateGraph) -> str:
+    states = f"{len(graph.states):,} state{'' if len(graph.states) == 1 else 's'}"
+    size = f"{states} and {steps_in_words(len(graph.edges))}"
     if not graph.stuck:
-        return f"{size}: from each state on, every waiting message can still be sent."
-    nearest = min(graph.depths[state] for state in graph.stuck)
+        return f"{size}: {graph.look.never_stuck}."
+    nearest = steps_in_words(min(graph.depths[state] for state in graph.stuck))
     if len(graph.stuck) == 1:
-        return f"{size}: 1 state is stuck (red), {nearest:,} steps from the beginning."
-    return f"{size}: {len(graph.stuck):,} states are stuck (red), the nearest {nearest:,} steps from the beginning."
+        return f"{size}: 1 state is stuck (red), {nearest} from the beginning."
+    return f"{size}: {len(graph.stuck):,} states are stuck (red), the nearest {nearest} from the beginning."
+
+
+def steps_in_words(count: int) -> str:
+    """Their number: "1 step", "2 steps"."""
+    return f"{count:,} step{'' if count == 1 else 's'}"
 
 
 def graph_document(graph: StateGraph) -> Document:
@@ -288,7 +302,7 @@ def graph_document(graph: StateGraph) -> Document:
         "variables": variables,
         "states": [[values[name] for name in variables] for values in told],
         "edges": [
-            [edge.source, names.index(edge.action), ", ".join(map(str, edge.arguments)), edge.target]
+            [edge.source, names.index(edge.action), ", ".join(shown(each, str) for each in edge.arguments), edge.target]
             for edge in graph.edges
         ],
         "arrivals": graph.arrivals,

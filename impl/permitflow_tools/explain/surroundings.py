@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from typing import Any
 
 from permitflow_model.kernel.system import Action, Step, System
-from permitflow_tools.explain.look import Document, Look
+from permitflow_tools.explain.look import Document, Look, argument
 
 __all__ = ["MOST_STATES", "Surroundings"]
 
@@ -101,7 +101,7 @@ class Surroundings:
         }
 
     def _move(self, step: Step[Any]) -> int:
-        return self._moves.number([self._actions[step.action], *step.arguments])
+        return self._moves.number([self._actions[step.action], *map(argument, step.arguments)])
 
     def _view(self, state: Any) -> int:
         told = self._look.variables(state)

@@ -87,11 +87,17 @@ class Members(tuple[M, ...]):
 
     def get(self, name: int) -> M:
         """The member of this name."""
-        return self[name]
+        return self[self._known(name)]
 
     def put(self, name: int, member: M) -> "Members[M]":
         """The family with another member of this name."""
+        self._known(name)
         return Members((*self[:name], member, *self[name + 1 :]))
+
+    def _known(self, name: int) -> int:
+        if 0 <= name < len(self):
+            return name
+        raise IndexError(f"a family of {len(self)} has no member {name}")
 
     def map(self, change: Callable[..., M], *context: object) -> "Members[M]":
         """All members changed."""

@@ -16,6 +16,7 @@ Move = tuple[str, tuple[int, ...]]
 """An action's name and its arguments."""
 
 _WIDEST = 120
+_MOST_ITEMS = 100
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,8 @@ def table_of(start: Any, steps: Sequence[Step[Any]], loop: Sequence[Step[Any]] =
 def _shown(value: object) -> str:
     """A value in one line, cut where it is long; of a queue or a family, what is in it."""
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
-        return f"({', '.join(map(_shown, value))})"
+        more = ["\u2026"] if len(value) > _MOST_ITEMS else []
+        return f"({', '.join([*map(_shown, value[:_MOST_ITEMS]), *more])})"
     return shown(value)
 
 

@@ -73,8 +73,10 @@ class Action(Generic[S, P]):
         """Check the parts.
 
         Raises:
-            ModelError: a function is missing, or is asynchronous.
+            ModelError: the name is no text; a function is missing, or is asynchronous.
         """
+        if not isinstance(self.name, str):
+            raise ModelError(f"the name of an action must be a text, as in Action('send', send), not {self.name!r}")
         for what, part in (("what it performs", self.perform), ("its arguments", self.arguments)):
             _require_function(
                 f"action {self.name!r}: {what}",
@@ -113,13 +115,14 @@ def _require_function(what: str, part: object, example: str = "") -> None:
 _MOST_CHARACTERS = 500
 
 
-def shown(value: object) -> str:
-    """A value as text, cut where it is long; a class of the user's own may fail at it."""
+def shown(value: object, form: Callable[[Any], str] = repr, *, most: int = _MOST_CHARACTERS) -> str:
+    """A value as text of this form, cut where it is long; a class of the user's own may fail at it."""
     try:
-        text = repr(value)
+        text = form(value)
     except Exception as error:
         return f"<a {type(value).__name__} that cannot be shown: {error}>"
-    return text if len(text) <= _MOST_CHARACTERS else f"{text[:_MOST_CHARACTERS]}…"
+    text = text if len(text) <= most else f"{text[:most]}…"
+    return text.encode(errors="backslashreplace").decode()  # half a character is none that can be written
 
 
 def is_state(value: object, *, like: object) -> bool:
@@ -154,7 +157,7 @@ class Step(Generic[S]):
 
 def call(action: str, arguments: Iterable[object]) -> str:
     """An action with its arguments, if it has any."""
-    told = ", ".join(map(str, arguments))
+    told = ", ".join(shown(each, str) for each in arguments)
     return f"{action}({told})" if told else action
 
 
@@ -200,7 +203,7 @@ class System(Generic[S, P]):
         """
         by_name = {"invariants": self.invariants, "probes": self.probes, "counters": self.counters}
         for what, named in by_name.items():
-            if not isinstance(named, Mapping):
+            if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
                 raise ModelError(f"{what} must be functions by name, as in {{'Bounded': bounded}}, not {named!r}")
         if strange := [action for action in self.actions if not isinstance(action, Action)]:
             raise ModelError(f"actions must be Actions, as in (Action('send', send),), not {strange[0]!r}")

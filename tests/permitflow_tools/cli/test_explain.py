@@ -240,6 +240,13 @@ def test_the_graph_of_a_model_of_ones_own_is_a_page(report: Report) -> None:
     assert (code, told["verdict"]) == (0, "stuck")
 
 
+def test_the_graph_of_a_model_tells_what_does_not_hold(command: Command) -> None:
+    code, stdout, stderr = command("explain", f"{OWN}:ENDLESS", "--parameters", f"{OWN}:FIVE", "--graph")
+    assert (code, stderr) == (0, "")
+    assert "violated: 35 states and" in stdout
+    assert "none is stuck. Read does not hold.\n" in stdout
+
+
 @pytest.mark.parametrize("has_browser", [True, False])
 def test_a_page_is_opened_on_request(
     command: Command, folder: Path, monkeypatch: pytest.MonkeyPatch, has_browser: bool

@@ -3,14 +3,17 @@
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from enum import Enum
 from typing import Any
+
+import pytest
 
 from permitflow_model.kernel.explore import explore
 from permitflow_model.kernel.liveness import Lasso
 from permitflow_model.kernel.system import Action, LeadsTo, System, require
-from permitflow_tools.explain.own import OwnLook, explain_system, own_page
+from permitflow_tools.explain.own import OwnLook, explain_states, explain_system, own_page
 from permitflow_tools.explain.run import RunOutcome
-from permitflow_tools.explain.run_page import storyboard
+from permitflow_tools.explain.run_page import page_of, storyboard
 from permitflow_tools.explain.state_graph import graph_page, graph_sentence, reachable
 from tests.support.browser import Visit
 from tests.support.own_model import CALLS, ENDLESS, FIVE, SIX, send
@@ -93,6 +96,49 @@ def test_an_action_without_text_refuses_all_the_same() -> None:
     document = embedded(own_page(system, None))
     assert document["reasonTexts"] == ["it refuses"]
     assert document["actions"][0]["text"] == "(its text is in no file)"
+
+
+class Level(Enum):
+    HIGH = "high"
+    LOW = "low"
+
+
+class Nameless:
+    def __repr__(self) -> str:
+        raise ValueError("I have no name")
+
+
+ODD_VALUES = (Level.LOW, "</script>\ud800", None, 2.5, b"\xff", (1, None), frozenset({1, "a"}), 10**5_000, Nameless())
+
+
+@pytest.mark.parametrize("value", ODD_VALUES, ids=lambda value: type(value).__name__)
+def test_a_value_of_any_kind_is_shown(value: object) -> None:
+    def take(state: tuple[object], _: None, given: object) -> tuple[object]:
+        require(state != (given,))
+        return (given,)
+
+    action = Action[tuple[object], None]("take", take, arguments=lambda _: [(value,)])  # type: ignore[list-item]
+    system = System[tuple[object], None]("Odd", lambda _: (0,), (action,), {"Zero": lambda state, _: state == (0,)})
+    run, found = explain_system(system, None)
+    assert "Zero does not hold" in str(found)
+    for text in (page_of(run), storyboard(run), graph_page(explain_states(system, None)[0])):
+        assert "take(" in text.encode().decode()
+
+
+def test_a_set_is_told_in_one_order() -> None:
+    look = OwnLook(CALLS)
+    members = [frozenset({number}) for number in range(20)]
+    assert look.value(frozenset(members)) == look.value(frozenset(reversed(members)))
+    assert look.value(frozenset({10, 9})) == "⟨9, 10⟩"
+
+
+def test_a_graph_that_needs_straight_lines_is_drawn() -> None:
+    def go(_state: tuple[object], _: None, given: bool) -> tuple[object]:
+        return (given,)
+
+    action = Action[tuple[object], None]("go", go, arguments=lambda _: [(True,), (False,)])
+    graph = reachable(OwnLook(System[tuple[object], None]("Two", lambda _: (None,), (action,), {})), None)
+    assert "All 3 states of Two" in graph_page(graph)
 
 
 def test_the_graph_marks_what_the_application_alone_can_leave() -> None:
