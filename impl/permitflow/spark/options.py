@@ -22,6 +22,7 @@ from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow.sizes import UNITS, size
 from permitflow.spark.other_sources import NO_OPTIONS, instead_of
+from permitflow.spark.patience import in_words
 from permitflow.spark.places import EARLIEST, LATEST, Places
 from permitflow.spark.shape import RowShape
 from permitflow.spark.stream_planning import BatchLimits
@@ -153,7 +154,8 @@ def _require_known(
         refuse(name, None, advice)  # the value may be a secret
     if option is None:
         usable = {folded(each): each for each in names_for(known, use)}
-        close = get_close_matches(folded(name), usable, n=1)
+        begun = [each for each in usable if each.startswith(folded(name))]
+        close = begun or get_close_matches(folded(name), usable, n=1)
         meant = f"; did you mean {usable[close[0]]!r}?" if close else ""
         refuse(name, text, f"is unknown{meant} (known: {', '.join(usable.values())})")
     if not option.use & use:
@@ -471,7 +473,9 @@ def _place(option: str, values: Mapping[str, Any], channels: Sequence[str]) -> P
     places: Places | None = values.get(field_of(option))
     unread = [channel for channel, _ in places.named if channel not in channels] if places is not None else []
     if unread:
-        refuse(option, None, f"names channel {unread[0]!r}, which this query does not read")
+        refuse(
+            option, None, f"names channel {unread[0]!r}, which this query does not read: it reads {in_words(channels)}"
+        )
     return places
 
 
@@ -479,9 +483,10 @@ def _channel_names(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The channels of ``stream``, or those listed by name."""
     text: str = values["channels"]
     if "stream" in values:
-        count = value_of("channels", text, whole_number(1, _MOST_CHANNELS))
-        assert isinstance(count, int)
-        return stream_channels(values["stream"], count)
+        try:
+            return stream_channels(values["stream"], whole_number(1, _MOST_CHANNELS)(text))
+        except ValueError as rule:
+            refuse("channels", text, f"{rule}, beside option 'stream'; to list the names of channels, leave that out")
     if text.lstrip("-").isdigit():
         reason = "is a number and needs option 'stream' beside it; or list channel names, separated by commas"
         refuse("channels", text, reason)

@@ -97,7 +97,26 @@ _INSTEAD: Mapping[str, str] = {
         "is a property of CREATE TABLE without columns: state the table's columns, and its options in each statement, "
         "as in SELECT * FROM t WITH (address='...'); or CREATE TEMPORARY VIEW t USING permitflow OPTIONS (...)",
     ),
-    "triggerinterval": "is not known; a trigger is set with writeStream.trigger(processingTime='1 second')",
+    **dict.fromkeys(
+        ("trigger", "triggerinterval", "processingtime", "availablenow", "once", "continuous"),
+        "is not an option: a trigger is set with writeStream.trigger(processingTime='1 second') or (availableNow=True)",
+    ),
+    **dict.fromkeys(
+        ("keycolumn", "keycolumns", "partitionkey", "partitionby"),
+        "is not known; each row goes to the channel of its key with option 'key', the names of columns",
+    ),
+    **dict.fromkeys(
+        ("offset", "offsets", "fromrow", "torow"),
+        "is not known; rows are options 'startingOffsets' and 'endingOffsets'",
+    ),
+    "schema": "is not an option: call .schema('id LONG') of the reader, or leave it to the channel",
+    "retention": "is the exchange's: permitflow serve --retention replay, or channel add with it",
+    "acks": f"{_KAFKA}nothing is to be set, since a job ends when the exchange has accepted its rows",
+    "max.poll.records": f"{_KAFKA}the most rows of a batch are option 'maxRowsPerTrigger'",
+    **dict.fromkeys(
+        ("transactional.id", "enable.idempotence", "isolation.level"),
+        f"{_KAFKA}rows are published once and all together with delivery=staged, which no reader has to be told",
+    ),
     **dict.fromkeys(
         ("mode", "outputmode"), "is not an option: call .mode('append') or .outputMode('append') of the writer"
     ),
@@ -109,6 +128,7 @@ _BY_PREFIX: Mapping[str, str] = {
     "kafka.sasl.": _KAFKA + _TLS,
     "kafka.security.": _KAFKA + _TLS,
     "kafka.": "is for Kafka's client, which is not used here: leave it out",
+    "spark.": "belongs to the session: spark.conf.set, or spark-submit --conf",
 }
 
 
@@ -124,4 +144,5 @@ def instead_of(name: str) -> str | None:
     folded = name.lower()
     if (advice := _INSTEAD.get(folded)) is not None:
         return advice
-    return next((advice for prefix, advice in _BY_PREFIX.items() if folded.startswith(prefix)), None)
+    advice = next((advice for prefix, advice in _BY_PREFIX.items() if folded.startswith(prefix)), None)
+    return advice or (_BY_PREFIX["kafka."] if "." in folded else None)

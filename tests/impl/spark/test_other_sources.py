@@ -47,6 +47,16 @@ GOOD = {"address": "localhost:5433", "stream": "orders", "channels": "2"}
         (READ, "provider", "permitflow", "CREATE TEMPORARY VIEW t USING permitflow OPTIONS"),
         (READ, "owner", "root", "CREATE TEMPORARY VIEW t USING permitflow OPTIONS"),
         (WRITE, "outputMode", "append", ".outputMode('append') of the writer"),
+        (READ_STREAM, "availableNow", "true", "writeStream.trigger(processingTime='1 second') or (availableNow=True)"),
+        (WRITE, "keyColumn", "id", "option 'key', the names of columns"),
+        (READ, "fromRow", "5", "'startingOffsets' and 'endingOffsets'"),
+        (READ, "schema", "id LONG", ".schema('id LONG') of the reader"),
+        (WRITE, "retention", "replay", "permitflow serve --retention replay"),
+        (WRITE, "acks", "all", "ends when the exchange has accepted its rows"),
+        (WRITE, "batch.size", "16384", "for Kafka's client, which is not used here"),
+        (READ_STREAM, "max.poll.records", "5", "option 'maxRowsPerTrigger'"),
+        (READ_STREAM, "isolation.level", "read_committed", "with delivery=staged"),
+        (WRITE, "spark.speculation", "false", "spark.conf.set"),
     ],
 )
 def test_an_option_of_another_source_is_answered(parse: Parse, option: str, text: str, words: str) -> None:
