@@ -59,13 +59,28 @@ class Security:
             rule = "must not be given beside token_file"
             raise InvalidParametersError(name="token_variable", value=self.token_variable, rule=rule)
 
+    def require_trust(self) -> None:
+        """Refuse what a client states for TLS if it trusts no certificates: it would use no TLS.
+
+        Raises:
+            InvalidParametersError: it states a certificate or a name without ``ca``.
+        """
+        stated = {"certificate": self.certificate, "server_name": self.server_name}
+        for name, value in stated.items():
+            if value and self.ca is None:
+                rule = (
+                    f"needs the CA to trust beside it (ca, --tls-ca, Spark's option tlsCa; {SYSTEM!r} for the system's)"
+                )
+                raise InvalidParametersError(name=name, value=str(value), rule=f"{rule}: without it, there is no TLS")
+
     def token_for(self, address: Address) -> str | None:
         """Read the token, to show it at an address; None: there is none.
 
         Raises:
             InvalidParametersError: it cannot be read, is not a token, or would cross a network in the clear; the error
-                does not contain it.
+                does not contain it.  Or ``require_trust`` raises it.
         """
+        self.require_trust()
         has_one = self.token_file is not None or bool(self.token_variable)
         if has_one and self.ca is None and not self.insecure and not is_loopback(address.host):
             rule = "must be on the loopback: a token crosses a network only over TLS (ca, --tls-ca; or insecure=True)"

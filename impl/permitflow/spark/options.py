@@ -503,11 +503,15 @@ def _security(values: Mapping[str, Any]) -> Security | None:
     """What an end shows and trusts, if anything is said about it."""
     fields_given = {name: values[field_of(name)] for name in _OF_SECURITY if field_of(name) in values}
     given = {_OF_SECURITY[name]: value for name, value in fields_given.items()}
+    if not given:
+        return None
     try:
-        return Security(**given) if given else None
+        security = Security(**given)
+        security.require_trust()
     except InvalidParametersError as error:
         name = next(name for name, field in _OF_SECURITY.items() if field == error.name)
         refuse(name, fields_given.get(name), error.rule)
+    return security
 
 
 def _wanted_parameters(values: Mapping[str, Any]) -> ChannelParameters | None:

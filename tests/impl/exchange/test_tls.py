@@ -126,6 +126,14 @@ async def test_an_exchange_warns_of_its_expired_certificate(
     assert "server.pem: certificate has expired" in caplog.text
 
 
+@pytest.mark.parametrize("stated", ["certificate", "server_name"])
+async def test_a_client_is_told_that_it_would_use_no_tls(listen: str, stated: str, certificates: Certificates) -> None:
+    whole = replace(certificates.client(), server_name="localhost")
+    async with served_with(None, listen) as (_, address):
+        with pytest.raises(InvalidParametersError, match=f"^{stated} needs the CA .* without it, there is no TLS"):
+            await describe(address, "c", security=replace(Security(), **{stated: getattr(whole, stated)}))
+
+
 async def test_a_name_in_the_certificate_may_be_stated(listen: str, certificates: Certificates) -> None:
     server = Security(certificate=certificates.made("elsewhere", "elsewhere.example"))
     client = replace(certificates.trusting, server_name="elsewhere.example")

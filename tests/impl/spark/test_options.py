@@ -69,6 +69,8 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"hue": "blue"}, "hue", "is unknown (known: address,"),
         (READ, {"maxRowsPerTrigger": "10"}, "maxRowsPerTrigger", "is for streaming queries only"),
         (READ, {"tlsKey": "/etc/key.pem"}, "tlsKey", "needs the certificate beside it"),
+        (READ, {"tlsCert": "/etc/cert.pem"}, "tlsCert", "needs the CA to trust beside it"),
+        (READ, {"tlsServerName": "exchange"}, "tlsServerName", "without it, there is no TLS"),
         (READ, {"tokenFiles": "a"}, "tokenFiles", "is unknown; did you mean 'tokenFile'?"),
         (READ, {"failOnDataLoss": "no"}, "failOnDataLoss", "must be true or false"),
         (READ_STREAM, {"failOnDataLoss": "false", "epochs": "aligned"}, "failOnDataLoss", "must be true with epochs"),
