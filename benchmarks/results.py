@@ -40,9 +40,9 @@ class Series:
     def low(self) -> float:
         return min(self.values)
 
-    def ratio_to(self, other: "Series", shown: str = RANGE) -> "Series":
+    def ratio_to(self, other: "Series") -> "Series":
         """The ratio round by round, so that a disturbance affects both."""
-        return Series.of((mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)), shown)
+        return Series.of((mine / theirs for mine, theirs in zip(self.values, other.values, strict=True)))
 
     def __str__(self) -> str:
         if self.shown != RANGE:

@@ -324,9 +324,7 @@ class BulkSend(SendEnd[T], Protocol[T]):
         """
         ...
 
-    async def until_room(
-        self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]] = ...
-    ) -> bool:
+    async def until_room(self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]]) -> bool:
         """Wait while the first chunk lacks only room, and return True; False at once if ``send`` has to handle it.
 
         This wait has no place in the line of sends: an end that several tasks may share returns False.

@@ -480,9 +480,7 @@ class LocalSender(_LocalEnd[T], SendingEnd[T]):
         """Send the first chunks that may leave now; return how many."""
         return self._channel.send_now(chunks, rows, sums) if self._channel.accepts else 0
 
-    async def until_room(
-        self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]] = tuple
-    ) -> bool:
+    async def until_room(self, chunks: Sequence[T], rows: Sequence[int], at_hand: Callable[[], Sequence[int]]) -> bool:
         """False: several tasks may send, and wait in line."""
         return False
 

@@ -187,22 +187,12 @@ async def put(
 ) -> AsyncIterator[RemoteSender]:
     """Feed a channel of an exchange.  Leaving the block without ``end`` aborts the channel.
 
-    A named producer only disconnects then: it can reconnect and continue.
+    A named producer only disconnects then: it can reconnect and continue.  Arguments that are not listed are those of
+    ``get``.
 
     Args:
-        address: host and port of the exchange, as in ``localhost:5600``, or ``tcp://localhost:5600`` or
-            ``udp://localhost:5600`` if it serves that; or those of several exchanges, with commas between them, of
-            which one has the channel: each is asked in turn, for at most ``connect_timeout_seconds``.
-        channel: its name.
         schema: of the chunks that will be sent.
-        wanted: the most that this end wants; by default what the exchange has.
-        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
         agreement_timeout_seconds: how long to wait in all for the exchange's answer, for the connection too.
-        silence_seconds: an exchange that gives no sign of life for longer is gone.
-        record: opens the recorder of this end.
-        same_host: whether to share memory with an exchange on this host.
-        compression: of chunks on a slow network, if the exchange agrees; ``auto``: if the exchange asks for it.
-            Nothing is compressed in shared memory.
         producer: of a channel that keeps its rows: this producer's unique name.  After a reconnect, ``first_row`` says
             how many of its rows are kept, and it sends those that follow: nothing compares rows, so each start has to
             make the same ones.  An older stream under this name is broken off.
@@ -211,12 +201,6 @@ async def put(
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
         spread_over: of a stream whose rows are spread by a key: over so many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
-        resume_seconds: how long to wait for another connection after one was lost: the stream goes on with it where it
-            stopped, without shared memory; 0: not at all.  By default 30 s, and 0 with an exchange on this host: a
-            connection there ends only when one of the two processes has.
-        security: TLS and a token; see ``Security``.
-        byte_window: the most bytes in the stream at once, beside ``wanted``; by default what the exchange has.  A
-            larger chunk passes while less than a quarter of it is out.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -294,16 +278,7 @@ async def describe(
     resume_seconds: float | None = None,
     security: Security | None = None,
 ) -> ChannelDescription:
-    """Ask for a channel's schema and parameters.  The channel keeps its data.
-
-    Args:
-        address: as for ``get``.
-        channel: its name.
-        connect_timeout_seconds: how long to wait for the connection; None: fail if no server listens there yet.
-        agreement_timeout_seconds: how long to wait in all, for the connection too; a producer may bring the schema.
-        silence_seconds: an exchange that gives no sign of life for longer is gone.
-        resume_seconds: as for ``get``.
-        security: as for ``get``.
+    """Ask for a channel's schema and parameters.  The channel keeps its data.  All arguments are those of ``get``.
 
     Raises:
         SecurityError: as for ``get``.

@@ -93,10 +93,7 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
         return min(self._collected_rows, self._core.room_rows)
 
     async def until_room(
-        self,
-        chunks: Sequence[pa.RecordBatch],
-        rows: Sequence[int],
-        at_hand: Callable[[], Sequence[int]] = tuple,
+        self, chunks: Sequence[pa.RecordBatch], rows: Sequence[int], at_hand: Callable[[], Sequence[int]]
     ) -> bool:
         """Wait while a chunk lacks only room.  For a stream with a single sending task."""
         size_bytes = self._most_bytes_of_first(chunks, rows)
@@ -369,11 +366,6 @@ class RemoteSender(SendingEnd[pa.RecordBatch], RemoteEnd[UpstreamSession[object]
     def is_finished(self) -> bool:
         """Is the stream ended or aborted, so that only the peer's answer is missing?"""
         return self._session.state in (State.ENDED, State.CLOSED)
-
-    @property
-    def outcome(self) -> EndOutcome | None:
-        """The peer's answer to the end of the stream, if it has come."""
-        return self._session.outcome
 
     @property
     def sent_mark(self) -> tuple[int, ...] | None:

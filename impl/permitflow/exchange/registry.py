@@ -176,12 +176,10 @@ class Exchange:
 
         None: some channel keeps its rows, of which only the number is bounded.
         """
-        total = 0
-        for channel in self._channels.values():
-            if channel.most_bytes is None:
-                return None
-            total += channel.most_bytes + 2 * channel.stream_most_bytes
-        return total
+        channels = self._channels.values()
+        if any(isinstance(channel, ReplayChannel) for channel in channels):
+            return None
+        return sum(3 * channel.stream_most_bytes for channel in channels)
 
     @property
     def is_durable(self) -> bool:

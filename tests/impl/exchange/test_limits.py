@@ -218,7 +218,7 @@ def test_a_peer_has_no_more_memory_than_its_share() -> None:
 
 def test_channels_beyond_the_memory_are_refused_together() -> None:
     least = Admission(Limits()).memory.reserved_bytes
-    window = Exchange().add_channel("c").most_bytes
+    window = Exchange().add_channel("c").stream_most_bytes
     exchange = Exchange(limits=Limits(max_memory=least + 2 * window))
     exchange.add_channel("a")
     with pytest.raises(LimitReachedError, match="memory"):

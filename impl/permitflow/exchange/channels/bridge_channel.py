@@ -33,7 +33,7 @@ from permitflow.exchange.books.bridge import BridgeBooks, BridgeState
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.channels.streams import ConsumerStream, ProducerStream, Streams
-from permitflow.flows.byte_window import DEFAULT_WINDOW, ByteWindow
+from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import ChunkRun, Parameters
@@ -56,8 +56,8 @@ class BridgeChannel:
         record: RecorderFactory | None,
         attempts: AttemptBooks,
         told_name: str,
-        window: ByteWindow = DEFAULT_WINDOW,
-        target_latency_seconds: float | None = None,
+        window: ByteWindow,
+        target_latency_seconds: float | None,
     ) -> None:
         """Use ``Exchange.add_channel``; ``told_name`` is used in recordings and in the names of streams.
 
@@ -101,18 +101,13 @@ class BridgeChannel:
         self._purged_rows = 0
 
     @property
-    def most_bytes(self) -> int:
-        """The most bytes of chunks inside the channel, besides those of its streams."""
-        return self.stream_most_bytes
-
-    @property
     def latency_share_seconds(self) -> float | None:
         """How long rows may wait in each of the two windows that they pass here; None: as long as these are."""
         return None if self.target_latency_seconds is None else self.target_latency_seconds / 2
 
     @property
     def stream_most_bytes(self) -> int:
-        """The most bytes of chunks at the exchange's end of a stream."""
+        """The most bytes of chunks at the exchange's end of a stream, and as many inside the channel."""
         return self.window.most_bytes(MAX_CHUNK_BYTES)
 
     @property

@@ -177,10 +177,6 @@ class ReplayChannel:
         self.expiring = Expiring(self, expiry)
 
     @property
-    def most_bytes(self) -> None:
-        """Nobody knows: kept rows are bounded by their number."""
-
-    @property
     def stream_most_bytes(self) -> int:
         """The most bytes of chunks at the exchange's end of a stream, besides kept rows."""
         return self.window.most_bytes(MAX_CHUNK_BYTES)

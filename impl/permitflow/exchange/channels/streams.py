@@ -63,20 +63,6 @@ class Streams:
             self._past.append(past := stream.statistics())
             self._past_resumes += past[1].resumes
 
-    def count(self, direction: Direction) -> int:
-        """The number of open streams."""
-        return sum(stream.direction is direction for stream in self._open.values())
-
-    @property
-    def resumes(self) -> int:
-        """How often streams have gone on over another connection."""
-        return self._past_resumes + sum(stream.resumes for stream in self._open.values())
-
-    @property
-    def suspended(self) -> int:
-        """The number of streams that have lost their connection, and wait for another one."""
-        return sum(stream.is_suspended for stream in self._open.values())
-
     @property
     def live(self) -> "list[AnyStream]":
         """The open streams that have not said their last word."""
@@ -109,7 +95,7 @@ class Streams:
         kept: KeptRows | None = None,
     ) -> ChannelTraffic:
         """A snapshot of the channel; ``numbers`` are its own, between its producers and its consumers."""
-        told = self.statistics()
+        told, streams = self.statistics(), self._open.values()
         live = [(connection, each) for connection, each in told if connection.state not in _OVER]
         gets = [each for connection, each in told if connection.direction == Direction.GET]
         reading = [each for connection, each in live if connection.direction == Direction.GET]
@@ -120,7 +106,7 @@ class Streams:
             state=state.value,
             reason=reason,
             window_rows=numbers.window_rows,
-            producers=self.count(Direction.PUT),
+            producers=sum(stream.direction is Direction.PUT for stream in streams),
             consumers=len(reading),
             rows_in=numbers.sent_rows,
             rows_out=numbers.consumed_rows,
@@ -134,8 +120,8 @@ class Streams:
             waiting_seconds=numbers.waiting_seconds,
             consumer_waiting_seconds=sum(each.waiting_seconds for each in gets),
             consumer_stopped_seconds=sum(each.stopped_seconds for each in gets),
-            resumes=self.resumes,
-            suspended_streams=self.suspended,
+            resumes=self._past_resumes + sum(stream.resumes for stream in streams),
+            suspended_streams=sum(stream.is_suspended for stream in streams),
             purged_rows=purged_rows,
             expired_rows=expired_rows,
             compressed_streams=_compressed(each for _, each in live),
