@@ -4,10 +4,12 @@ One file for each, with a ``SUBJECT``; ``table`` lists them.
 """
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from typing import Any, Protocol, TypeVar
 
+from permitflow.errors import InvalidParametersError, TraceMismatchError
 from permitflow.flows.recording import ENDS, ActionTable, End
+from permitflow.flows.seam import Parameters
 from permitflow.tracing.events import Event
 from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.kernel.replay import Interpretation, StepByStep, World
@@ -45,6 +47,25 @@ class Peaks:
     """Not at the sender."""
     inbox_rows: int = 0
     """Arrived and not consumed."""
+
+
+S = TypeVar("S", bound=Parameters)
+
+
+def stated(channel: RecordedChannel, form: type[S]) -> S:
+    """The parameters of a recorded channel; one that is left out has its default.
+
+    Raises:
+        TraceMismatchError: one is unknown, or the protocol cannot have it.
+    """
+    known = [each.name for each in fields(form)]  # type: ignore[arg-type]  # a dataclass
+    if strange := [name for name in channel.parameters if name not in known]:
+        reason = f"there is no parameter {strange[0]!r}; known are {', '.join(known)}"
+        raise TraceMismatchError(channel=channel.channel, reason=reason)
+    try:
+        return form(**channel.parameters)
+    except InvalidParametersError as error:
+        raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
 
 
 class Watch(Protocol):

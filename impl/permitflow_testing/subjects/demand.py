@@ -1,14 +1,12 @@
 """Demand: recorded runs as behaviours of ``Demand``, and its two ends beside the model."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from permitflow.flows.demand.core import DEMAND, Request
+from permitflow.flows.demand.core import Demand as DemandParameters
 from permitflow.tracing.reader import RecordedChannel
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_testing.core_pair import NumberedPair
 from permitflow_testing.moves import ActionRefused
-from permitflow_testing.subjects import UNLIMITED, Subject, step_by_step
+from permitflow_testing.subjects import UNLIMITED, Subject, stated, step_by_step
 
 
 class DemandPair(NumberedPair):
@@ -58,9 +56,8 @@ def messages_out(state: State) -> dict[str, int]:
 
 
 def _parameters(channel: RecordedChannel) -> Parameters:
-    stated: Mapping[str, Any] = channel.parameters
-    size, batch, initial = (int(stated[name]) for name in ("size", "batch", "initial"))
-    return Parameters(size=size, batch=batch, initial=initial, waiters=UNLIMITED, withdrawals=True)
+    agreed = stated(channel, DemandParameters)
+    return Parameters(size=agreed.size, batch=agreed.batch, initial=agreed.initial, waiters=UNLIMITED, withdrawals=True)
 
 
 SUBJECT = Subject(

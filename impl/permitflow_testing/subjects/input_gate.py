@@ -17,7 +17,7 @@ from permitflow_model.input_gate import SYSTEM, data_here, valid_credit
 from permitflow_model.input_gate_credit import Parameters, State, content_in
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Replay, World, replay
-from permitflow_testing.subjects import UNLIMITED, Explanation, Subject, require_both
+from permitflow_testing.subjects import UNLIMITED, Explanation, Subject, require_both, stated
 
 
 def model_parameters(parameters: GateParameters) -> Parameters:
@@ -52,8 +52,7 @@ def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) 
 
 
 def _parameters(channel: RecordedChannel) -> Parameters:
-    stated = GateParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
-    return replace(model_parameters(stated), inputs=1, skip=0)
+    return replace(model_parameters(stated(channel, GateParameters)), inputs=1, skip=0)
 
 
 def _places(state: State) -> dict[str, int]:

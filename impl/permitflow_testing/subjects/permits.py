@@ -4,7 +4,7 @@ from collections import deque
 from dataclasses import dataclass
 from functools import partialmethod
 
-from permitflow.errors import InvalidParametersError, TraceMismatchError
+from permitflow.errors import TraceMismatchError
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.permits.parameters import ChannelParameters, Oversize, Permits
 from permitflow.flows.permits.parameters import held as held_by_core
@@ -29,7 +29,7 @@ from permitflow_model.permit_channel import Permits as ModelPermits
 from permitflow_model.permit_channel_trace import PermitChannelReplay, ReceiverAlone, SenderAlone, permits_of, rows_of
 from permitflow_testing.core_pair import FlowPair
 from permitflow_testing.moves import ActionRefused
-from permitflow_testing.subjects import UNLIMITED, Explanation, Peaks, Subject, first_of
+from permitflow_testing.subjects import UNLIMITED, Explanation, Peaks, Subject, first_of, stated
 
 _ONE_END: dict[frozenset[End], type[PermitChannelReplay]] = {
     frozenset({"sender"}): SenderAlone,
@@ -67,10 +67,7 @@ def agreed_of(channel: RecordedChannel) -> ChannelParameters:
     """
     if channel.table != PERMIT_ACTIONS:
         raise TraceMismatchError(channel=channel.channel, reason=f"{channel.table.flow!r} is recorded, not permits")
-    try:
-        return ChannelParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
-    except (InvalidParametersError, TypeError) as error:
-        raise TraceMismatchError(channel=channel.channel, reason=str(error)) from error
+    return stated(channel, ChannelParameters)
 
 
 def row_permits(state: State) -> dict[str, int]:

@@ -9,7 +9,7 @@ from permitflow_model.kernel.system import Disabled
 from permitflow_model.squelch import ON, SYSTEM, Parameters, Signal, State, told_now, without_oldest
 from permitflow_testing.core_pair import NumberedPair
 from permitflow_testing.moves import ActionRefused
-from permitflow_testing.subjects import UNLIMITED, Subject, step_by_step
+from permitflow_testing.subjects import UNLIMITED, Subject, stated, step_by_step
 
 
 def model_parameters(parameters: SquelchParameters, waiters: int, *, reminders: bool = False) -> Parameters:
@@ -114,9 +114,8 @@ def _in_flight(state: State) -> dict[str, int]:
 
 def _untimed(channel: RecordedChannel) -> Parameters:
     """Recordings tell no time: everything may happen within one tick."""
-    agreed = SquelchParameters(**channel.parameters)  # type: ignore[arg-type]  # it looks at the types itself
-    stated = {**SQUELCH.stated(agreed), "rate": UNLIMITED, "signal_delay": UNLIMITED}
-    return Parameters(waiters=UNLIMITED, reminders=True, **stated)  # type: ignore[arg-type]  # they are numbers
+    constants = {**SQUELCH.stated(stated(channel, SquelchParameters)), "rate": UNLIMITED, "signal_delay": UNLIMITED}
+    return Parameters(waiters=UNLIMITED, reminders=True, **constants)  # type: ignore[arg-type]  # they are numbers
 
 
 SUBJECT = Subject(

@@ -242,3 +242,25 @@ def test_the_header_says_which_protocol_judges(tmp_path: Path, report: Report, c
     trace.path.write_text(text.replace('"demand"', '"walk-and-talk"'))
     code, _, error = command("trace", "validate", path)
     assert (code, "no model of the protocol 'walk-and-talk' is known" in error) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "code", "said"),
+    [
+        ('"size": 2', 0, ""),
+        ('"size": 2, "bactch": 1', 2, "there is no parameter 'bactch'; known are size, batch, initial"),
+        ('"size": "2"', 2, "size must be a whole number of at least 1, not '2'"),
+        ('"size": 2, "batch": 3', 2, "batch must be in 1 .. size = 2"),
+    ],
+    ids=["left out", "unknown", "a text", "too large"],
+)
+def test_parameters_of_a_foreign_header_are_checked(
+    tmp_path: Path, command: Command, parameters: str, code: int, said: str
+) -> None:
+    with FileTrace(tmp_path / "run.jsonl") as trace:
+        DemandPair(Demand(size=2, batch=1), record=trace.recorder).offer()
+    text = trace.path.read_text()
+    assert '"size": 2, "batch": 1, "initial": 2' in text
+    trace.path.write_text(text.replace('"size": 2, "batch": 1, "initial": 2', parameters))
+    given, _, error = command("trace", "validate", str(trace.path))
+    assert (given, said in error) == (code, True)
