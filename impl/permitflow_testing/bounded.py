@@ -167,7 +167,7 @@ class BoundedAdapter:
         if not (isinstance(kind, Kind) and isinstance(value, Integral | None) and isinstance(rows, Integral)):
             rule = "the kind must be a Kind, the value the whole number that was sent, or None, and the rows a number"
             raise AdapterError(f"your take returns {received!r}; {rule}")
-        return received
+        return Received(kind) if kind is Kind.BARRIER else received  # what a barrier carries is its application's
 
     def take(self) -> Call:
         """Begin to take a message."""

@@ -10,6 +10,7 @@ import pytest
 from permitflow import ChannelParameters, Kind, RecorderFactory
 from permitflow.errors import InvalidParametersError
 from permitflow_testing import ChannelAdapter, Received, Report, bounded, judge_adapter
+from permitflow_testing.examples.our_channels import LocalChannel
 from permitflow_testing.examples.queues import CountedQueue
 from tests.support import wrong_adapters as wrong
 
@@ -190,3 +191,15 @@ def test_with_settled_no_clock_decides() -> None:
     report = judge_adapter(Settling, only=["window"])
     assert report.broken == ("window",)
     assert report.watched == ""
+
+
+class Stamped(LocalChannel):
+    """Its barriers carry a number of the application's."""
+
+    async def take(self) -> Received:
+        received = await super().take()
+        return received._replace(value=-1) if received.kind is Kind.BARRIER else received
+
+
+def test_what_a_barrier_carries_breaks_no_rule() -> None:
+    assert judge_adapter(Stamped, only=["barrier-keeps-its-place", "cancelled-barrier"]).conforms
