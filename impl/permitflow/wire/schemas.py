@@ -6,7 +6,7 @@ A schema of ten thousand fields takes some 50 ms.
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -259,21 +259,27 @@ def fitted(stated: pa.Schema, known: pa.Schema | None) -> pa.Schema:
     if known is None or stated.equals(known):
         return stated
     ours = [*known, *map(_nullable, [*stated][len(known) :])]
-    fields = [our if _allows(our, field) else field for our, field in zip(ours, stated, strict=False)]
+    pairs = zip(ours, stated, strict=False)
+    fields = [our if our.name == field.name and _allows(our, field) else field for our, field in pairs]
     return pa.schema(fields, stated.metadata)
 
 
 def _allows(wide: pa.Field, narrow: pa.Field) -> bool:
     """Can each value of one column be in the other?"""
-    pairs = zip(_nullability(wide), _nullability(narrow), strict=False)  # of different types, which do not fit
-    return _nullable(wide).equals(_nullable(narrow)) and all(may or not does for may, does in pairs)
-
-
-def _nullability(field: pa.Field) -> Iterator[bool]:
-    """May a column have nulls, and each one inside of it?"""
-    yield field.nullable
-    for place in range(field.type.num_fields):
-        yield from _nullability(field.type.field(place))
+    ours, theirs = wide.type, narrow.type
+    if narrow.nullable > wide.nullable:
+        return False
+    if theirs.equals(ours):
+        return True
+    if theirs.id != ours.id or theirs.num_fields != ours.num_fields:
+        return False
+    if pa.types.is_struct(ours):
+        return all(our.name == their.name and _allows(our, their) for our, their in zip(ours, theirs, strict=True))
+    if pa.types.is_map(ours):
+        has_same_keys = theirs.key_type.equals(ours.key_type) and theirs.keys_sorted == ours.keys_sorted
+        return has_same_keys and _allows(ours.item_field, theirs.item_field)
+    is_list = pa.types.is_list(ours) or pa.types.is_large_list(ours)
+    return is_list and _allows(ours.value_field, theirs.value_field)
 
 
 def widened(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:

@@ -249,8 +249,8 @@ class ReplayChannel:
         why = "a producer has ended the channel: its rows are there; another producer uses another channel"
         return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
-    async def declare(self, schema: pa.Schema) -> None:
-        """Note the schema of the first accepted producer, and of each that extends it.
+    async def declare(self, schema: pa.Schema) -> pa.Schema:
+        """Note the schema of the first accepted producer, and of each that extends it; return that of its rows here.
 
         Raises:
             StoreError: the write failed.
@@ -259,11 +259,12 @@ class ReplayChannel:
         self.require_appendable(schema)
         schema = fitted(schema, self.schema)
         if not self._is_declared or (self.schema is not None and extends(schema, self.schema)):
-            await self._declare(schema)
+            schema = await self._declare(schema)
         self._mixes_schemas |= self.schema is not None and len(self.schema) != len(schema)
+        return schema
 
     @settled
-    async def _declare(self, schema: pa.Schema) -> None:
+    async def _declare(self, schema: pa.Schema) -> pa.Schema:
         async with self.writing:
             self.require_appendable(schema)
             schema = fitted(schema, self.schema)  # it may be known only now
@@ -274,6 +275,7 @@ class ReplayChannel:
                 self.schema, self._is_declared = widest, True
                 self._mixes_schemas |= is_new
                 self.note_change()
+            return schema
 
     def as_declared(self, batches: Sequence[pa.RecordBatch]) -> Sequence[pa.RecordBatch]:
         """Rows in the newest schema: null in the columns that their producer does not know."""
@@ -324,8 +326,7 @@ class ReplayChannel:
             ChunkTooLargeError: a single row of it does not fit into a message.
             StoreError: the write failed.
         """
-        await self.declare(chunk.schema)
-        chunk = widened(chunk, fitted(chunk.schema, self.schema))
+        chunk = widened(chunk, await self.declare(chunk.schema))
         for piece in BatchCodec(chunk.schema).cut(chunk, self.most_rows):
             if piece.num_rows:
                 await self.keep((piece,), producer)
@@ -832,14 +833,14 @@ class ReplayProducer(KeepingProducer):
         channel, name = self._channel, put.producer
         require_name("producer", name)
         channel.require_appendable(producer=name)
-        await channel.declare(schema)
+        rows = await channel.declare(schema)
         await self._end.meet(self._same_host)
         try:
             first_row = await channel.claim(name, self) if name else None
             # Another producer may have ended the channel meanwhile.
-            channel.require_appendable(schema, name)
+            channel.require_appendable(rows, name)
             await self._begin(put)
-            self._agree(schema, first_row, rows=fitted(schema, channel.schema))
+            self._agree(schema, first_row, rows=rows)
             end = await self._keep_all(lambda pieces: channel.keep(pieces, name, self._require_here))
         finally:
             channel.disclaim(name, self)

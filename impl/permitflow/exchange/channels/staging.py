@@ -31,7 +31,6 @@ from permitflow.exchange.stores.store import PublishedPart, Store
 from permitflow.exchange.turns import Turns
 from permitflow.stream.control import StagedPart
 from permitflow.stream.frames import Abort, EndOutcome, Put, Staging
-from permitflow.wire.schemas import fitted
 
 _log = logging.getLogger(__name__)
 
@@ -343,14 +342,15 @@ class StagedProducer(KeepingProducer):
             rule = "is for rows that are delivered as they come: staged rows have an attempt of their own"
             raise InvalidParametersError(name="attempt", value=put.attempt or put.total, rule=rule)
         # A late attempt's rows are dropped: a repeated job need not know that its channels have ended since.
+        rows = schema
         if not areas.books.was_published(staging.query, staging.batch):
-            await channel.declare(schema)
+            rows = await channel.declare(schema)
         await self._end.meet(self._same_host)
         part = self._part = areas.open(channel.name, staging)
         if not areas.books.was_published(staging.query, staging.batch):
             # Another producer may have ended the channel meanwhile.
-            channel.require_appendable(schema)
-        self._agree(schema, rows=fitted(schema, channel.schema))
+            channel.require_appendable(rows)
+        self._agree(schema, rows=rows)
         if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
             # ``closes_channel`` has no effect here: only a control request closes a channel with staged rows.
             areas.end(part)
