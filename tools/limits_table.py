@@ -165,7 +165,7 @@ FIXED: Final = (
         None,
         f"from there on calls are refused by chance, from {HARD_METADATA_BYTES >> 10} KiB on all, by gRPC itself with "
         "RESOURCE_EXHAUSTED, and with `UndecodableDataError` until a client has acknowledged the settings of HTTP/2; "
-        "who goes on in spite of that error is hung up on",
+        "a client that goes on after that error is disconnected",
         "bytes",
     ),
     _fixed(
@@ -173,7 +173,7 @@ FIXED: Final = (
         MOST_CALLS,
         None,
         "at the same time; a client's library keeps further ones back until others are over: give each stream of a "
-        "client with so many a connection of its own, as our clients do",
+        "client with that many a connection of its own, as our clients do",
     ),
     _fixed(
         "gRPC calls that wait for the exchange",

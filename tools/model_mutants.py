@@ -199,7 +199,7 @@ def _field_twins(trees: Iterable[ast.Module]) -> Twins:
 
 
 def _reached(functions: dict[str, ast.FunctionDef], start: str) -> set[str]:
-    """The names of these functions that one comes to."""
+    """The names of those functions that are called from here, directly or by others."""
     found, waiting = set(), [start]
     while waiting:
         name = waiting.pop()

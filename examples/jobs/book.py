@@ -1,9 +1,9 @@
 """The master's book of jobs: which wait, which worker has which, which are finished and not confirmed; no I/O.
 
 ``examples.jobs.life`` is the model of it.  A job is known by its client and its number.  It waits, or a worker has it,
-or it is finished.  One that is dropped is forgotten: its client sends it again.  One that is confirmed is forgotten,
-too: its client does not send it any more.  So the book has no more jobs than fit into the queue and the workers, and of
-each client no more than it may have open, however long the master runs.
+or it is finished.  A dropped job is forgotten, because its client sends it again.  A confirmed job is forgotten,
+because its client does not send it again.  So the book has no more jobs than fit into the queue and the workers, and
+of each client no more than it may have open, however long the master runs.
 """
 
 from collections import Counter
@@ -150,7 +150,7 @@ class JobBook:
     # Workers.
 
     def join(self, worker: str, slots: int) -> None:
-        """A worker is there: it may have so many jobs at a time."""
+        """A worker is there: it may have this many jobs at a time."""
         self._workers.setdefault(worker, _Worker(slots))
 
     @property

@@ -18,7 +18,7 @@ SAMPLE_NS = SECOND_NS // 2
 MOST_SAMPLES = 360
 """Three minutes."""
 _SEEN = 64
-"""So many sequence numbers back it is known whether a packet has come before."""
+"""This many sequence numbers back it is known whether a packet has come before."""
 _ALL_SEEN = (1 << _SEEN) - 1
 
 

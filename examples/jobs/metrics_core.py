@@ -241,7 +241,7 @@ class Reporter:
         account.has_changed = True
 
     def due_ns(self) -> int:
-        """When the next packet may leave, and has something to say."""
+        """The first moment at which a packet may leave and there is something to send."""
         wanted_ns = min(self._wanted_ns(account) for account in self._accounts.values())
         return max(self.may_leave_ns, wanted_ns)
 

@@ -110,7 +110,7 @@ class PacketSocket:
         return self._socket.fileno()
 
     def read(self, most: int) -> Iterator[tuple[bytes, int]]:
-        """Up to so many packets that have arrived, and when, in nanoseconds of the wall clock.
+        """Up to this many packets that have arrived, and when, in nanoseconds of the wall clock.
 
         A packet that is too long is cut after one byte too many.
         """
@@ -149,7 +149,7 @@ class Monitor:
         self.address = self._socket.address
 
     def read(self, most: int = PACKETS_AT_ONCE) -> None:
-        """Take what has arrived, up to so many packets."""
+        """Take what has arrived, up to this many packets."""
         for content, at_ns in self._socket.read(most):
             self._collector.arrive(at_ns)
             for arriving in self._network.pass_on(content):

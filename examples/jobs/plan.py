@@ -1,4 +1,4 @@
-"""What the demo of the jobs starts, how hard it presses, and the numbers that follow from that."""
+"""What the demo of the jobs starts, how much load it makes, and the numbers that follow from that."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

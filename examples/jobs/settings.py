@@ -46,7 +46,7 @@ class ClientSettings(ProcessSettings):
     """Unique among all starts of all clients."""
     master: str
     phases: Sequence[tuple[int, float]]
-    """So many jobs a second, for so many seconds; the last rate stays until the client is told to end."""
+    """This many jobs a second, for this many seconds; the last rate stays until the client is told to end."""
     resend_seconds: float
     """A job that was not reported for so long is sent again."""
     resends_per_second: int = 1_000

@@ -17,7 +17,7 @@ __all__ = ["AT_ONCE_ROWS", "Switch", "XonXoff"]
 
 T = TypeVar("T")
 AT_ONCE_ROWS = 1_024
-"""So many rows leave before anybody looks whether Off has come."""
+"""This many rows leave before anybody looks whether Off has come."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ EXCHANGE = "127.0.0.1:50051"
 ORDERS = pa.schema([("number", pa.int64())])
 
 with open_sink(EXCHANGE, "orders/0", ORDERS, producer="shop") as sink:
-    # So many rows of this name the exchange has: a producer that was killed goes on there, and repeats none.
+    # The exchange has this many rows of this name: a producer that was killed goes on there, and repeats none.
     first = sink.first_row or 0
     for number in range(first, first + 1_000, 100):
         sink.send(pa.record_batch({"number": range(number, number + 100)}, schema=ORDERS))

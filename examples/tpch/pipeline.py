@@ -266,7 +266,7 @@ class Watch:
             channel.told(peaks[channel.channel])
 
     async def reached(self, rows: int) -> None:
-        """Wait until Spark has acknowledged so many rows."""
+        """Wait until Spark has acknowledged this many rows."""
         async with self._looked:
             await self._looked.wait_for(lambda: self.rows >= rows)
 

@@ -93,7 +93,7 @@ class PlanSettings(ChildSettings):
     slice_rows: int = 256
     """The most rows of a chunk in a channel; permits return by half of it."""
     turn_rows: int = 1_024
-    """A part that reads several inputs reads about so many rows of one, then of the next one."""
+    """A part that reads several inputs reads about this many rows of one, then of the next one."""
     measured_seconds: float = 0.0
     """0: the tables are read once, for the answer.  Else again and again, for so long, and chunks of both have about
     as many rows as in the experiment of the RFC: those of line items without the filter's year, so that 3.5 % of the
@@ -231,7 +231,7 @@ class Aligned(NamedTuple):
 
 
 async def aligned(inputs: Sequence[Receiver], turn_rows: int) -> AsyncIterator[Turn | Aligned]:
-    """Read inputs in turn, about so many rows of each, and align their barriers.  Permits return after each turn."""
+    """Read inputs in turn, about this many rows of each, and align their barriers.  Permits return after each turn."""
     taken: list[deque[Message[pa.RecordBatch]]] = [deque() for _ in inputs]
     over: set[int] = set()
     while True:

@@ -14,7 +14,7 @@ _STOOD_STILL_SECONDS = 1.0
 
 
 class Countdown:
-    """Calls a function once its process has run for so many seconds."""
+    """Calls a function once its process has run for this many seconds."""
 
     def __init__(self, seconds: float, on_over: Callable[[], None]) -> None:
         """Begin; needs a running event loop."""

@@ -135,7 +135,7 @@ class _Watching:
         self.answer.set()
 
     def is_alive(self, seconds: float) -> bool:
-        """Does the loop, if it runs, take a turn within so many seconds?"""
+        """Does the loop, if it runs, take a turn within this many seconds?"""
         self.answer.clear()
         if self.is_over.is_set() or not self._loop.is_running():
             return True

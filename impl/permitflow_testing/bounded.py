@@ -22,7 +22,7 @@ TURNS = 20
 waiting operations."""
 
 CANCELLATIONS = 3
-"""A task that has not ended after so many is left alone."""
+"""A task that has not ended after this many is left alone."""
 
 START_SECONDS = 10.0
 """The longest ``open`` and the longest ``close``: they may start and stop servers."""

@@ -189,7 +189,7 @@ class _Cancelling:
         self._name = bounded.RECEIVE if move == RECEIVE else SENDS["barrier" if move == BARRIER else "chunk"]
 
     async def cancel_at(self, number: int, feeds: int) -> str:
-        """Cancel at an await after so many feeds, or at its wake-up; return the state, or "" if it ends before it.
+        """Cancel at an await after this many feeds, or at its wake-up; return the state, or "" if it ends before it.
 
         Raises:
             Divergence: the channel does something else than the model.

@@ -83,7 +83,7 @@ def judge_adapter(
         runner: runs the channel's event loop; by default a new one.
         random_runs: how many runs Hypothesis draws.
         when_judged: is called with each verdict as soon as it is there.
-        blocked_seconds: an adapter's code that holds the event loop for so long is interrupted.
+        blocked_seconds: an adapter's code that holds the event loop for this long is interrupted.
         when_stuck: is called with the stack, in another thread, if even that does not help.
 
     Raises:

@@ -93,7 +93,7 @@ class Rule:
 
 
 def moves_in(text: str) -> tuple[Move, ...]:
-    """Moves by their names; a number alone offers a chunk of so many rows: ``"1 SendChunkNow(1) Receive"``."""
+    """Moves by their names; a number alone offers a chunk of this many rows: ``"1 SendChunkNow(1) Receive"``."""
     words = (word.rstrip(")").partition("(") for word in text.split())
     return tuple(
         Move("OfferChunk", (int(name),)) if name.isdigit() else Move(name, (int(rows),) if rows else ())

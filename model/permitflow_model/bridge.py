@@ -194,7 +194,7 @@ def end_stream(state: State, _parameters: Parameters) -> State:
 
 
 def abort(state: State, _parameters: Parameters) -> State:
-    """It gives up, and the exchange hears so at once, whatever waits."""
+    """It gives up, and the exchange learns of it at once, whatever waits."""
     require(state.producer.life == "open")
     require(state.producer.told == "none")
     return _broken(state._replace(producer=state.producer._replace(life="aborted")))
@@ -386,7 +386,7 @@ def read_end(state: State, _parameters: Parameters) -> State:
 
 
 def spend(state: State, _parameters: Parameters) -> State:
-    """The exchange hears so: the channel is spent."""
+    """The exchange learns of it: the channel is spent."""
     consumer = state.consumer
     require(is_heard(consumer))
     require(consumer.seen == "end")
@@ -531,7 +531,7 @@ def end_is_whole(state: State, _parameters: Parameters) -> bool:
 
 
 def break_is_told(state: State, _parameters: Parameters) -> bool:
-    """When the channel is over, its producer hears so."""
+    """When the channel is over, its producer learns of it."""
     channel, producer = state.channel, state.producer
     if channel.phase == "open":
         return is_live(producer) and not channel.is_cancelled

@@ -204,7 +204,7 @@ def _left_alone(state: State) -> State:
 
 
 def _broken(state: State) -> State:
-    """The channel breaks, if it is not over, and its consumer hears so."""
+    """The channel breaks, if it is not over, and its consumer learns of it."""
     if not goes(state.channel):
         return _left_alone(state)
     return _left_alone(state)._replace(channel=state.channel._replace(phase="broken"))
@@ -301,7 +301,7 @@ def claim(state: State, parameters: Parameters) -> State:
 
 
 def consume(state: State, _parameters: Parameters) -> State:
-    """It has consumed a message, and the exchange hears so."""
+    """It has consumed a message, and the exchange learns of it."""
     consumer = state.consumer
     require(consumer.is_there)
     require(consumer.consumed < consumer.handed)

@@ -136,7 +136,7 @@ def lose_putting(state: State, _parameters: Parameters, name: int) -> State:
 
 
 def notice_putting(state: State, _parameters: Parameters, name: int) -> State:
-    """It hears so."""
+    """The exchange learns of it."""
     one = state.streams.get(name)
     require(is_served(one))
     require(one.is_lost)
@@ -193,7 +193,7 @@ def write_rows(state: State, _parameters: Parameters, name: int) -> State:
 
 
 def note_rows(state: State, _parameters: Parameters, name: int) -> State:
-    """The books hear so, and the producer's permits return."""
+    """The books learn of it, and the producer's permits return."""
     one = state.streams.get(name)
     require(state.writer == name + 1)
     require(state.is_written)

@@ -188,7 +188,7 @@ def make_commit(state: State, _parameters: Parameters, name: int) -> State:
 
 
 def confirm_commit(state: State, _parameters: Parameters, name: int) -> State:
-    """The owner hears so, and confirms."""
+    """The owner learns of it, and confirms."""
     one = state.exchanges.get(name)
     require(one.session == "made")
     return _with(state, name, confirmed(one))._replace(confirmed=state.confirmed + one.running)

@@ -121,7 +121,7 @@ def _live_with_exclusive(subject: Subject[State, Parameters], least: int) -> boo
 
 
 def _live_with_floating(least: int) -> bool:
-    """... and without such a buffer: in focus are the channel that waits, and one that has borrowed."""
+    """The same without such a buffer: in focus are the channel that waits, and one that has borrowed."""
     parameters = any_parameters(exclusive=0)
     assume(parameters.floating >= least)
     state = any_state(parameters)

@@ -181,7 +181,7 @@ def theorems() -> tuple[Theorem, ...]:
             "Frames come in this order: request or agreement, data, how they end, the close, the last word. "
             "Until either end is over, a line has each frame that was written and not yet heard. "
             "A failure comes from the end that is breaking. A close stands behind the last frame. "
-            "The upstream has ended where the downstream hears so.",
+            "The upstream has ended where the downstream learns of it.",
             lambda state, _: state._replace(to_downstream=state.to_downstream.push(Frame("permits", 1))),
             "after the step the upstream has written permits",
             about="Words",

@@ -126,7 +126,7 @@ EndStream ==
     /\ producer' = [producer EXCEPT !.life = "ended"]
     /\ UNCHANGED <<incoming, channel, consumer, comers, consumed, lost>>
 
-\* It gives up, and the exchange hears so at once, whatever waits.
+\* It gives up, and the exchange learns of it at once, whatever waits.
 Abort ==
     /\ producer.life = "open" /\ producer.told = "none"
     /\ producer' = [producer EXCEPT !.life = "aborted"]
@@ -261,7 +261,7 @@ ReadEnd ==
     /\ consumer' = [consumer EXCEPT !.seen = "end"]
     /\ UNCHANGED <<producer, incoming, channel, comers, consumed, lost>>
 
-\* The exchange hears so: the channel is spent.
+\* The exchange learns of it: the channel is spent.
 Spend ==
     /\ consumer.life \in {"reading", "gone"} /\ consumer.seen = "end" /\ consumer.returned = 0
     /\ channel' = [channel EXCEPT !.phase = "spent"]
@@ -382,7 +382,7 @@ EndIsWhole ==
         /\ consumed + channel.purged = producer.offered
         /\ producer.life \in {"ended", "gone"}
 
-\* When the channel is over, its producer hears so.
+\* When the channel is over, its producer learns of it.
 BreakIsTold ==
     /\ channel.phase = "broken" => ~IsLive
     /\ channel.isCancelled => channel.phase = "spent" /\ ~IsLive

@@ -45,7 +45,7 @@ CancelsAsConsumed ==
     /\ lost' = lost + consumer.inbox
     /\ UNCHANGED <<producer, incoming, channel, comers, consumed>>
 
-\* The producer of a channel that has lost its consumer is not told: it hears so when it sends, if it ever does.
+\* The producer of a channel that has lost its consumer is not told: it learns of it when it sends, if it ever does.
 BreaksInSilence ==
     LET breaks == consumer.handed > 0 /\ Goes
     IN /\ consumer.life \in {"suspended", "gone"}

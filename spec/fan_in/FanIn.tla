@@ -109,7 +109,7 @@ Left == consumer.handed + channel.purged
 \* Its answer waits for the consumer that is there.
 IsWaiting(one) == one.awaits > 0 /\ one.awaits = consumer.came /\ consumer.isThere
 
-\* The channel breaks, if it is not over, and its consumer hears so.
+\* The channel breaks, if it is not over, and its consumer learns of it.
 Breaks(like) ==
     /\ channel' = IF Goes THEN [like EXCEPT !.phase = "broken"] ELSE like
     /\ consumer' = [consumer EXCEPT !.isThere = FALSE]
@@ -181,7 +181,7 @@ Claim ==
     /\ consumer' = [consumer EXCEPT !.isThere = TRUE, !.came = @ + 1]
     /\ UNCHANGED <<producers, channel, line, faults>>
 
-\* It has consumed a message, and the exchange hears so.
+\* It has consumed a message, and the exchange learns of it.
 Consume ==
     /\ consumer.isThere /\ consumer.consumed < consumer.handed
     /\ consumer' = [consumer EXCEPT !.consumed = @ + 1]

@@ -91,7 +91,7 @@ LosePutting(s) ==
 -----------------------------------------------------------------------------
 (* The exchange.                                                           *)
 
-\* It hears so.
+\* The exchange learns of it.
 NoticePutting(s) ==
     /\ streams[s].phase \in {"asking", "open"} /\ streams[s].isLost
     /\ streams' = [streams EXCEPT ![s] = IF @.phase = "asking" THEN Over(@) ELSE [@ EXCEPT !.phase = "leaving"]]
@@ -132,7 +132,7 @@ WriteRows(s) ==
     /\ misplaced' = IF streams[s].at = log THEN misplaced ELSE misplaced + writing
     /\ UNCHANGED <<counted, holder, writer, writing, faults, streams>>
 
-\* The books hear so, and the producer's permits return.
+\* The books learn of it, and the producer's permits return.
 NoteRows(s) ==
     /\ writer = s /\ isWritten
     /\ counted' = counted + writing

@@ -135,7 +135,7 @@ MakeCommit(e) ==
     /\ exchanges' = [exchanges EXCEPT ![e].session = "made"]
     /\ UNCHANGED <<epoch, jobs, confirmed, faults>>
 
-\* The owner hears so, and confirms.
+\* The owner learns of it, and confirms.
 ConfirmCommit(e) ==
     /\ exchanges[e].session = "made"
     /\ confirmed' = confirmed + exchanges[e].running

@@ -113,7 +113,7 @@ _ATTEMPT_SECONDS = 10.0
 async def reached_again(
     attempt: Callable[[], Awaitable[T | None]], *, who: str, reason: str, seconds: float
 ) -> tuple[T, int]:
-    """Try to reach a peer again whose connection was lost, until an attempt has a result; how many there were, too.
+    """Dial a peer whose connection was lost until an attempt succeeds; return its result and the number of attempts.
 
     Before each attempt there is a pause of random length ("full jitter"), so that not all clients of an exchange come
     at the same moment; its upper bound doubles.  Two lines here, because packages for this have clocks of their own.

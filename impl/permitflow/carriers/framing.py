@@ -54,7 +54,7 @@ class MessageReader(Generic[K]):
 
         Args:
             read_header: the kind and the length of the message whose header begins these bytes; raises for a wrong one.
-            new_body: writable memory of so many bytes.
+            new_body: writable memory of this many bytes.
             buffer_bytes: of headers and short messages.
         """
         self._read_header, self._new_body = read_header, new_body

@@ -19,9 +19,9 @@ from permitflow.errors import ResumeRefusedError
 T = TypeVar("T", bound=Sequence[object])
 
 MOST_UNTOLD = 64
-"""An end acknowledges after so many messages at the latest."""
+"""An end acknowledges after this many messages at the latest."""
 MOST_UNTOLD_BYTES = 4 << 20
-"""Or after so many bytes.  The peer keeps no more than this beside what its window lets it send."""
+"""Or after this many bytes.  The peer keeps no more than this beside what its window lets it send."""
 
 
 class Resumption(Generic[T]):

@@ -16,7 +16,7 @@ from permitflow.carriers.tls_files import TlsSocket, client_context, new_client_
 from permitflow.errors import TlsError
 from permitflow.wire.buffers import Buffer
 
-_RECORD_BYTES = 16 << 10  # TLS encrypts so many at most at once
+_RECORD_BYTES = 16 << 10  # TLS encrypts at most this many at once
 _FAREWELL_SECONDS = 1.0
 _WANTS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 

@@ -4,7 +4,7 @@
 which they were sent, each once.  Cancelling an asynchronous call leaves nothing half done: a cancelled ``send`` has
 sent nothing (one exception: a chunk that is being split and whose first slice has left, see there), a cancelled
 ``receive`` has received nothing.  The forms for many are worth their name where chunks are small: they do the same as
-so many calls, for less.
+as many single calls, for less.
 """
 
 from collections import deque

@@ -199,7 +199,7 @@ async def put(
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
-        spread_over: of a stream whose rows are spread by a key: over so many channels, of which this is one; the
+        spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
 
     Raises:

@@ -262,7 +262,7 @@ class AioControl:
             kept_rows: the most rows of a channel that are kept before producers wait; None: its window.
             staging_rows: the most rows of a channel that may be staged; None: four times ``kept_rows``.
             expire_seconds: kept rows are dropped after so long, needed or not; None: never.
-            expire_bytes: the oldest kept rows are dropped above so many bytes; None: never.
+            expire_bytes: the oldest kept rows are dropped above this many bytes; None: never.
             byte_window: the most bytes in a channel at once; None: that of the exchange.
             target_latency_seconds: how long rows may wait at the exchange, where the windows of a channel and of its
                 producers' streams adapt to it; None: that of the exchange.

@@ -125,7 +125,7 @@ def _why_kept(kept: KeptRows) -> str:
     if not behind:
         return "the channel keeps no rows, and the exchange is slow: is it overloaded, or its disk?"
     lags = ", ".join(behind)
-    return f"rows are kept until all consumers have acknowledged them; these have not, by so many rows: {lags}"
+    return f"rows are kept until all consumers have acknowledged them; these have not, by this many rows: {lags}"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -136,7 +136,7 @@ class Timing:
         resume_seconds: float,
         security: Security | None,
     ) -> AbstractAsyncContextManager[tuple[Carrier, ResumeOffer | None]]:
-        """Dial an exchange; one of several that is not there is not waited for: the channel may be at another one."""
+        """Dial an exchange; an absent one of several is not waited for, because the channel may be at another."""
         retries = not self._is_search
         to = Destination(address, method, who, self.connect_seconds, silence_seconds, security, retries)
         return calling_again(to, resume_seconds)

@@ -99,7 +99,7 @@ class HashDispatch(Generic[T]):
 
         Args:
             payload: of the barrier.
-            channels: from here on there are so many; a new one begins with this barrier, and the rows behind it are
+            channels: from here on there are this many; a new one begins with this barrier, and the rows behind it are
                 spread over all of them.  None: as many as before.
 
         Raises:

@@ -8,11 +8,11 @@ mapping: two upstreams of a join agree without a message.
 from permitflow.errors import InvalidParametersError
 
 VNODES = 256
-"""RisingWave's number: a stream has at most so many channels, and shares of few channels differ by a percent."""
+"""RisingWave's number: a stream has at most this many channels, and shares of few channels differ by a percent."""
 
 
 def spread(channels: int, vnodes: int = VNODES) -> tuple[int, ...]:
-    """The channel of each virtual node, for so many channels.
+    """The channel of each virtual node, for this many channels.
 
     Raises:
         InvalidParametersError: there is no channel, or there are more channels than virtual nodes.

@@ -158,7 +158,7 @@ class _Failures:
         return Attempt(self, key, self.count(key, 1))
 
     def count(self, key: str, number: int) -> float:
-        """Count so many more; how long the last one is too early."""
+        """Count this many more; how long the last one is too early."""
         now = self.now()
         if key not in self._due and len(self._due) >= _MOST_PEERS:
             self._due = {key: due for key, due in self._due.items() if due > now - _BURST_SECONDS}

@@ -119,7 +119,7 @@ class Limits:
                 raise InvalidParametersError(name=limit.name, value=value, rule="must be a whole number of at least 1")
 
     def within(self, descriptors: int) -> Self:
-        """These, with no more connections than so many descriptors suffice for; one peer gets at most half of them."""
+        """These, with no more connections than the descriptors suffice for; one peer gets at most half of them."""
         most = max(2, min(self.max_connections, descriptors - _OTHER_DESCRIPTORS))
         per_peer = min(self.max_connections_per_peer, most if most == self.max_connections else most // 2)
         return replace(self, max_connections=most, max_connections_per_peer=per_peer)

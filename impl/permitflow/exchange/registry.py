@@ -85,7 +85,7 @@ class Keeping(TypedDict, total=False):
     expire_seconds: float | None
     """Rows are dropped after so long, acknowledged or not; by default they never are."""
     expire_bytes: int | None
-    """The oldest rows are dropped above so many bytes in memory, acknowledged or not; by default they never are."""
+    """The oldest rows are dropped above this many bytes in memory, acknowledged or not; by default they never are."""
 
 
 class Exchange:
@@ -117,7 +117,7 @@ class Exchange:
             compression: of chunks to and from peers that agree; ``auto``: if the peer asks for it.
             checksums: whether each message of a stream over a network carries one; control messages always do.
             store: keeps the rows that can be read again; by default in memory.  The caller closes it.
-            staging_timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
+            staging_timeout_seconds: staged rows of a query are dropped after this many seconds without its requests.
             limits: what is served at most; by default ``Limits()``.
             byte_window: the default for added channels.
             target_latency_seconds: likewise, for channels of permits that are read once.

@@ -293,7 +293,7 @@ class Pipeline:
         """Read no more, and wait until nothing waits at any muter.
 
         Raises:
-            SinkStalledError: something is left after so many seconds.
+            SinkStalledError: something is left after this many seconds.
             InvalidParametersError: ``seconds`` is not a number from 0 to a day; nothing has changed.
         """
         is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)

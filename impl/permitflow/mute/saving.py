@@ -9,7 +9,7 @@ _SAVE_AGAIN_SECONDS = 1.0
 
 
 class Saving:
-    """Saves after so many changes, or so many seconds after the first one, and tells who waits for that."""
+    """Saves after this many changes, or this many seconds after the first one, and tells who waits for that."""
 
     def __init__(
         self,

@@ -38,7 +38,7 @@ class MuteScheduler(Generic[M]):
         """No actor is there yet.
 
         Args:
-            choose: the place, in the run queue of so many actors, of the one that runs next; by default the first.
+            choose: the place, in the run queue of this many actors, of the one that runs next; by default the first.
                 The method ``randrange`` of a seeded ``random.Random`` makes a run that can be repeated.
             batch: messages in one run.
             record: is told each step as it was made: an action of ``MuteScheduler.tla``, and its actors.  It may look
@@ -134,7 +134,7 @@ class MuteScheduler(Generic[M]):
         return goes_on
 
     def run(self, most_runs: int | None = None) -> int:
-        """Run until no actor can, or so many times; returns how many times."""
+        """Run until no actor can, or this many times; returns how many times."""
         runs = 0
         while (most_runs is None or runs < most_runs) and self.run_one():
             runs += 1

@@ -432,7 +432,7 @@ class ReadOptions:
     push_filters: bool = False
     """May Spark hand filters to a batch reader?"""
     min_partitions: int = 1
-    """The least tasks for the rows of a batch, as far as it has so many rows."""
+    """The least tasks for the rows of a batch, if it has at least as many rows."""
     max_partitions: int | None = None
     """The most tasks; None: as many as there are channels, or ``min_partitions``."""
 

@@ -177,7 +177,7 @@ class BatchLimits:
     max_bytes: int | None = None
     """The most bytes, as rows are in the channel, by the average of those that come next."""
     min_rows: int = 1
-    """A batch waits for so many rows, while nothing else ends the waiting."""
+    """A batch waits for this many rows, while nothing else ends the waiting."""
     max_delay_seconds: float = 900.0
     """The longest that it waits for ``min_rows``, from the batch before on."""
 

@@ -14,8 +14,8 @@ def task_ranges(ranges: Sequence[RowRange], *, least: int = 1, most: int | None 
 
     Args:
         ranges: one for each channel, none empty.
-        least: so many tasks at least, as far as there are so many rows: large ranges are cut into equal parts.
-        most: so many tasks at most: ranges are read one after the other, and tasks have about as many rows each.
+        least: at least this many tasks, if there are as many rows: large ranges are cut into equal parts.
+        most: at most this many tasks: ranges are read one after the other, and tasks have about as many rows each.
     """
     return _grouped(_cut(ranges, least), most)
 
@@ -48,7 +48,7 @@ def _grouped(ranges: Sequence[RowRange], most: int | None) -> list[Ranges]:
 
 
 def rows_within(max_bytes: int, sampled: Sequence[tuple[int, float]]) -> int:
-    """How many rows take so many bytes, at least 1.
+    """How many rows take this many bytes, at least 1.
 
     Args:
         max_bytes: the bytes.

@@ -93,7 +93,7 @@ class Source(Generic[T]):
     def in_thread(
         cls, iterable: Iterable[U], *, ahead: int = DEFAULT_PREFETCH, closing_seconds: float = CLOSING_SECONDS
     ) -> "Source[U]":
-        """The elements of an iterable that blocks, such as a cursor or a file: a thread of each run reads it.
+        """The elements of an iterable that blocks, such as a cursor or a file: each run reads it in a thread.
 
         The thread begins with the first element that is asked for.  When the run is over, it closes the iterator, if
         that has ``close``, and the run waits for it.
@@ -646,7 +646,7 @@ class Feedback(Generic[T]):
 def blueprint_of(*sources: Source[Any]) -> Blueprint:
     """What one run of several sources looks like, for ``check_graph``: its stages, and what joins them.
 
-    An iterable that knows its length is a source of so many elements, every other one is endless.  A stage whose
+    An iterable that knows its length is a source of that many elements; any other is endless.  A stage whose
     function decides how much it emits is taken to emit anything, and a ``take`` to be a ``map``, which does not end.
 
     Raises:

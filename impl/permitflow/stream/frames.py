@@ -145,7 +145,7 @@ class Put(Opening):
     total: JobTotal | None = None
     """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
     spread_over: int = 0
-    """The producer spreads rows over so many channels of the stream; the exchange refuses if it has more.  0: it does
+    """The producer spreads rows over this many channels of the stream; the exchange refuses if it has more.  0: it does
     not spread rows."""
 
 

@@ -32,7 +32,7 @@ _END_SECONDS = 2.0
 """For a driver to end once its input has ended, and again once it was asked to."""
 _MOST_BYTES = 1 << 20
 _MOST_UNANSWERED = 3
-"""After so many waits in vain, a driver is not asked any more."""
+"""After this many waits in vain, a driver is not asked any more."""
 _WORDS = 4
 """Lines of its standard error that a message shows."""
 
@@ -184,7 +184,7 @@ class Driver:
 
     @property
     def is_given_up(self) -> bool:
-        """Were there so many waits in vain that it is not asked any more?"""
+        """Has it kept the kit waiting so often that it is not asked any more?"""
         return self.unanswered >= _MOST_UNANSWERED
 
     def last_words(self) -> str:

@@ -75,7 +75,7 @@ class Watch(Protocol):
         """Hear of a state of the run."""
 
     def peaks(self, largest_rows: int) -> Peaks:
-        """The most that was ever there, in a run whose largest chunk has so many rows."""
+        """The most that was ever there, in a run whose largest chunk has this many rows."""
 
 
 def event_in_words(event: Event, table: ActionTable) -> str:

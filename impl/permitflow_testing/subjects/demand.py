@@ -19,9 +19,9 @@ class DemandPair(NumberedPair):
         self.feedback.append(self.receiver.take_feedback())
 
     def request(self, count: int) -> None:
-        """Deliver requests for so many messages: some together, the last one perhaps in part."""
+        """Deliver requests for this many messages: some together, the last one perhaps in part."""
         if count > self._requests:
-            raise ActionRefused("so many were not requested")
+            raise ActionRefused("that many were not requested")
         rest = self._requests - count
         self.sender.on_feedback(Request(count))
         self.feedback.clear()

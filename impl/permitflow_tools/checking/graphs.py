@@ -71,7 +71,7 @@ GraphOutcome = Literal["live", "deadlock", "starves", "never completes", "unknow
 SHORTEST_UP_TO: Final = 8
 """The most stages of a graph whose shortest run is told."""
 _WHOLE_UP_TO: Final = 16
-"""Graphs with so many stages are explored whole before their blocks."""
+"""Graphs with this many stages are explored whole before their blocks."""
 _EVENTS: Final = 90_000
 """The most events that a check may run, about half a second."""
 _WALKS: Final = 40

@@ -47,7 +47,7 @@ class Move(NamedTuple):
     stage: int
     choices: tuple[bool, ...] = ()
     events: int = _EVENTS_AT_ONCE
-    """The island runs so many events at most: fewer, if it never comes to its end and the outside has its turn."""
+    """The island runs this many events at most: fewer, if it never comes to its end and the outside has its turn."""
 
 
 class Taken(NamedTuple):
@@ -95,7 +95,7 @@ class Budget:
 
     @contextmanager
     def part(self, parts: int) -> "Iterator[Budget]":
-        """One of so many parts of what is left; what it does not spend comes back."""
+        """One of this many parts of what is left; what it does not spend comes back."""
         part = Budget(max(0, self.left) // parts)
         self.left -= part.left
         try:

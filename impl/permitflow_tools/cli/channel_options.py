@@ -59,7 +59,7 @@ _RowPermits: TypeAlias = Annotated[
 
 _PermitBatch: TypeAlias = Annotated[
     int | None,
-    rows("Permits are returned once so many are held. Default: an eighth of the row permits."),
+    rows("Permits are returned once this many are held. Default: an eighth of the row permits."),
 ]
 
 _MaxChunkCost: TypeAlias = Annotated[
@@ -154,7 +154,7 @@ _ExpireBytes: TypeAlias = Annotated[
     option(
         size_in_bytes,
         "SIZE",
-        "With replay: likewise, drop the oldest rows of a channel above so many bytes in memory, as in 4GiB. "
+        "With replay: likewise, drop the oldest rows of a channel above this many bytes in memory, as in 4GiB. "
         "Default: never.",
     ),
 ]

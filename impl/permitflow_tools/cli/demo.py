@@ -68,7 +68,7 @@ def main_job(
         bool, typer.Option("--streaming", help="A pipeline that never stops instead of two jobs.")
     ] = False,
     kills: Annotated[
-        int, option(whole_number(least=0), "N", "With --streaming: kill a part of the pipeline so many times.")
+        int, option(whole_number(least=0), "N", "With --streaming: kill a part of the pipeline this many times.")
     ] = 0,
     seed: Annotated[int, option(whole_number(least=0), "N", "Of which part is killed, and when.")] = 1,
     as_json: Json = False,
@@ -126,7 +126,9 @@ def wordcount(
     trouble: Annotated[
         float,
         option(
-            number, "SECONDS", "At the end, for so long: kill workers, let readers come and go, let strangers connect."
+            number,
+            "SECONDS",
+            "At the end, for this long: kill workers, let readers come and go, let strangers connect.",
         ),
     ] = 0.0,
     output: Annotated[
@@ -193,11 +195,11 @@ def jobs(
     factor: Annotated[
         int, option(whole_number(least=2), "N", "Jobs that come then, for each that workers can do.")
     ] = 3,
-    kills: Annotated[int, option(whole_number(least=0), "N", "Kill so many workers meanwhile.")] = 1,
+    kills: Annotated[int, option(whole_number(least=0), "N", "Kill this many workers meanwhile.")] = 1,
     workers: Annotated[int, option(whole_number(least=1), "N", "Processes that pull jobs.")] = 2,
     clients: Annotated[int, option(whole_number(least=1), "N", "Processes that submit jobs.")] = 2,
     spark: Annotated[bool, typer.Option("--spark", help="One more worker: a streaming query of Spark.")] = False,
-    lose: Annotated[float, option(number, "SHARE", "Of the packets with metrics, so many are lost on purpose.")] = 0.1,
+    lose: Annotated[float, option(number, "SHARE", "The share of packets with metrics that is lost on purpose.")] = 0.1,
     page: Annotated[str, typer.Option(metavar="HOST:PORT", help="Where the monitor's page is; port 0: a free one.")] = (
         "127.0.0.1:0"
     ),

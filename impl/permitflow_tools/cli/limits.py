@@ -14,10 +14,10 @@ def limits_of(**given: Any) -> Limits:
 
 
 def _option(limit: Limit) -> inspect.Parameter:
-    chosen = option(whole_number(least=1), "N", f"At most so many {limit.what}.")
+    chosen = option(whole_number(least=1), "N", f"At most this many {limit.what}.")
     if limit.unit == "bytes":
         default = "no limit" if limit.most is None else size_text(limit.most)
-        text = f"At most so many bytes of {limit.what}, as in 16MiB. Default: {default}."
+        text = f"At most this many bytes of {limit.what}, as in 16MiB. Default: {default}."
         chosen = option(size_in_bytes, "SIZE", text)
     return inspect.Parameter(
         limit.name,

@@ -1,7 +1,7 @@
 """An exchange of several processes, as ``permitflow serve --processes`` has it; this process is its door.
 
-Each of the others has some of the channels, and a port of its own.  The door has none: it tells who asks for a channel
-where to find it, passes control requests on, and merges the answers.
+Each of the others has some of the channels, and a port of its own.  The door has no channel: it tells clients where
+to find one, passes control requests on, and merges the answers.
 """
 
 import asyncio

@@ -158,7 +158,7 @@ def serve(
         option(
             fitting(number, lambda seconds: require_seconds(resume_seconds=seconds)),
             "SECONDS",
-            "Keep a stream whose connection was lost for so long, so that its client can go on with it; 0: never.",
+            "Keep a stream whose connection was lost for this long, so that its client can go on with it; 0: never.",
         ),
     ] = RESUME_SECONDS,
     limits: Limits,
@@ -215,7 +215,7 @@ def serve(
         option(
             whole_number(least=1, most=_MOST_PROCESSES),
             "N",
-            "Spread the channels over so many processes. Each has a port of its own, one of the N after that of "
+            "Spread the channels over this many processes. Each has a port of its own, one of the N after that of "
             "--address, and who asks elsewhere is told which. Not with --retention replay, --trace or --ui.",
         ),
     ] = 1,

@@ -25,7 +25,7 @@ from permitflow_tools.cli.output import is_special
 from permitflow_tools.cli.serve_reports import Report
 from permitflow_tools.dashboard.server import serving_dashboard
 
-# A process that is killed takes at most so many events of its recording with it.
+# A process that is killed takes at most this many events of its recording with it.
 _EVENTS_LOST_AT_MOST = 32
 
 T = TypeVar("T")
@@ -121,7 +121,7 @@ class Whole(Protocol):
         ...
 
     async def drain(self, seconds: float) -> None:
-        """Empty it, for so long at most."""
+        """Empty it, for this long at most."""
 
     async def stop(self) -> tuple[Statistics, Remainder]:
         """The last numbers; its streams are over."""

@@ -97,7 +97,7 @@ def simulate(
     ] = None,
     seed: Annotated[int | None, option(whole_number(least=0), "N", "For sizes that are drawn. Default: 0.")] = None,
     chunks: Annotated[
-        int | None, option(whole_number(least=1), "N", "Measure at least so many chunks. Default: 2,000.")
+        int | None, option(whole_number(least=1), "N", "Measure at least this many chunks. Default: 2,000.")
     ] = None,
     full: Annotated[
         float, option(share, "SHARE", "A pipe counts as full at this share of the most it carries, as in 99%.")

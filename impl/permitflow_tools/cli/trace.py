@@ -62,7 +62,7 @@ def validate(
     ] = None,
     allow_truncated: AllowTruncated = False,
     jobs: Annotated[
-        int, option(whole_number(least=0, most=1_000), "N", "Judge in so many processes; 0: one for each core.")
+        int, option(whole_number(least=0, most=1_000), "N", "Judge in this many processes; 0: one for each core.")
     ] = 0,
     checkpoint: Annotated[
         Path | None,

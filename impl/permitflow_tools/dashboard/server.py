@@ -145,11 +145,11 @@ class Dashboard:
 
         Args:
             access: the reader's.
-            first: so many channels are passed over.
-            count: at most so many are told, and at most ``MOST_SHOWN``.
+            first: this many channels are passed over.
+            count: at most this many are told, and at most ``MOST_SHOWN``.
             find: only those whose names contain this.
             channel: only this one.
-            after: of the history, samples after so many.
+            after: of the history, samples after this many.
 
         Raises:
             UnknownChannelError: there is no such channel, or the reader may not know of it.

@@ -66,7 +66,7 @@ class Surroundings:
         most: int = MOST_STATES,
         system: System[Any, Any] | None = None,
     ) -> Document:
-        """The states nearest to a run, at most so many, and the steps between them: of the look's system, or another.
+        """The states nearest to a run, at most this many, and the steps between them: of the look's system, or another.
 
         A state has all of its steps, or None where the page would need more states for them.  ``run`` is the run
         itself, as a list of moves and targets in turn.

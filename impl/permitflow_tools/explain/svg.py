@@ -19,7 +19,7 @@ def text(x: float, y: float, content: str, **attributes: str | float) -> str:
 
 
 def lines(content: str, width: int) -> list[str]:
-    """A text as lines of at most so many characters."""
+    """A text as lines of at most this many characters."""
     return textwrap.wrap(content, width, break_on_hyphens=False) or [""]
 
 

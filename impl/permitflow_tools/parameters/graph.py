@@ -68,7 +68,7 @@ def read_graph(path: Path) -> DescribedGraph:
     """Read and check a file.
 
     Raises:
-        ParametersFileError: it cannot be read, or something in it cannot be meant; names stage, port, value and line.
+        ParametersFileError: it cannot be read, or something in it makes no sense; names stage, port, value and line.
     """
     return described_graph(read_toml(path))
 
@@ -77,7 +77,7 @@ def described_graph(file: TomlFile) -> DescribedGraph:
     """Check what a file says.
 
     Raises:
-        ParametersFileError: something in it cannot be meant; names stage, port, value and line.
+        ParametersFileError: something in it makes no sense; names stage, port, value and line.
     """
     if not file.is_graph and "upstream" in file.content:
         file.refuse(f"describes a channel: `permitflow check {file.path}` answers for it")

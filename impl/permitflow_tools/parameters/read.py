@@ -53,7 +53,7 @@ class Description:
 
 
 def is_toml(path: Path) -> bool:
-    """Is it a description by its name?  So is standard input: recordings are files."""
+    """Does the name say that it is a description?  Standard input is one, because recordings are files."""
     return path.suffix.lower() == ".toml" or path == STANDARD_INPUT
 
 
@@ -61,7 +61,7 @@ def read_description(path: Path) -> Description:
     """Read and check a file.
 
     Raises:
-        ParametersFileError: it cannot be read, or something in it cannot be meant; names key, value and line.
+        ParametersFileError: it cannot be read, or something in it makes no sense; names key, value and line.
     """
     return description_of(read_toml(path))
 
@@ -70,7 +70,7 @@ def description_of(file: TomlFile) -> Description:
     """Check what a file says.
 
     Raises:
-        ParametersFileError: something in it cannot be meant; names key, value and line.
+        ParametersFileError: something in it makes no sense; names key, value and line.
     """
     if file.is_graph:
         file.refuse(f"describes a graph of stages: `permitflow check graph {file.path}` answers for it")

@@ -330,7 +330,7 @@ def simulate(
     end = length.warm_up_rows + length.measured_rows
 
     def consume(rows: int) -> bool:
-        """Process events until so many rows are consumed; False if the channel gets stuck first."""
+        """Process events until this many rows are consumed; False if the channel gets stuck first."""
         while True:
             for _ in range(_EVENTS_PER_REPORT):
                 if not channel.step():

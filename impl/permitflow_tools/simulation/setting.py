@@ -153,7 +153,7 @@ class Setting:
 
 
 def pieces_of(rows: int, parameters: ChannelParameters) -> Iterator[int]:
-    """Rows of the messages that a chunk of so many rows becomes at an end with these parameters."""
+    """Rows of the messages that a chunk of this many rows becomes at an end with these parameters."""
     if parameters.oversize is Oversize.WHOLE or rows <= parameters.max_chunk_cost:
         yield rows
         return

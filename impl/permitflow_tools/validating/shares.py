@@ -81,7 +81,7 @@ class Share:
         return run
 
     def go_on(self, most_events: int | None = None) -> "Share":
-        """Read and judge up to about so many events.
+        """Read and judge up to about this many events.
 
         Raises:
             TraceUnreadableError: a file cannot be read, or an event in it is malformed.

@@ -130,7 +130,7 @@ EVERYTHING = [*CHUNKS[:3], "barrier 7", *CHUNKS[3:]]
 
 
 async def passed_through(network: Network) -> None:
-    """Everything arrives once, in order, and the producer hears so; no stream is left over."""
+    """Everything arrives once, in order, and the producer learns of it; no stream is left over."""
     await everything_arrives()
     assert len(network.reception.exchange.admission.suspended) == 0
 

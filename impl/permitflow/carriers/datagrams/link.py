@@ -34,7 +34,7 @@ ARRIVALS = 2
 """Feedback leaves at once after this many arrivals (RFC 9000, 13.2.2)."""
 
 OVERTAKEN = 3
-"""Something is lost when so many transmissions later another one has arrived (RFC 9002, 6.1.1).
+"""Something is lost when this many transmissions later another one has arrived (RFC 9002, 6.1.1).
 
 Both it and the time after which something counts as lost grow when something arrives that was taken for lost.
 """
@@ -322,7 +322,7 @@ class _Ranges:
         return range(self._firsts.pop(0), self._ends.pop(0))
 
     def lowest(self, most: int) -> tuple[tuple[int, int], ...]:
-        """The lowest ranges, at most so many."""
+        """The lowest ranges, at most this many."""
         return tuple(zip(self._firsts[:most], self._ends[:most], strict=True))
 
 

@@ -38,7 +38,7 @@ _INLINE, _PLACED = Kind.INLINE, Kind.PLACED  # reading an enumeration's attribut
 _PLACE = Struct(">III")
 
 inline_header = partial(header, int(_INLINE))
-"""The header of a message of so many bytes on the socket."""
+"""The header of a message of this many bytes on the socket."""
 
 
 def place_note(place: RingSlot) -> bytes:

@@ -31,7 +31,7 @@ from permitflow.stream.control import StagedPart
 from permitflow.stream.frames import Staging
 
 ROOM_SECONDS = 30.0
-"""A chunk is refused if, for so long, it found no room and nothing left the area.  Spark's tasks wait for 60 s."""
+"""A chunk is refused if, for this long, it found no room and nothing left the area.  Spark's tasks wait for 60 s."""
 
 
 class PartState(StrEnum):
@@ -117,7 +117,7 @@ class StagingArea:
         return self.limit_rows - self.staged_rows - self.log.excess_rows
 
     def has_room(self, part: Part, rows: int) -> bool:
-        """Can it take so many rows of a part now?  Those who are before it in the line come first."""
+        """Can it take this many rows of a part now?  Those who are before it in the line come first."""
         return rows <= self.free_rows and not any(other.turn < part.turn for other in self.line)
 
     def want(self, part: Part, rows: int, now: float) -> None:

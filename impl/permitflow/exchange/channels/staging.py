@@ -63,7 +63,7 @@ class StagingAreas:
 
         Args:
             store: keeps the staged rows; ``add_channel`` continues with those it has.
-            timeout_seconds: the staged rows of a query are dropped after so many seconds without its requests.
+            timeout_seconds: the staged rows of a query are dropped after this many seconds without its requests.
             clock: returns seconds that do not go backwards.
             turns: the exchange's.
         """

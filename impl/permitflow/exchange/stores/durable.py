@@ -86,7 +86,7 @@ INSERT INTO published (query, batch) VALUES (?, ?) ON CONFLICT (query) DO UPDATE
 _LOAD_CHANNELS = """
 SELECT id, name, flow, parameters, log_id, next_row, expired_row, state, reason FROM channels ORDER BY id
 """
-# So many at a time: all bytes of a channel may be too many at once.
+# This many at a time: all bytes of a channel may be too many at once.
 _LOAD_BATCHES = """
 SELECT first_row, taken_at, rows, schema, arrow, checksum FROM kept LEFT JOIN batches ON batch = id
 WHERE channel = ? AND first_row >= ? ORDER BY first_row LIMIT 64

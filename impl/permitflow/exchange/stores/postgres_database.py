@@ -158,11 +158,11 @@ class Waits:
     """How long an exchange waits for its database, and its database for it."""
 
     lease_seconds: float = 10.0
-    """A session that has said nothing for so long is ended, and another exchange may take the store."""
+    """A session that has said nothing for this long is ended, and another exchange may take the store."""
     patience_seconds: float = 30.0
     """Writes wait so long for a lost connection, before they fail."""
     answer_seconds: float = 60.0
-    """A connection whose server has not done a transaction for so long counts as lost."""
+    """A connection whose server has not done a transaction for this long counts as lost."""
 
 
 class _Session:
@@ -239,7 +239,7 @@ class _Session:
             self.execute("SELECT pg_advisory_unlock_all()")
 
     def hold(self, lease_seconds: float) -> None:
-        """Let the server end this session, and free its lock, if it gives no sign of life for so long."""
+        """Let the server end this session, and free its lock, if it gives no sign of life for this long."""
         milliseconds = int(lease_seconds * 1000)
         for limit in ("idle_session_timeout", "idle_in_transaction_session_timeout", "lock_timeout"):
             self.execute(f"SET {limit} TO {milliseconds}")

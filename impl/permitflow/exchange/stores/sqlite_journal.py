@@ -28,7 +28,7 @@ JOURNAL_NAME = "permitflow.journal"
 # A page of most file systems and disks: a damaged one takes one slot with it.
 _SLOT_BYTES = 4 << 10
 _CHECKSUM_BYTES = 4
-# If commits are missing, the rows of so many channels can be named: of those that got rows last.
+# If commits are missing, the rows of this many channels can be named: of those that got rows last.
 _CHANNELS_NAMED = 64
 # The digest is a sum, so that a change of one row costs as much in a large table as in a small one.  SQLite's integers
 # are signed.

@@ -24,7 +24,7 @@ from permitflow.stream.control import ChannelState, KeptBarrier
 from permitflow.stream.frames import Staging
 from permitflow.wire.arrow import BatchCodec, joined, runs
 
-# So many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
+# This many bytes are worth a batch of their own; a batch takes about a kilobyte besides its rows, and a call to read.
 _SMALL_BYTES = 4 << 10
 # What is joined is let go of as a whole: a few rows that a consumer needs should not hold a window of others.
 _JOINED_BYTES = 256 << 10
@@ -54,7 +54,7 @@ class Expiry(NamedTuple):
     seconds: float | None = None
     """Rows expire after this long in the channel; None: never."""
     most_bytes: int | None = None
-    """The oldest, above so many bytes in memory, but for the newest batch; None: never."""
+    """The oldest, above this many bytes in memory, but for the newest batch; None: never."""
 
     def __bool__(self) -> bool:
         """Do any rows expire?"""

@@ -171,7 +171,7 @@ class System:
         os.close(file)
 
     def fill(self, path: Path, size_bytes: int) -> None:
-        """Make a file that takes so many bytes of the disk, which is a multiple of a MiB."""
+        """Make a file that takes this many bytes of the disk, which is a multiple of a MiB."""
         # Random, as some file systems compress what they store.
         path.write_bytes(os.urandom(1 << 20) * (size_bytes >> 20))
 

@@ -174,7 +174,7 @@ class DemandReceiver(MessageReceiver[T]):
         return Urgency.NOW if self._credit.due else Urgency.NONE
 
     def take_feedback(self, *, residue: bool = True) -> Request | None:
-        """The number to request now; so many more messages may arrive from here on."""
+        """The number to request now; this many more messages may arrive from here on."""
         return Request(self._credit.take_due()) if self._credit.due else None
 
     def _accept(self, messages: int) -> None:

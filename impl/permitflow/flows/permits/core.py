@@ -302,7 +302,7 @@ class PermitReceiver(Inbound[T]):
         return self._rows.withheld
 
     def resize(self, target: int, batch: int) -> bool:
-        """Let so many row permits circulate, and return in batches of so many; return whether permits are due for that.
+        """Let ``target`` row permits circulate, returned in batches of ``batch``; return whether some are due for that.
 
         More than the target may be out: it is withheld once it is consumed, and returned when nothing is here any more,
         so that a chunk of any size passes.

@@ -9,8 +9,8 @@ This is safe while the rate and the delays are as agreed.  Nothing here measures
 keeps the rate.  If they are not, the receiver says so with ``InboxOverflowError``, and keeps nothing beyond its places.
 
 The ends have no clock.  While messages keep coming, the receiver repeats a signal to stop after every ``repeat`` of
-them, so a lost one costs so many places.  Nothing follows a signal to go on, which prompts nobody: where a carrier may
-lose it, the carrier calls ``remind`` after a time-out.  permitflow's own carriers lose nothing.
+them, so a lost one costs that many places.  Nothing follows a signal to go on, which prompts nobody: a carrier that may
+lose it calls ``remind`` after a time-out.  permitflow's own carriers lose nothing.
 """
 
 from collections.abc import Collection, Sequence

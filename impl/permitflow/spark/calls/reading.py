@@ -1,4 +1,4 @@
-"""A server-streaming call, read by a thread that has no event loop: at most so many messages, or for so long."""
+"""A server-streaming call, read by a thread that has no event loop: at most this many messages, or for this long."""
 
 import asyncio
 from types import TracebackType

@@ -72,8 +72,8 @@ class GrpcDataSource(DataSource):
         rows: a function from a message to its row, or rows: dicts, or tuples in the order of the schema; without it the
             message's fields are the columns.
         windowBytes: what the service may send before it is read; 65,536.
-        batchMessages, batchSeconds: a batch of rows, or a streaming batch, has so many messages, or what came for so
-            long; 1,000 and 1.
+        batchMessages, batchSeconds: a batch of rows, or a streaming batch, has this many messages, or what came
+            within this many seconds; 1,000 and 1.
         maxMessages: of each call of a batch job, which is then cancelled; none.
         delivery: of a streaming query: ``best-effort``, or with ``repeatable`` ``exactly-once``.
 

@@ -37,7 +37,7 @@ class Window:
 
     @classmethod
     def of_messages(cls, messages: int, message_bytes: int) -> "Window":
-        """The largest window with which at most so many messages of this size, or larger, are sent and not read.
+        """The largest window with which at most this many messages of this size, or larger, are sent and not read.
 
         Args:
             messages: 0: each waits until it is read.

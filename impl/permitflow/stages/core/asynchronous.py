@@ -27,7 +27,7 @@ class _Call(Generic[B]):
 
 
 class MapAsync(HoldingStage[A, B]):
-    """Awaits the function's result for each element, at most so many at a time.
+    """Awaits the function's result for each element, at most this many at a time.
 
     A result that waits for the consumer counts as one.  If a call fails, those behind it are cancelled; the results
     before it leave, then the error.
@@ -123,7 +123,7 @@ class MapAsync(HoldingStage[A, B]):
 
 
 class FlatMap(HoldingStage[Any, B]):
-    """Emits the elements of the streams that the function makes, of at most so many streams at a time.
+    """Emits the elements of the streams that the function makes, of at most this many streams at a time.
 
     It asks nobody before it is asked; then the streams whose last element has left, and for a further stream.
     """
@@ -216,7 +216,7 @@ class FlatMap(HoldingStage[Any, B]):
 
 
 class GroupedWithin(HoldingStage[A, list[A]]):
-    """Emits lists of up to so many elements: when one is full, or so many seconds after its first element."""
+    """Emits lists of up to this many elements: when one is full, or this many seconds after its first element."""
 
     acts_alone: ClassVar[bool] = True
 

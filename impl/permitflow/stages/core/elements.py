@@ -60,7 +60,7 @@ class Filter(Stage[A, A]):
 
 
 class Take(Stage[A, A]):
-    """Emits so many elements, then completes: a further one is not asked for."""
+    """Emits this many elements, then completes: a further one is not asked for."""
 
     def __init__(self, count: int) -> None:
         """``count`` may be 0.

@@ -40,7 +40,7 @@ class _Reframing(HoldingStage[A, B]):
         raise NotImplementedError
 
     def on_pull(self, outlet: Connection[B]) -> None:
-        """Emit the next one, or ask for more."""
+        """Emit what is whole or, at the end, the rest; if there is neither, ask for more."""
         made = self.next_whole()
         if made is EMPTY and not self.is_ended:
             self.ask(self.inlet)

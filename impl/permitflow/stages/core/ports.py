@@ -492,7 +492,7 @@ class Island:
     # Time.
 
     def set_timer(self, stage: Stage[Any, Any], seconds: float) -> None:
-        """Call ``on_timer`` of a stage so many seconds from now; a stage has one timer."""
+        """Call ``on_timer`` of a stage this many seconds from now; a stage has one timer."""
         self._timers[stage] = self.now + seconds
 
     def forget_timer(self, stage: Stage[Any, Any]) -> None:

@@ -96,7 +96,7 @@ class Unbounded(HoldingStage[A, A]):
     acts_alone: ClassVar[bool] = True
 
     def __init__(self, alarm: int, when_alarmed: Callable[[int], object], depth: Depth | None = None) -> None:
-        """``when_alarmed`` is called when so many elements wait, and each time that this number has doubled.
+        """``when_alarmed`` is called when this many elements wait, and each time that this number has doubled.
 
         Raises:
             InvalidParametersError: ``alarm`` is below 1.
