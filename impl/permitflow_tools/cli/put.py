@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
 import typer
 
 from permitflow.channels.interface import stream_and_position, stream_channels
-from permitflow.errors import PermitflowError, ProducerEndedError, RowFileError
+from permitflow.errors import ChunkTooLargeError, PermitflowError, ProducerEndedError, RowFileError
 from permitflow.flows.permits.parameters import ChannelParameters
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, one_of, option, readable, stream_name, whole_number
@@ -19,6 +19,8 @@ from permitflow_tools.parameters.read import STANDARD_INPUT
 from permitflow_tools.row_files import RowFormat, format_of
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from permitflow.client.blocking import BlockingSink
     from permitflow.client.blocking_dispatch import BlockingDispatch
     from permitflow.client.options import PutOptions
@@ -152,7 +154,9 @@ def put(
             except ProducerEndedError as error:
                 report = _compared(found, rows, error)
         if report is None:
-            moving = _Moving(sink, channel, patience, most_rows=rows, closes_channel=not keep_open, producer=producer)
+            moving = _Moving(
+                sink, what, channel, patience, most_rows=rows, closes_channel=not keep_open, producer=producer
+            )
             report = moving.all_of(found)
     if as_json:
         print_json({"address": exchange.address, "channel": channel, **report})
@@ -257,6 +261,7 @@ class _Moving:
     def __init__(
         self,
         sink: "BlockingSink | _KeyedSink",
+        source: str,
         channel: str,
         patience: Patience,
         *,
@@ -266,7 +271,7 @@ class _Moving:
     ) -> None:
         """``producer``: the name by which the input can go on; empty: it has none."""
         self._producer = producer
-        self._sink, self._channel, self._patience = sink, channel, patience
+        self._sink, self._source, self._channel, self._patience = sink, source, channel, patience
         self._most_rows, self._closes_channel = most_rows, closes_channel
         self._skipped = 0
         self._read = 0
@@ -305,12 +310,27 @@ class _Moving:
                 self._skipped += skipped
                 batch = batch.slice(skipped)
             if batch.num_rows:
-                self._read += batch.num_rows
-                self._patience(lambda batch=batch: self._sink.send(batch))  # type: ignore[misc]
+                self._send_rows(batch)
             if left == 0:
                 return
         if skip:
             _require_whole(self._skipped, self._skipped + skip, self._channel, self._producer)
+
+    def _send_rows(self, batch: "pa.RecordBatch") -> None:
+        self._read += batch.num_rows
+        try:
+            self._patience(lambda: self._sink.send(batch))
+        except ChunkTooLargeError as error:
+            if isinstance(self._sink, _KeyedSink):
+                raise
+            # None of it was sent: bring in the rows before the one that is too large.
+            self._read -= batch.num_rows
+            if batch.num_rows == 1:
+                place = f", row {self._skipped + self._read + 1:,}"
+                raise RowFileError(path=self._source, place=place, reason=str(error)) from error
+            half = batch.num_rows // 2
+            self._send_rows(batch.slice(0, half))
+            self._send_rows(batch.slice(half))
 
     def _end_before(self, error: RowFileError) -> NoReturn:
         """Bring in what was read before a place that cannot be read; the channel stays open."""

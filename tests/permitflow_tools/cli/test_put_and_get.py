@@ -184,6 +184,17 @@ async def test_a_wrong_row_is_told_and_what_comes_before_it_is_put(command: Comm
         assert (await shell("get", NAME, "--format", "csv"))[1] == '"n"\n1\n2\n3\n'
 
 
+async def test_a_row_that_is_too_large_is_told_by_its_number(command: Command, tmp_path: Path) -> None:
+    source = tmp_path / "wide.parquet"
+    pa.parquet.write_table(pa.table({"s": ["a", "b", "x" * (17 << 20), "d"]}), source)
+    async with beside(command) as shell:
+        code, _, error = await shell("put", NAME, str(source))
+        assert code == 2
+        assert f"Error: {source}, row 3: a chunk that cannot be cut (rows: 1)" in error
+        assert error.endswith("; the 2 rows before it are in orders/0, which stays open: put the rest\n")
+        assert (await shell("get", NAME, "--rows", "2"))[1] == '{"s": "a"}\n{"s": "b"}\n'
+
+
 async def test_a_named_producer_goes_on_where_it_has_stopped(command: Command, tmp_path: Path) -> None:
     source = written(tmp_path, "orders.csv", ROWS)
     async with beside(command, Retention.REPLAY) as shell:
