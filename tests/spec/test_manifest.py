@@ -243,7 +243,6 @@ def test_the_manifest_is_checked_model_by_model(models: dict[str, Model], spec_d
     assert [result.graphs_equal for result in results] == [True, None]
 
 
-@pytest.mark.long
 def test_without_java_the_explorer_checks_what_it_can(
     models: dict[str, Model], spec_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -253,7 +252,9 @@ def test_without_java_the_explorer_checks_what_it_can(
     monkeypatch.setattr("permitflow_model.tlc.check.find_java", find_no_java)
     with pytest.raises(TlcNotFoundError):
         run_manifest(engine="both", spec_directory=spec_directory)
-    results = list(run_manifest(engine="explorer", spec_directory=spec_directory))
+    names = [name for name, model in models.items() if model.states < 100]  # tests/model has all of them
+    results = list(run_manifest(engine="explorer", names=names, spec_directory=spec_directory))
     assert all(result.ok for result in results)
-    assert [result.model.name for result in results] == list(models)
-    assert [result.is_checked for result in results] == [is_explorable(model) for model in models.values()]
+    assert [result.model.name for result in results] == names
+    assert {result.is_checked for result in results} == {True, False}
+    assert [result.is_checked for result in results] == [is_explorable(models[name]) for name in names]
