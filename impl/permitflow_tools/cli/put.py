@@ -4,7 +4,7 @@ import sys
 from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, BinaryIO, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
 
@@ -19,8 +19,6 @@ from permitflow_tools.parameters.read import STANDARD_INPUT
 from permitflow_tools.row_files import RowFormat, format_of
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from permitflow.client.blocking import BlockingSink
     from permitflow.client.blocking_dispatch import BlockingDispatch
     from permitflow.client.options import PutOptions
@@ -316,7 +314,7 @@ class _Moving:
         if skip:
             _require_whole(self._skipped, self._skipped + skip, self._channel, self._producer)
 
-    def _send_rows(self, batch: "pa.RecordBatch") -> None:
+    def _send_rows(self, batch: Any) -> None:
         self._read += batch.num_rows
         try:
             self._patience(lambda: self._sink.send(batch))
