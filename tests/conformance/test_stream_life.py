@@ -15,7 +15,7 @@ import pytest
 
 from permitflow import ChannelParameters
 from permitflow.carriers.carrier import Carrier, Listener
-from permitflow.client.remote_end import BREAK_OFF_SECONDS, RemoteEnd
+from permitflow.client.remote_end import BREAK_OFF_SECONDS, AcceptorTerms, RemoteEnd
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import (
@@ -67,6 +67,7 @@ from permitflow_testing.moves import ActionRefused, Divergence, Move, moves_of, 
 BATCH = pa.record_batch({"n": pa.array([1, 2], pa.int64())})
 ROWS = BATCH.num_rows
 CODEC = BatchCodec(BATCH.schema)
+UNCHECKED = AcceptorTerms(checksums=False)
 LIVES: dict[Session, Life] = {
     Session.AWAITING_GET: "waiting",
     Session.AWAITING_PUT: "waiting",
@@ -199,11 +200,11 @@ class DrivenStream:
         return DownstreamSession(get)
 
     async def start_sender(self) -> None:
-        self.sender = RemoteSender(self.upstream, self.down, checksums=False)
+        self.sender = RemoteSender(self.upstream, self.down, terms=UNCHECKED)
         self.sending = asyncio.create_task(self.carry(self.sender, self.down))
 
     async def start_receiver(self) -> None:
-        self.receiver = RemoteReceiver(self.downstream, self.up, checksums=False)
+        self.receiver = RemoteReceiver(self.downstream, self.up, terms=UNCHECKED)
         self.receiving = asyncio.create_task(self.carry(self.receiver, self.up))
 
     async def carry(self, end: RemoteEnd[Any], wire: Wire) -> bool:

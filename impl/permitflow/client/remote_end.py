@@ -8,7 +8,7 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import pyarrow as pa
 
@@ -48,6 +48,19 @@ _OPEN = State.OPEN  # reading an enumeration's attribute costs more than asking 
 S = TypeVar("S", bound=UpstreamSession[object] | DownstreamSession[object])
 
 
+class AcceptorTerms(NamedTuple):
+    """What an acceptor decides about all of its streams; a dialler states its own wishes in its first frame."""
+
+    same_host: SameHost = SameHost.AUTO
+    """Whether to share memory with a dialler that offers it."""
+    compression: Compression = Compression.AUTO
+    checksums: bool = True
+    """Do messages over a network carry one?  The dialler follows it."""
+
+
+_USUAL_TERMS = AcceptorTerms()
+
+
 class RemoteEnd(ABC, Generic[S]):
     """One end of a stream: a session and a carrier."""
 
@@ -61,8 +74,7 @@ class RemoteEnd(ABC, Generic[S]):
         *,
         schema: pa.Schema | None = None,
         offer: Offer | None = None,
-        compression: Compression = Compression.AUTO,
-        checksums: bool = True,
+        terms: AcceptorTerms = _USUAL_TERMS,
         first: FirstMessage | None = None,
     ) -> None:
         """Call ``run`` to start the end.
@@ -72,17 +84,18 @@ class RemoteEnd(ABC, Generic[S]):
             carrier: of the open stream.
             schema: of a dialler: the required schema of the agreement; None: any.
             offer: of a dialler: to share memory.
-            compression: the acceptor's wish; a dialler states its own in its first frame.
-            checksums: the acceptor's decision whether network messages carry one; a dialler follows it.
+            terms: of an acceptor.
             first: of an acceptor: the first message, if it was taken out of the carrier.
         """
         self._session = session
         self._first = first
-        self._carrier = HostCarrier(carrier, who=session.peer, checksums=checksums if session.is_acceptor else None)
+        self._carrier = HostCarrier(
+            carrier, who=session.peer, checksums=terms.checksums if session.is_acceptor else None
+        )
         # The chunks' schema is unknown before the agreement.
         self._batches: BatchCodec | None = None
         self._flow: Flow | None = None
-        self._wanted_schema, self._offer, self._compression = schema, offer, compression
+        self._wanted_schema, self._offer, self._terms = schema, offer, terms
         self._failure: PermitflowError | None = None
         self.has_told_failure = False
         """Has the application received the stream's error?"""
@@ -411,14 +424,14 @@ class RemoteEnd(ABC, Generic[S]):
         await self._until_past(State.AWAITING_GET, State.AWAITING_PUT)
         return self._session.request
 
-    async def meet(self, policy: SameHost) -> None:
+    async def meet(self) -> None:
         """Share memory with the dialler, if it offers that and both can; call this before ``accept``.
 
         Raises:
             SameHostError: this end requires shared memory, and it is impossible.
         """
         offer, who = self._session.request.same_host, self._session.peer
-        self._carrier.prepare(await meet(offer, policy, writes=self.WRITES, who=who))
+        self._carrier.prepare(await meet(offer, self._terms.same_host, writes=self.WRITES, who=who))
 
     def accept(
         self,
@@ -439,7 +452,7 @@ class RemoteEnd(ABC, Generic[S]):
             InvalidParametersError: the peer's parameters are invalid.
         """
         met, offer = self._carrier.meeting.answer, self._session.request.compression
-        answer = decided(offer, self._compression, available_codecs(), shares_memory=self.shares_memory)
+        answer = decided(offer, self._terms.compression, available_codecs(), shares_memory=self.shares_memory)
         batches = BatchCodec(rows or schema, answer.codec)
         seconds = self._carrier.resume_seconds
         self._session.accept(

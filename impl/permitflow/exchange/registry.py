@@ -12,6 +12,7 @@ import pyarrow as pa
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.interface import require_no_further, stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
+from permitflow.client.remote_end import AcceptorTerms
 from permitflow.errors import (
     ChannelRemovedError,
     ChannelResetError,
@@ -144,9 +145,8 @@ class Exchange:
         self.attempts = AttemptBooks()
         """Which tasks of jobs have sent rows directly."""
         self.record = record
-        self.same_host = same_host
-        self.compression = checked(compression, available_codecs())
-        self.checksums = checksums
+        self.terms = AcceptorTerms(same_host, checked(compression, available_codecs()), checksums)
+        """Of all streams to and from peers."""
         self.elsewhere = elsewhere
         self.readiness = Readiness()
         self.admission = Admission(limits or Limits())

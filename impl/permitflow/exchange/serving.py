@@ -78,7 +78,7 @@ async def _serve_put(
     access: Access = ANYBODY,
 ) -> None:
     session: DownstreamSession[object] = DownstreamSession(peer=f"the producer at {peer}", record=exchange.record)
-    end = RemoteReceiver(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
+    end = RemoteReceiver(session, carrier, terms=exchange.terms, first=first)
     hold = access.hold()
     producer = _Producer(exchange, end, peer, access, hold)
     watches = producer.heed_abort(), producer.heed_draining(), _until_revoked(end, hold)
@@ -126,8 +126,8 @@ class _Producer:
         agree(channel.parameters, put)
         self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)
         if put.staging is not None and isinstance(channel, ReplayChannel):
-            return StagedProducer(channel, exchange.staging, self.end, self._peer, exchange.same_host)
-        return channel.producing(self.end, self._peer, exchange.same_host)
+            return StagedProducer(channel, exchange.staging, self.end, self._peer)
+        return channel.producing(self.end, self._peer)
 
     async def heed_abort(self) -> None:
         """Pass the producer's abort on at once, even while one of its messages waits."""
@@ -169,7 +169,7 @@ async def _serve_get(
     access: Access = ANYBODY,
 ) -> None:
     session: UpstreamSession[object] = UpstreamSession(peer=f"the consumer at {peer}", record=exchange.record)
-    end = RemoteSender(session, carrier, compression=exchange.compression, checksums=exchange.checksums, first=first)
+    end = RemoteSender(session, carrier, terms=exchange.terms, first=first)
     stream: ConsumerStream[Any] | None = None
     memory: Place | None = None
     hold = access.hold()
@@ -191,7 +191,7 @@ async def _serve_get(
             agree(channel.parameters, get)
             wanted = None if get.schema is None else await exchange.read_schema(get.schema)
             memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, peer)
-            stream = channel.consuming(end, peer, exchange.same_host)
+            stream = channel.consuming(end, peer)
             with breaking_first(stream, end):
                 if (cancel := await _served_until_cancel(stream.serve(get, wanted), end)) is not None:
                     stream.cancel(cancel.reason)

@@ -78,7 +78,7 @@ async def test_why_memory_is_not_shared_is_in_the_statistics_of_both_ends() -> N
             reason = "network: the server has switched it off"
             assert (sender.statistics().path, end.path) == (reason, reason)
             await sender.end(closes_channel=False)
-        exchange.same_host = SameHost.AUTO
+        exchange.terms = exchange.terms._replace(same_host=SameHost.AUTO)
         async with put(address, CHANNEL, SCHEMA, same_host=SameHost.NEVER) as sender:
             _, (_, end) = exchange.channel(CHANNEL).streams.statistics()
             assert sender.statistics().path == "network: it is switched off at this end"
@@ -110,7 +110,7 @@ async def test_an_end_that_requires_shared_memory_refuses_the_network(here: str,
             async with put(address, CHANNEL, SCHEMA, same_host=SameHost(here)):
                 pass
         # The channel has come to no harm.
-        exchange.same_host = SameHost.AUTO
+        exchange.terms = exchange.terms._replace(same_host=SameHost.AUTO)
         async with put(address, CHANNEL, SCHEMA) as sender:
             await sender.end()
 

@@ -12,7 +12,6 @@ from operator import ge
 import pyarrow as pa
 
 from permitflow.cancelling import cancel_all
-from permitflow.carriers.same_host import SameHost
 from permitflow.channels.local import LocalReceiver, LocalSender, Purged, open_channel
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
@@ -220,13 +219,13 @@ class BridgeChannel:
 
     # Streams.
 
-    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "_Producer":
+    def producing(self, end: RemoteReceiver, peer: str) -> "_Producer":
         """The stream of a producer that has dialled from ``peer``."""
-        return _Producer(self, end, peer, same_host)
+        return _Producer(self, end, peer)
 
-    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "_Consumer":
+    def consuming(self, end: RemoteSender, peer: str) -> "_Consumer":
         """The stream of a consumer that has dialled from ``peer``."""
-        return _Consumer(self, end, peer, same_host)
+        return _Consumer(self, end, peer)
 
     # Administration.
 
@@ -371,7 +370,7 @@ class _Producer(ProducerStream[BridgeChannel]):
             rule = "knows no producers by name, and publishes nothing"
             raise RetentionError(channel=channel.name, retention=Retention.ONCE.value, rule=rule)
         channel.require_producible(schema)
-        await self._end.meet(self._same_host)
+        await self._end.meet()
         # Meanwhile, another producer may have declared a schema or ended the channel.
         channel.require_producible(schema)
         await self._begin(put)
@@ -395,9 +394,9 @@ class _Producer(ProducerStream[BridgeChannel]):
 class _Consumer(ConsumerStream[BridgeChannel]):
     """A consumer with a bridge from the channel.  If it leaves between first message and end, the channel breaks."""
 
-    def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str, same_host: SameHost) -> None:
+    def __init__(self, channel: BridgeChannel, end: RemoteSender, peer: str) -> None:
         """``peer`` is the consumer's address."""
-        super().__init__(channel, end, peer, same_host)
+        super().__init__(channel, end, peer)
         self._holds_channel = False
         self._bridge: Bridge | None = None
         self._left = asyncio.Event()

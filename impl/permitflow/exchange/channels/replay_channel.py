@@ -18,7 +18,6 @@ from typing import ClassVar, ParamSpec, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.same_host import SameHost
 from permitflow.change import Change
 from permitflow.channels.local import Purged
 from permitflow.channels.statistics import ChannelStatistics
@@ -695,13 +694,13 @@ class ReplayChannel:
 
     # Streams.
 
-    def producing(self, end: RemoteReceiver, peer: str, same_host: SameHost) -> "ReplayProducer":
+    def producing(self, end: RemoteReceiver, peer: str) -> "ReplayProducer":
         """The stream of a producer that has dialled from ``peer``."""
-        return ReplayProducer(self, end, peer, same_host)
+        return ReplayProducer(self, end, peer)
 
-    def consuming(self, end: RemoteSender, peer: str, same_host: SameHost) -> "ReplayConsumer":
+    def consuming(self, end: RemoteSender, peer: str) -> "ReplayConsumer":
         """The stream of a consumer that has dialled from ``peer``."""
-        return ReplayConsumer(self, end, peer, same_host)
+        return ReplayConsumer(self, end, peer)
 
     def statistics(self) -> ChannelTraffic:
         """A snapshot of the channel, without its staged rows."""
@@ -822,9 +821,9 @@ class ReplayProducer(KeepingProducer):
 
     KEEPS: ClassVar[str] = "rows and barriers"
 
-    def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str, same_host: SameHost) -> None:
+    def __init__(self, channel: ReplayChannel, end: RemoteReceiver, peer: str) -> None:
         """``peer`` is the producer's address."""
-        super().__init__(channel, end, peer, same_host)
+        super().__init__(channel, end, peer)
         self._replacement: ProducerReplacedError | None = None
         self._left = asyncio.Event()
 
@@ -834,7 +833,7 @@ class ReplayProducer(KeepingProducer):
         require_name("producer", name)
         channel.require_appendable(producer=name)
         rows = await channel.declare(schema)
-        await self._end.meet(self._same_host)
+        await self._end.meet()
         try:
             first_row = await channel.claim(name, self) if name else None
             # Another producer may have ended the channel meanwhile.

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
-from permitflow.carriers.same_host import SameHost
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.errors import InvalidParametersError, StoreError
 from permitflow.exchange.books.staging import (
@@ -322,11 +321,9 @@ def _numbered(parts: Sequence[Part], channels: Mapping[str, ReplayChannel]) -> l
 class StagedProducer(KeepingProducer):
     """A producer of staged rows.  If it gives up or leaves without End, its rows are dropped; its channel goes on."""
 
-    def __init__(
-        self, channel: ReplayChannel, areas: StagingAreas, end: RemoteReceiver, peer: str, same_host: SameHost
-    ) -> None:
+    def __init__(self, channel: ReplayChannel, areas: StagingAreas, end: RemoteReceiver, peer: str) -> None:
         """``peer`` is the producer's address."""
-        super().__init__(channel, end, peer, same_host)
+        super().__init__(channel, end, peer)
         self._areas = areas
         self._part: Part | None = None
 
@@ -345,7 +342,7 @@ class StagedProducer(KeepingProducer):
         rows = schema
         if not areas.books.was_published(staging.query, staging.batch):
             rows = await channel.declare(schema)
-        await self._end.meet(self._same_host)
+        await self._end.meet()
         part = self._part = areas.open(channel.name, staging)
         if not areas.books.was_published(staging.query, staging.batch):
             # Another producer may have ended the channel meanwhile.

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Generic, Protocol, TypeAlias, TypeVar
 
 import pyarrow as pa
 
-from permitflow.carriers.same_host import SameHost
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.remote_receiver import RemoteReceiver
 from permitflow.client.remote_sender import RemoteSender
@@ -162,14 +161,13 @@ class _Stream(ABC, Generic[C, E]):
 
     direction: ClassVar[Direction]
 
-    def __init__(self, channel: C, end: E, peer: str, same_host: SameHost) -> None:
+    def __init__(self, channel: C, end: E, peer: str) -> None:
         """``end`` is the exchange's end of the stream, ``peer`` the address of the other end."""
         self.peer = peer
         self.name = ""
         """The stream's name; empty until both ends have agreed."""
         self._channel = channel
         self._end: E = end
-        self._same_host = same_host
 
     def _agree(
         self,
@@ -313,7 +311,7 @@ class ConsumerStream(_Stream[C, RemoteSender]):
 
     async def _meet(self, wanted: pa.Schema | None) -> pa.Schema:
         """Negotiate with the consumer, and wait for the channel's schema."""
-        await self._end.meet(self._same_host)
+        await self._end.meet()
         schema = await self._channel.known_schema()
         return schema if wanted is None else self._fit(schema, wanted)
 
