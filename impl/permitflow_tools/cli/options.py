@@ -24,8 +24,7 @@ from permitflow_tools.simulation.setting import Axis
 T = TypeVar("T")
 Choice = TypeVar("Choice", bound=StrEnum)
 
-MOST = 10**15
-"""Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store."""
+MOST = quantities.MOST_COUNT
 _MOST_NUMBER = quantities.MOST_SECONDS  # of a number that is no count: most are seconds
 # Of one stream.  Each takes kilobytes before anything flows, so a typing error could take all memory.
 _MOST_CHANNELS = 100_000

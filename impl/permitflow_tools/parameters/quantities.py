@@ -6,8 +6,12 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from permitflow import sizes
+from permitflow_tools.simulation.chunk_sizes import MOST_ROWS
 
 Number = TypeVar("Number", int, float)
+
+MOST_COUNT = MOST_ROWS
+"""The largest whole number that a file or an option may have."""
 
 MOST_SECONDS = 1_000_000_000
 """Some thirty years; clocks and timers can still wait so long."""
@@ -95,7 +99,7 @@ def rate(given: object) -> float:
 
 
 def whole(given: object, least: int = 1) -> int:
-    """A whole number of at least ``least``; 8_192 and 8,192 are understood in a text.
+    """A whole number of at least ``least``, and at most ``MOST_COUNT``; 8_192 and 8,192 are understood in a text.
 
     Raises:
         ValueError: says what would be right.
@@ -106,6 +110,8 @@ def whole(given: object, least: int = 1) -> int:
         count = None
     if not isinstance(count, int) or isinstance(count, bool) or count < least:
         raise ValueError(f"must be a whole number of at least {least}, not {shown(given)}")
+    if count > MOST_COUNT:
+        raise ValueError(f"must be at most {MOST_COUNT:,}, not {shown(given)}")
     return count
 
 

@@ -9,6 +9,9 @@ from random import Random
 
 from permitflow.errors import InvalidParametersError
 
+MOST_ROWS = 10**15
+"""Far beyond any memory, and sums of some of them still fit into the integers of the wire and of the store."""
+
 # More sizes than these are not listed.
 _MOST_LISTED = 6
 
@@ -37,6 +40,7 @@ class WeightedSizes(ChunkSizes):
         """
         _require(len(rows) > 0, "rows", list(rows), "must name at least one size")
         _require(min(rows) >= 0, "rows", min(rows), "must not be negative")
+        _require(max(rows) <= MOST_ROWS, "rows", max(rows), f"must be at most {MOST_ROWS:,}")
         _require(max(rows) > 0, "rows", list(rows), "must name a size above 0: rows have to flow")
         if weights is not None:
             _require(
@@ -75,6 +79,7 @@ class UniformSizes(ChunkSizes):
         """
         _require(least >= 0, "least", least, "must not be negative")
         _require(most >= max(least, 1), "most", most, f"must be at least {max(least, 1)}")
+        _require(most <= MOST_ROWS, "most", most, f"must be at most {MOST_ROWS:,}")
         self.mean = (least + most) / 2
         self.possible = self._range = range(least, most + 1)
 

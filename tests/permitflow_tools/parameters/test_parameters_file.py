@@ -152,6 +152,7 @@ MISTAKES = {
         "": "upstream.row_permits is missing; write row_permits = 32_768 below [upstream]",
         "row_permits = 0": "line 2: upstream.row_permits must be a whole number of at least 1, not 0",
         "row_permits = 1.5": "line 2: upstream.row_permits must be a whole number of at least 1, not 1.5",
+        f"row_permits = {2**63}": "line 2: upstream.row_permits must be at most 1,000,000,000,000,000, not 92233",
         "row_permits = true": "line 2: upstream.row_permits must be a whole number of at least 1, not true",
         "exchange_initial_permits = 1": "upstream.exchange_initial_permits is unknown; did you mean row_permits?",
     },
@@ -175,6 +176,7 @@ MISTAKES = {
     "rows = 5": {
         "rows = 0": "line 6: chunks.rows must name a size above 0: rows have to flow, not [0]",
         'rows = "5"': "line 6: chunks.rows must be whole numbers, not '5'",
+        f"rows = [5, {2**63}]": "line 6: chunks.rows must be at most 1,000,000,000,000,000, not 92233",
         "rows = [5, -1]": "line 6: chunks.rows must not be negative, not -1",
         "rows = [5]\nweights = [1, 2]": "line 7: chunks.weights must have 1 value, one for each size",
         "rows = true": "line 6: chunks.rows must be whole numbers, not true",
