@@ -520,19 +520,9 @@ def is_settled(state: State, parameters: Parameters, node: int, muter: int) -> b
     return not source.here or (source.holds.get(muter - 1) > 0) == is_mute(heard_by(state, muter, muter))
 
 
-def can_move(state: State, parameters: Parameters) -> bool:
-    """Can the protocol go on without the environment?"""
-    return any(
-        SYSTEM.is_enabled(action.name, state, parameters, *arguments)
-        for action in SYSTEM.actions
-        if not action.is_environment
-        for arguments in action.arguments(parameters)
-    )
-
-
 def never_stuck(state: State, parameters: Parameters) -> bool:
     """As long as a source has something to send, and a sink for it, something moves."""
-    return is_at_rest(state, parameters) or can_move(state, parameters)
+    return is_at_rest(state, parameters) or SYSTEM.can_step(state, parameters)
 
 
 # Probes.

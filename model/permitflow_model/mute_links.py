@@ -597,19 +597,9 @@ SYSTEM: System[State, Parameters] = System(
         "KnownFromSpeakers": known_from_speakers,
         "HeldThroughout": held_throughout,
         "Settled": settled,
-        "NeverStuck": lambda state, parameters: is_at_rest(state, parameters) or _can_move(state, parameters),
+        "NeverStuck": lambda state, parameters: is_at_rest(state, parameters) or SYSTEM.can_step(state, parameters),
     },
     probes={"HeldByItselfProbe": _held_by_itself, "NotHeldByTheDeadProbe": _not_held_by_the_dead},
 )
-
-
-def _can_move(state: State, parameters: Parameters) -> bool:
-    return any(
-        SYSTEM.is_enabled(action.name, state, parameters, *arguments)
-        for action in SYSTEM.actions
-        if not action.is_environment
-        for arguments in action.arguments(parameters)
-    )
-
 
 REGISTERED = Registered(system=SYSTEM, parameters=Parameters, theorems="permitflow_proofs.mute_links:theorems")

@@ -268,12 +268,7 @@ def never_stuck(state: State, parameters: Parameters) -> bool:
     """As long as there is a message, and no actor is under pressure, something moves."""
     if state.actors.sum_of(mailbox_of) == 0 or any(state.actors.get(name).pressed for name in range(parameters.actors)):
         return True
-    return any(
-        SYSTEM.is_enabled(action.name, state, parameters, *arguments)
-        for action in SYSTEM.actions
-        if not action.is_environment
-        for arguments in action.arguments(parameters)
-    )
+    return SYSTEM.can_step(state, parameters)
 
 
 # Probes.

@@ -120,7 +120,8 @@ def _one_more_sent(_before: Any, after: Any) -> Any:
     return after._replace(sent=after.sent + 1)
 
 
-def _the_newest_consumed(before: Any, after: Any) -> Any:
+def the_newest_consumed(before: Any, after: Any) -> Any:
+    """A mistake: the inbox gives away its newest item."""
     return after._replace(inbox=before.inbox.without_last())
 
 
@@ -135,7 +136,7 @@ _VIEW = View(
     put="Deliver",
     mistakes={
         "Deliver": (_not_in_the_inbox, "the message is not in the inbox"),
-        "Consume": (_the_newest_consumed, "the newest message is consumed"),
+        "Consume": (the_newest_consumed, "the newest message is consumed"),
     },
     other_mistake=(_one_more_sent, "one message more is sent"),
 )

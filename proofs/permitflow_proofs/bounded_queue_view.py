@@ -1,13 +1,13 @@
 """A channel of chunks that wait at the sender, are on the wire, then in the inbox: to its user, a bounded queue."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from permitflow_model import bounded_queue
 from permitflow_model.bounded_queue import Chunk, total
 from permitflow_model.kernel.queue import Fifo, Queue
-from permitflow_proofs.bounded_queue_refinement import Move, View
+from permitflow_proofs.bounded_queue_refinement import Mistake, Move, View, the_newest_consumed
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.queue import Law, Sums
@@ -19,10 +19,6 @@ _NOTHING = no_items(Chunk(0, 0))
 
 def _sent_twice(before: Any, after: Any) -> Any:
     return after._replace(wire=after.wire.push(before.waiting.head()))
-
-
-def _the_newest_consumed(before: Any, after: Any) -> Any:
-    return after._replace(inbox=before.inbox.without_last())
 
 
 @dataclass(frozen=True)
@@ -42,7 +38,14 @@ class ChunkView:
     stray: object
     """A chunk of the channel."""
 
-    def _seen(self, state: Any) -> bounded_queue.State:
+    put: str = "Send"
+    """The action that needs the whole bound."""
+
+    more_mistakes: Mapping[str, tuple[Mistake, str]] = field(default_factory=dict)
+    """Of other actions than that one and Consume, and in words."""
+
+    def seen(self, state: Any) -> bounded_queue.State:
+        """The user's view of a state, as sequences of chunks."""
         return bounded_queue.queue_in(state, self.as_chunk, _NOTHING)
 
     def _chunks(self, chunks: Queue[Any] | Sums) -> Queue[Chunk]:
@@ -61,20 +64,25 @@ class ChunkView:
     def _a_chunk_from_nowhere(self, _before: Any, after: Any) -> Any:
         return after._replace(wire=after.wire.push(self.stray))
 
+    @property
+    def view(self) -> View:
+        """The channel as a queue."""
+        return View(
+            seen=self.seen,
+            queue=self.queue,
+            move=self.move,
+            put=self.put,
+            mistakes={
+                self.put: (_sent_twice, "the chunk is sent twice"),
+                "Consume": (the_newest_consumed, "the newest chunk is consumed"),
+                **self.more_mistakes,
+            },
+            other_mistake=(self._a_chunk_from_nowhere, "a chunk appears on the wire"),
+        )
+
     def obligations(
         self, subject: Subject[Any, Any], any_chunk: Callable[[], object]
     ) -> tuple[SymbolicObligation, ...]:
         """Each step is one step of the queue, or cannot be seen; for a subject whose queues obey ``laws``."""
-        view = View(
-            seen=self._seen,
-            queue=self.queue,
-            move=self.move,
-            put="Send",
-            mistakes={
-                "Send": (_sent_twice, "the chunk is sent twice"),
-                "Consume": (_the_newest_consumed, "the newest chunk is consumed"),
-            },
-            other_mistake=(self._a_chunk_from_nowhere, "a chunk appears on the wire"),
-        )
         laws = (law_obligations(name, law, any_chunk) for name, law in self.laws.items())
-        return (*view.obligations(subject), *(obligation for each in laws for obligation in each))
+        return (*self.view.obligations(subject), *(obligation for each in laws for obligation in each))

@@ -39,12 +39,8 @@ def _not(condition: bool) -> bool:
     return implies(condition, False)
 
 
-def _is_in(one: Attempt, *phases: str) -> bool:
+def _is_in(one: Attempt | State, *phases: str) -> bool:
     return any_of([one.phase == phase for phase in phases])
-
-
-def _in(state: State, *phases: str) -> bool:
-    return any_of([state.phase == phase for phase in phases])
 
 
 def _at(state: State, number: int) -> Attempt:
@@ -84,8 +80,8 @@ def _decision(state: State, parameters: Parameters) -> bool:
     return all_of(
         (
             implies(is_there, all_of((equal(state.decided, state.batch), parameters.exchanges > 1))),
-            implies(_in(state, "running"), equal(state.decided, 0)),
-            implies(_in(state, "recovering"), is_there),
+            implies(_is_in(state, "running"), equal(state.decided, 0)),
+            implies(_is_in(state, "recovering"), is_there),
         )
     )
 
@@ -118,11 +114,11 @@ def _chosen(state: State, parameters: Parameters, name: int) -> bool:
     )
     return all_of(
         (
-            implies(all_of((_in(state, "running", "publishing"), is_named)), is_own),
-            implies(_in(state, "publishing"), is_named),
-            implies(_in(state, "recovering"), _not(is_named)),
+            implies(all_of((_is_in(state, "running", "publishing"), is_named)), is_own),
+            implies(_is_in(state, "publishing"), is_named),
+            implies(_is_in(state, "recovering"), _not(is_named)),
             implies(
-                all_of((_in(state, "publishing"), _not(equal(state.decided, 0)))), equal(task.chosen, task.decided)
+                all_of((_is_in(state, "publishing"), _not(equal(state.decided, 0)))), equal(task.chosen, task.decided)
             ),
         )
     )
@@ -229,7 +225,7 @@ def _in_order(state: State, _parameters: Parameters, name: int) -> bool:
 
 def _forgotten(state: State, parameters: Parameters, name: int) -> bool:
     """A decision is forgotten when each exchange has published."""
-    is_over = all_of((_in(state, "publishing"), equal(state.decided, 0), parameters.exchanges > 1))
+    is_over = all_of((_is_in(state, "publishing"), equal(state.decided, 0), parameters.exchanges > 1))
     return implies(is_over, state.published.get(name) >= state.batch)
 
 
@@ -437,8 +433,8 @@ def _named_is_there(state: State, parameters: Parameters, *, phases: tuple[str, 
     chosen, decided = (_is_in(_at(state, number), *phases) for number in (task.chosen, task.decided))
     return all_of(
         (
-            implies(all_of((is_here, _in(state, "publishing"))), any_of((mine >= state.batch, chosen))),
-            implies(all_of((is_here, _in(state, "recovering"))), any_of((mine >= state.decided, decided))),
+            implies(all_of((is_here, _is_in(state, "publishing"))), any_of((mine >= state.batch, chosen))),
+            implies(all_of((is_here, _is_in(state, "recovering"))), any_of((mine >= state.decided, decided))),
         )
     )
 
@@ -482,7 +478,7 @@ def _nobody_is_at(state: State) -> bool:
 
 def _may_start(state: State, parameters: Parameters) -> bool:
     has_more = all_of((state.batch <= parameters.batches, state.begun < parameters.attempts))
-    return all_of((_in(state, "running"), has_more))
+    return all_of((_is_in(state, "running"), has_more))
 
 
 def _may_start_again(state: State, parameters: Parameters, _name: int) -> bool:
@@ -514,7 +510,7 @@ def _starts(before: State, after: State, _parameters: Parameters) -> bool:
 
 def _may_be_discarded(state: State, _parameters: Parameters, _name: int) -> bool:
     one = _one(state)
-    is_dead = any_of((one.run < state.run, _in(state, "down")))
+    is_dead = any_of((one.run < state.run, _is_in(state, "down")))
     is_decided = equal(state.tasks.get(one.task - 1).decided, _ATTEMPT + 1)
     return all_of((_is_in(one, "open", "ended", "prepared"), is_dead, _not(is_decided)))
 
@@ -648,7 +644,7 @@ def _may_be_heard(state: State, _parameters: Parameters, _name: int) -> bool:
     one = _one(state)
     is_own = all_of((equal(one.run, state.run), equal(one.batch, state.batch)))
     is_first = equal(state.tasks.get(one.task - 1).chosen, 0)
-    return all_of((_in(state, "running"), _is_in(one, "ended", "late"), is_own, is_first))
+    return all_of((_is_in(state, "running"), _is_in(one, "ended", "late"), is_own, is_first))
 
 
 def _hears(before: State, after: State, _parameters: Parameters) -> bool:
@@ -673,7 +669,7 @@ def _is_ready_here(task: Task, state: State) -> bool:
 
 
 def _may_prepare(state: State, parameters: Parameters, _name: int) -> bool:
-    is_done = all_of((_in(state, "running"), parameters.exchanges > 1, state.tasks.every(_has_one)))
+    is_done = all_of((_is_in(state, "running"), parameters.exchanges > 1, state.tasks.every(_has_one)))
     return all_of((is_done, _not(state.tasks.every(_is_ready_here, state))))
 
 
@@ -694,7 +690,7 @@ def _prepares(before: State, after: State, _parameters: Parameters) -> bool:
 def _may_decide(state: State, parameters: Parameters) -> bool:
     is_ready = any_of((equal(parameters.exchanges, 1), state.tasks.every(_is_ready, state)))
     is_done = all_of((state.tasks.every(_has_one), is_ready))
-    return all_of((_in(state, "running"), state.batch <= parameters.batches, is_done))
+    return all_of((_is_in(state, "running"), state.batch <= parameters.batches, is_done))
 
 
 def _decides(before: State, after: State, parameters: Parameters) -> bool:
@@ -713,7 +709,7 @@ def _is_at_least(published: int, batch: int) -> bool:
 
 def _may_forget(state: State, _parameters: Parameters) -> bool:
     is_over = state.published.every(_is_at_least, state.decided)
-    return all_of((_in(state, "publishing", "recovering"), _not(equal(state.decided, 0)), is_over))
+    return all_of((_is_in(state, "publishing", "recovering"), _not(equal(state.decided, 0)), is_over))
 
 
 def _forgets(before: State, after: State, _parameters: Parameters) -> bool:
@@ -724,7 +720,7 @@ def _forgets(before: State, after: State, _parameters: Parameters) -> bool:
 
 def _may_finish(state: State, _parameters: Parameters) -> bool:
     is_over = state.published.every(_is_at_least, state.batch)
-    return all_of((_in(state, "publishing"), equal(state.decided, 0), is_over))
+    return all_of((_is_in(state, "publishing"), equal(state.decided, 0), is_over))
 
 
 def _names_none(before: State, after: State, _parameters: Parameters) -> bool:
@@ -791,7 +787,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _crashes,
         "its order, if it had one, is on its way",
         when=lambda state, parameters: (
-            _in(state, "running", "publishing", "recovering")
+            _is_in(state, "running", "publishing", "recovering")
             and state.batch <= parameters.batches
             and _may_fail(state, parameters)
         ),
@@ -857,7 +853,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         _answers,
         "nothing, if it was published before; else what is named is published, and what else was staged is late; if "
         "something is missing, the driver is down",
-        when=lambda state, _parameters, _name: _in(state, "publishing", "recovering"),
+        when=lambda state, _parameters, _name: _is_in(state, "publishing", "recovering"),
         possible="while the driver publishes",
     ),
     Frame(
@@ -881,7 +877,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"run": +1, "phase": None, **_each("tasks", "chosen")},
         _begins_anew,
         "it carries out what was decided, or runs the batch; no attempt is named",
-        when=lambda state, _: _in(state, "down"),
+        when=lambda state, _: _is_in(state, "down"),
         possible="when none is there",
     ),
 )

@@ -45,7 +45,7 @@ from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL
 from permitflow_proofs.permit_channel.arbitrary import INVARIANT as CHANNEL_INVARIANT
 from permitflow_proofs.permit_channel.inductive import NUMBERED
-from permitflow_proofs.permit_channel.refinement import SEEN, VIEW
+from permitflow_proofs.permit_channel.refinement import CHUNKS, SEEN
 from tests.support.mistaken import is_kept, with_mistake
 
 REFINED = "BoundedQueue"
@@ -107,7 +107,7 @@ def test_every_table_of_mistakes_is_tried() -> None:
 def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: str, mistake: Mistake) -> None:
     if mistake.breaks == REFINED:
         wrong = with_mistake(mistake, SEEN)
-        assert decide(lambda: VIEW.implements(wrong, mistake.action)).outcome == "refuted"
+        assert decide(lambda: CHUNKS.view.implements(wrong, mistake.action)).outcome == "refuted"
     elif mistake.breaks not in PROVED_OTHERWISE:
         clauses, subject = next(proof for proof in PROOFS[protocol] if mistake.breaks in proof.clauses)
         assert not is_kept(clauses[mistake.breaks], with_mistake(mistake, subject), mistake.action)
@@ -122,7 +122,7 @@ def test_a_mistake_breaks_its_clause_and_the_explorer_finds_the_run(protocol: st
 
 @pytest.mark.parametrize("action", ["Deliver", "SendChunk"])
 def test_without_a_mistake_a_channel_refines_its_queue(action: str) -> None:
-    assert decide(lambda: VIEW.implements(SEEN, action)).outcome == "proved"
+    assert decide(lambda: CHUNKS.view.implements(SEEN, action)).outcome == "proved"
 
 
 def test_a_node_tells_of_each_muter_by_its_own_signal(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,7 +24,7 @@ from permitflow_proofs.kernel.obligation import decide
 from permitflow_proofs.kernel.symbols import assume, equal
 from permitflow_proofs.permit_channel.arbitrary import CHANNEL, INVARIANT, any_state
 from permitflow_proofs.permit_channel.inductive import DEAD_ENDS
-from permitflow_proofs.permit_channel.refinement import SEEN_LAWS, seen
+from permitflow_proofs.permit_channel.refinement import CHUNKS
 
 PARAMETERS = st.builds(
     Parameters,
@@ -88,7 +88,7 @@ def assume_is(symbolic: State, real: State, parameters: Parameters) -> None:
     """Of all states, only those that look like this one."""
     for ours, theirs in zip(due_in(symbolic, parameters), due_in(real, parameters), strict=True):
         assume(ours == theirs)
-    assume(equal(seen(symbolic), queue_in(real, as_chunks)))
+    assume(equal(CHUNKS.seen(symbolic), queue_in(real, as_chunks)))
     for ours, theirs in zip(numbers_of(symbolic), numbers_of(real), strict=True):
         assume(ours == theirs)
     assume(symbolic.newest_watermark == real.newest_watermark)
@@ -102,7 +102,7 @@ def step_from(
     parameters: Parameters, state: State, action: str, arguments: tuple[int, ...], expected: State | None
 ) -> Callable[[], bool]:
     def claim() -> bool:
-        before = any_state(parameters, message_laws=tuple(SEEN_LAWS.values()), dead_ends=DEAD_ENDS)
+        before = any_state(parameters, message_laws=tuple(CHUNKS.laws.values()), dead_ends=DEAD_ENDS)
         assume_is(before, state, parameters)
         try:
             after = SYSTEM.perform(action, before, parameters, *arguments)
@@ -112,7 +112,7 @@ def step_from(
             expected is not None
             and numbers_of(after) == numbers_of(expected)
             and due_in(after, parameters) == due_in(expected, parameters)
-            and seen(after) == queue_in(expected, as_chunks)
+            and CHUNKS.seen(after) == queue_in(expected, as_chunks)
             and after.newest_watermark == expected.newest_watermark
         )
 

@@ -306,6 +306,14 @@ class System(Generic[S, P]):
                 return True
         return False
 
+    def can_step(self, state: S, parameters: P) -> bool:
+        """The same where its own actions take other arguments: those of an exploration."""
+        return any(
+            self.is_enabled(action.name, state, parameters, *arguments)
+            for action in self._own_actions
+            for arguments in action.arguments(parameters)
+        )
+
     @cached_property
     def _own_actions(self) -> list[Action[S, P]]:
         return [action for action in self.actions if not action.is_environment]
