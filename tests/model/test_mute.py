@@ -67,7 +67,7 @@ def test_the_signals_of_another_hop_break_an_invariant(
 ) -> None:
     monkeypatch.setattr(
         "permitflow_model.mute.in_flight",
-        lambda state, up, down: state.signals.get(up - 1 - beside_up).get(down - 1 - beside_down),
+        lambda state, up, down: state.signals.get(up - 1 - beside_up).get((down - 1 - beside_down) % TWO_PATHS.nodes),
     )
     found = explore(SYSTEM, replace(TWO_PATHS, supply=2, remakes=1))
     assert "OnItsWay" in {violation.invariant for violation in found.violations}
