@@ -152,14 +152,15 @@ def _require_known(
         refuse(name, text, f"is not used: call load() or save() without a path and set {instead!r}")
     if option is None and (advice := elsewhere(name)) is not None:
         refuse(name, None, advice)  # the value may be a secret
+    direction = Use.READING if use & Use.READING else Use.WRITING
     if option is None:
-        usable = {folded(each): each for each in names_for(known, use)}
-        begun = [each for each in usable if each.startswith(folded(name))]
-        close = begun or get_close_matches(folded(name), usable, n=1)
-        meant = f"; did you mean {usable[close[0]]!r}?" if close else ""
-        refuse(name, text, f"is unknown{meant} (known: {', '.join(usable.values())})")
+        # Spark does not say at load() whether a stream is meant: the right name may be one of a stream's.
+        near = {folded(each): each for each in names_for(known, direction)}
+        begun = [each for each in near if each.startswith(folded(name))]
+        close = begun or get_close_matches(folded(name), near, n=1)
+        meant = f"; did you mean {near[close[0]]!r}?" if close else ""
+        refuse(name, text, f"is unknown{meant} (known: {', '.join(names_for(known, use))})")
     if not option.use & use:
-        direction = Use.READING if use & Use.READING else Use.WRITING
         streams = "streaming queries" if use & (Use.READ | Use.WRITE) else "batch jobs"
         where = streams if option.use & direction else "writing" if direction is Use.READING else "reading"
         refuse(name, text, f"is for {where} only")

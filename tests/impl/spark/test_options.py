@@ -103,6 +103,7 @@ def test_writing_has_options_of_its_own() -> None:
             "is the same as 'maxRowsPerTrigger': set one of them",
         ),
         (READ_STREAM, {"maxRowPerTriggers": "5"}, "maxRowPerTriggers", "did you mean 'maxRowsPerTrigger'"),
+        (READ, {"maxRowsPerTriger": "5"}, "maxRowsPerTriger", "did you mean 'maxRowsPerTrigger'"),
         (READ_STREAM, {"maxRows": "5"}, "maxRows", "did you mean 'maxRowsPerTrigger'"),
         (READ, {"channels": "a,b"}, "channels", "a whole number from 1 to 10000, beside option 'stream'; to list"),
         (READ_STREAM, {"startingOffsets": '{"0": 7}'}, "startingOffsets", "it reads channel 'orders/0' and 1 more"),
