@@ -55,9 +55,18 @@ class GrpcConnections:
 
     def look(self) -> tuple[list[Name], list[Name]]:
         """Names that have come since the last look, and names that have gone; some microseconds for each descriptor."""
+        try:
+            entries = [*_sockets()]
+        except OSError:  # no descriptor is free to look with, or the system has no such list
+            return [], []
         former, self._entries = self._entries, {}
-        for entry in _sockets():
-            self._entries[entry] = former[entry] if entry in former else self._name_of(entry)
+        for entry in entries:
+            if entry in former:
+                self._entries[entry] = former[entry]
+                continue
+            with _opened(entry) as found:
+                if found is not None:  # else it was closed, or no descriptor is free: the next look asks again
+                    self._entries[entry] = self._name_in(found)
         names = {name: entry for entry, name in self._entries.items() if name is not None}
         come = [name for name, entry in names.items() if self._by_name.get(name) != entry]
         gone = [name for name, entry in self._by_name.items() if names.get(name) != entry]
@@ -77,10 +86,6 @@ class GrpcConnections:
                 found.shutdown(socket.SHUT_RDWR)
             return True
 
-    def _name_of(self, entry: _Entry) -> Name | None:
-        with _opened(entry) as found:
-            return None if found is None else self._name_in(found)
-
     def _name_in(self, found: socket.socket) -> Name | None:
         if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:
             return None
@@ -94,11 +99,7 @@ class GrpcConnections:
 
 
 def _sockets() -> Iterator[_Entry]:
-    try:
-        descriptors = os.listdir(_DESCRIPTORS)
-    except OSError:
-        return
-    for descriptor in descriptors:
+    for descriptor in os.listdir(_DESCRIPTORS):
         with suppress(OSError):  # closed meanwhile
             if (target := os.readlink(f"{_DESCRIPTORS}/{descriptor}")).startswith("socket:"):
                 yield _Entry(descriptor, target)
@@ -106,7 +107,7 @@ def _sockets() -> Iterator[_Entry]:
 
 @contextmanager
 def _opened(entry: _Entry) -> Iterator[socket.socket | None]:
-    """The socket, whatever becomes of its descriptor meanwhile; None: it was closed."""
+    """The socket, whatever becomes of its descriptor meanwhile; None: it was closed, or no descriptor is free."""
     try:
         found = socket.socket(fileno=os.dup(int(entry.descriptor)))
     except OSError:

@@ -35,27 +35,30 @@ class FromFiles(Generic[T]):
         self._files, self._make = files, make
         self._signature = self._signed()
         self._value = make()
-        self._has_warned = False
+        self._refused: Signature | None = None
+        """Of the changed files that cannot be used."""
 
     def current(self) -> T:
-        """The value; the former one if the changed files cannot be used.
+        """The value; the former one as long as the changed files cannot be used.
 
         The log has a warning then, and another one once there are files again that can be used.
         """
         signature = self._signed()
-        if signature != self._signature:
-            self._signature = signature
-            try:
-                self._value = self._make()
-            except InvalidParametersError as error:
+        if signature == self._signature and self._refused is None:
+            return self._value
+        try:
+            self._value = self._make()
+        except (InvalidParametersError, OSError) as error:  # a file may go while it is read, and descriptors may lack
+            if signature != self._refused:
                 _log.warning("changed files cannot be used, and the former ones hold: %s", error)
-                self._has_warned = True
-            else:
-                level, words = logging.INFO, "read again, because changed"
-                if self._has_warned:  # who was warned wants to know
-                    level, words = logging.WARNING, "changed files can be used again, and hold"
-                _log.log(level, "%s: %s", words, ", ".join(map(str, self._files)))
-                self._has_warned = False
+            self._refused = signature
+            return self._value
+        # Who was warned wants to know.
+        level, words = logging.INFO, "read again, because changed"
+        if self._refused is not None:
+            level, words = logging.WARNING, "changed files can be used again, and hold"
+        _log.log(level, "%s: %s", words, ", ".join(map(str, self._files)))
+        self._signature, self._refused = signature, None
         return self._value
 
     def _signed(self) -> Signature:

@@ -1,0 +1,47 @@
+"""The connections of a gRPC server, as the kernel lists them."""
+
+import errno
+import os
+import socket
+from collections.abc import Iterator
+from typing import NoReturn
+
+import pytest
+
+from permitflow.carriers.grpc_connections import GrpcConnections, Name
+
+pytestmark = pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="this system lists no descriptors")
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield listening
+
+
+def no_descriptor(_: object) -> NoReturn:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
+@pytest.mark.parametrize("call", ["dup", "listdir"])
+def test_what_comes_while_no_descriptor_is_free_is_seen_later(
+    call: str, server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0]:
+        with monkeypatch.context() as without:
+            without.setattr(os, call, no_descriptor)
+            assert connections.look() == ([], [])
+        assert connections.look() == ([Name(*client.getsockname())], [])
+
+
+def test_who_is_there_while_no_descriptor_is_free_has_not_gone(
+    server: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()), server.accept()[0]:
+        assert len(connections.look()[0]) == 1
+        with monkeypatch.context() as without:
+            without.setattr(os, "listdir", no_descriptor)
+            assert connections.look() == ([], [])
+        assert connections.look() == ([], [])
