@@ -42,6 +42,7 @@ from permitflow.exchange.health import HealthService
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
+from permitflow.lasting import lasting_task
 from permitflow.wire.wire_errors import forget_frames
 
 __all__ = ["ExchangeServer"]
@@ -113,8 +114,8 @@ class _GrpcListener:
         admission = self._reception.exchange.admission
         self._peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
         await server.start()
-        self._watching = asyncio.create_task(self._peers.follow(), name="connections of gRPC")
-        self._following = asyncio.create_task(self._health.follow(), name="health of the exchange")
+        self._watching = lasting_task(self._peers.follow(), name="connections of gRPC")
+        self._following = lasting_task(self._health.follow(), name="health of the exchange")
         self._server = server
         self._address = f"{self._terms.address.rpartition(':')[0]}:{port}"
 
@@ -384,7 +385,7 @@ class _TcpListener(_StreamListener):
         family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
         self._socket = socket.create_server((address.host, address.port), family=family, backlog=_BACKLOG)
         self._socket.setblocking(False)
-        self._accepting = asyncio.create_task(self._accept(), name=f"accepting at {self.address}")
+        self._accepting = lasting_task(self._accept(), name=f"accepting at {self.address}")
         return int(self._socket.getsockname()[1])
 
     async def _accept(self) -> None:
@@ -542,7 +543,7 @@ class ExchangeServer:
         """
         await self._listener.start()
         if self._access is not None:
-            self._following = asyncio.create_task(self._access.follow(), name="following the file of rights")
+            self._following = lasting_task(self._access.follow(), name="following the file of rights")
         return self
 
     async def __aexit__(self, *_: object) -> None:

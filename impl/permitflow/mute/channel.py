@@ -6,12 +6,12 @@ Both ways go over one connection.  Down go lines; up go acknowledgements and sig
 a mute is always ahead of the acknowledgement of what was counted after it.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from permitflow.lasting import lasting_task
 from permitflow.mute.graph import Marks
 from permitflow.mute.messages import (
     Kind,
@@ -61,7 +61,7 @@ class Dialling:
     def __post_init__(self) -> None:
         """Begin to connect."""
         self._peer: Peer | None = None
-        self._keeping = asyncio.create_task(self._keep_connected(), name=f"{self.name} stays connected")
+        self._keeping = lasting_task(self._keep_connected(), name=f"{self.name} stays connected")
         self.pipeline.own(self)
 
     async def _keep_connected(self) -> None:

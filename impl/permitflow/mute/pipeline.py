@@ -19,6 +19,7 @@ from permitflow.callables import plain_of_one
 from permitflow.carriers.accepting import accepted
 from permitflow.change import Change
 from permitflow.errors import FrameTooLongError, InvalidParametersError, SinkStalledError
+from permitflow.lasting import lasting_task
 from permitflow.mute.graph import Marks, MuteGraph, Signal
 from permitflow.mute.sockets import (
     HANDSHAKE_SECONDS,
@@ -494,7 +495,7 @@ class TcpSink(Connection):
         self.short_writes = 0
         """Writes that the kernel has not taken whole, on all connections."""
         self.peak_rest_bytes = 0
-        self._serving = asyncio.create_task(self._serve(), name=f"{self.name} has a reader")
+        self._serving = lasting_task(self._serve(), name=f"{self.name} has a reader")
         self.pipeline.own(self)
 
     async def _serve(self) -> None:

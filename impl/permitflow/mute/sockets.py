@@ -10,6 +10,7 @@ from permitflow.carriers import dialling
 from permitflow.carriers.accepting import BETWEEN_COMPLAINTS_SECONDS, accepted
 from permitflow.carriers.dialling import Dialling
 from permitflow.errors import InvalidParametersError
+from permitflow.lasting import lasting_task
 
 Address = tuple[str, int]
 RECONNECT_SECONDS = 0.1
@@ -155,7 +156,7 @@ class Listener:
         self._quiet: dict[str, asyncio.TimerHandle] = {}
         self.address: Address = self._socket.getsockname()
         self.sizes = sizes_of(self._socket)
-        self._accepting = asyncio.create_task(self._accept(), name=f"accepting at {self.address}")
+        self._accepting = lasting_task(self._accept(), name=f"accepting at {self.address}")
 
     async def _accept(self) -> None:
         began, count = self._loop.time(), 0
