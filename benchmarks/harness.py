@@ -71,7 +71,7 @@ class Partner:
 
         Raises:
             PartnerFailedError: it has ended instead, or the one beside it without which no message would come; or it is
-                silent for so many seconds.
+                silent for this many seconds.
         """
         ready = wait([self._pipe, *([beside._process.sentinel] if beside else [])], seconds)
         if not ready:

@@ -25,7 +25,7 @@ COUNTS = (1, 10, 100, 1_000)
 SMOKE_COUNTS = (1, 3)
 SECONDS = 2.0
 SMOKE_SECONDS = 0.1
-# So many connections are being opened at a time.
+# This many connections are being opened at a time.
 DIALLING = 16
 PAYLOAD = PAYLOADS["64"]
 CARRIERS = {"gRPC": SameHost.NEVER, "same host": SameHost.REQUIRE}

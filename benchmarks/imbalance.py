@@ -76,7 +76,7 @@ CHUNK_ROWS = round(SCANNED_ROWS * VISIBLE_SHARE)
 
 
 def filtered_chunk(row_bytes: int) -> pa.RecordBatch:
-    """The visible rows of a chunk, each of so many bytes."""
+    """The visible rows of a chunk, each of this many bytes."""
     rows = pa.record_batch({"row": pa.array([bytes(row_bytes)] * SCANNED_ROWS, pa.binary(row_bytes))})
     is_visible = [number % (SCANNED_ROWS // CHUNK_ROWS) == 0 for number in range(SCANNED_ROWS)]
     return rows.filter(pa.array(is_visible)).slice(0, CHUNK_ROWS)

@@ -115,7 +115,7 @@ PAYLOADS = {
 }
 
 
-# A producer that has more to send hands over so many chunks at once, if it can hand over several.
+# A producer that has more to send hands over this many chunks at once, if it can hand over several.
 BURST_CHUNKS = 64
 
 
@@ -150,7 +150,7 @@ class Job:
     chunks: int
     row_permits: int
     permit_batch: int
-    """Permits return in batches of so many rows."""
+    """Permits return in batches of this many rows."""
     pause_seconds: float = 0.0
     """The pause between bursts; 0: none."""
     burst_chunks: int = BURST_CHUNKS

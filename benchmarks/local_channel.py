@@ -47,7 +47,7 @@ class Chunk:
 Chunks = list[Chunk]
 Ends = tuple[LocalSender[Chunk], LocalReceiver[Chunk]]
 Candidate = Callable[[Chunks, int], Awaitable[int]]
-"""Moves the chunks, with room for so many rows, and gives the sum of their values."""
+"""Moves the chunks, with room for this many rows, and gives the sum of their values."""
 
 
 async def queue(chunks: Chunks, row_permits: int) -> int:

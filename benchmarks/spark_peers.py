@@ -32,7 +32,7 @@ PAYLOAD = Payload(f"{CHUNK_ROWS:,}", CHUNK_ROWS)
 
 
 class MemorySource(DataSource):
-    """``format("memory_chunks")``: yields a few chunks again and again, so many (``chunks``) in each task."""
+    """``format("memory_chunks")``: yields a few chunks again and again, this many (``chunks``) in each task."""
 
     @classmethod
     def name(cls) -> str:

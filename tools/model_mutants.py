@@ -455,7 +455,7 @@ def main() -> int:
     """Try them, and print what notices each."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("models", nargs="*", help="files of models, without .py (default: all)")
-    parser.add_argument("--sample", type=int, metavar="N", help="try so many only, and none of the known survivors")
+    parser.add_argument("--sample", type=int, metavar="N", help="try this many only, and none of the known survivors")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="draws the sample")
     parser.add_argument("--only", default="", metavar="TEXT", help="try those with this text only")
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at once")

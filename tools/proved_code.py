@@ -36,7 +36,7 @@ CORES: tuple[type[Any], ...] = (
 )
 
 _HEADER = """\
-| Core | Lines | Reached | Methods of which lines are not reached (so many of so many) |
+| Core | Lines | Reached | Methods of which lines are not reached (of how many) |
 |---|--:|--:|---|
 """
 

@@ -12,7 +12,7 @@ import psutil
 MEBIBYTE = 2**20
 # The first part of a run fills caches and pools.
 WARM_UP_SHARE = 0.3
-# Of the slopes between any two looks, so many lie below the one that is judged: rounds come and go, and nearly all
+# Of the slopes between any two looks, this many lie below the one that is judged: rounds come and go, and nearly all
 # slopes of what grows all the time are alike.
 SLOPE_SHARE = 0.25
 # This many show a slope as well as more do.

@@ -61,7 +61,7 @@ async def feed(address: str, channel: str, rows: int, chunk_rows: int, *, is_wid
 
 
 async def feed_with_barriers(address: str, channel: str, rows: int, options: Options) -> int:
-    """Send rows, and a barrier after so many."""
+    """Send rows, and a barrier after this many."""
     async with put(address, channel, NARROW, **options) as sender:
         for number, first in enumerate(range(0, rows, BARRIER_ROWS), 1):
             for part in range(first, first + BARRIER_ROWS, BARRIER_ROWS // 10):
@@ -72,7 +72,7 @@ async def feed_with_barriers(address: str, channel: str, rows: int, options: Opt
 
 
 async def take(address: str, channel: str, pause_seconds: float, leaves_after: int, options: Options) -> int:
-    """Take all rows, or so many and leave."""
+    """Take all rows, or this many and leave."""
     taken = Numbered()
     async with get(address, channel, **options) as receiver:
         async for message in receiver:
@@ -102,7 +102,7 @@ async def take_gate(address: str, channels: list[str], wanted: GateParameters, o
 
 
 async def take_kept(address: str, channel: str, consumer: str, rows: int, options: Options) -> int:
-    """Take so many rows of a channel that keeps them, acknowledge them, and leave."""
+    """Take this many rows of a channel that keeps them, acknowledge them, and leave."""
     async with control(address) as orders:
         (position,) = await orders.positions([channel], consumer=consumer)
         taken = Numbered(position.acknowledged_row)

@@ -43,7 +43,7 @@ class State(NamedTuple):
     epoch: int
     failed: bool
     target: int
-    """So many floating buffers may be lent."""
+    """This many floating buffers may be lent."""
 
 
 def gate_in(state: State) -> input_gate_credit.State:
@@ -67,7 +67,7 @@ def is_target(target: int, parameters: Parameters) -> bool:
 
 
 def resize(state: State, parameters: Parameters, target: int) -> State:
-    """The gate has measured its consumer: so many floating buffers may be lent."""
+    """The gate has measured its consumer: this many floating buffers may be lent."""
     require(target != state.target)
     require(is_target(target, parameters))
     return state._replace(target=target)

@@ -154,7 +154,7 @@ def flush(state: State, parameters: Parameters) -> State:
 
 
 def add_permits(state: State, _parameters: Parameters, rows: int = 1) -> State:
-    """So many returned permits arrive at the sender."""
+    """This many returned permits arrive at the sender."""
     require(rows <= state.returned)
     return state._replace(permits=state.permits + rows, returned=state.returned - rows)
 

@@ -112,7 +112,7 @@ def most_bytes(parameters: Parameters) -> int:
 
 
 def admits(others: int, size_bytes: int, parameters: Parameters) -> bool:
-    """Does the window admit so many bytes where others are outstanding?"""
+    """Does the window admit this many bytes where others are outstanding?"""
     return others + size_bytes <= parameters.window_bytes or others < parameters.batch_bytes
 
 
@@ -174,13 +174,13 @@ def consume(state: State, parameters: Parameters) -> State:
 
 
 def return_rows(state: State, _parameters: Parameters, rows: int = 1) -> State:
-    """So many row permits arrive at the sender."""
+    """This many row permits arrive at the sender."""
     require(rows <= state.returned_rows)
     return state._replace(permits=state.permits + rows, returned_rows=state.returned_rows - rows)
 
 
 def return_bytes(state: State, _parameters: Parameters, size_bytes: int = 1) -> State:
-    """So many bytes do."""
+    """This many bytes do."""
     require(size_bytes <= state.returned_bytes)
     return state._replace(outstanding=state.outstanding - size_bytes, returned_bytes=state.returned_bytes - size_bytes)
 

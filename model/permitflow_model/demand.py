@@ -111,7 +111,7 @@ def request_withheld(state: State, _parameters: Parameters) -> State:
 
 
 def request(state: State, _parameters: Parameters, count: int = 1) -> State:
-    """A request for so many messages arrives at the sender; requests may be put together, or come in parts."""
+    """A request for this many messages arrives at the sender; requests may be put together, or come in parts."""
     require(count <= state.requests)
     return state._replace(requests=state.requests - count, credit=state.credit + count)
 

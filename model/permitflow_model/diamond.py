@@ -106,7 +106,7 @@ def level(branch: Branch) -> int:
 
 
 def has_level(branch: Branch, of: int) -> bool:
-    """Are so many in it?"""
+    """Are this many in it?"""
     return level(branch) == of
 
 

@@ -24,7 +24,7 @@ class Parameters(Bounded):
     """Jobs that come in a tick."""
 
     services: Positive
-    """Jobs that are served in a tick, if so many wait."""
+    """Jobs that are served in a tick, if this many wait."""
 
     resend: Positive
     """Ticks after which a client that was not served sends its job again."""

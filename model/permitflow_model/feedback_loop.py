@@ -100,7 +100,7 @@ def takes(station: Station) -> bool:
 
 
 def filled(station: Station, given: int) -> Station:
-    """A station after its stage has taken an element and given so many."""
+    """A station after its stage has taken an element and given this many."""
     held = station.held + given
     return station._replace(held=station.places if station.drops and held > station.places else held)
 

@@ -68,7 +68,7 @@ class Mapping(Protocol):
         ...
 
     def grown(self, channels: int) -> "Mapping":
-        """The same mapping once there are so many channels."""
+        """The same mapping once there are this many channels."""
         ...
 
 
@@ -173,7 +173,7 @@ def taken(state: State) -> int:
 
 
 def is_open(channel: Channel, channels: int) -> bool:
-    """Is it there, among so many?"""
+    """Is it there, among this many?"""
     return channel.number < channels
 
 
@@ -189,7 +189,7 @@ def can_take(state: State) -> bool:
 
 
 def marked(channel: Channel, message: Message, opened: int, to: int, marks: int) -> Channel:
-    """A channel with a mark that is on its way into all of so many, of which some were open before."""
+    """A channel with a mark that is on its way into all of that many, of which some were open before."""
     if channel.number >= to:
         return channel
     coming = channel._replace(pending=channel.pending.push(message))
@@ -225,7 +225,7 @@ def take_chunk(state: State, _parameters: Parameters) -> State:
 
 
 def take_barrier(state: State, parameters: Parameters, to: int) -> State:
-    """A barrier is taken, for every channel; behind it there are so many."""
+    """A barrier is taken, for every channel; behind it there are this many."""
     require(state.marks < parameters.marks)
     require(state.owners.channels() <= to)
     require(to <= parameters.most_channels)

@@ -41,7 +41,7 @@ class Parameters(Bounded):
     """Does a barrier take back all credit that was granted, exclusive or not?"""
 
     skip: Natural = 0
-    """So many barriers may an input leave out at once; if any, numbers are not modulo, but below ``epochs``."""
+    """This many barriers may an input leave out at once; if any, numbers are not modulo, but below ``epochs``."""
 
     ends: bool = False
     """May inputs end?"""

@@ -80,7 +80,7 @@ class GateExplanation:
         return (World(state, path),)
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
-        """The states behind the steps, to the last one, if the action is performed so many times."""
+        """The states behind the steps, to the last one, if the action is performed this many times."""
         for _ in range(times):
             state = SYSTEM.perform(action, state, self.parameters, *arguments)
             yield state

@@ -84,7 +84,7 @@ def first_of(one: Consumer, expired: int) -> int:
 
 
 def lag(_name: int, one: Consumer, rows: int) -> int:
-    """How many of so many rows it has not acknowledged."""
+    """How many of this many rows it has not acknowledged."""
     return rows - one.acknowledged
 
 
@@ -342,7 +342,7 @@ def nobody_told(state: State, _parameters: Parameters) -> bool:
 
 
 def lacks_some(one: Consumer, rows: int) -> bool:
-    """Has it not acknowledged all of so many rows?"""
+    """Has it not acknowledged all of this many rows?"""
     return one.acknowledged < rows
 
 

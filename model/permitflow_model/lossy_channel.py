@@ -58,7 +58,7 @@ class Feedback(NamedTuple):
     """All data below this number have arrived."""
 
     limit: int
-    """Data below this number may be sent; or so many permits are to be added."""
+    """Data below this number may be sent; or this many permits are to be added."""
 
 
 class State(NamedTuple):

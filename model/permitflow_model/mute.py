@@ -43,7 +43,7 @@ class Parameters(Bounded):
     """Messages that each source has to send."""
 
     newcomers: Natural = 0
-    """So many of the last sources join later."""
+    """This many of the last sources join later."""
 
     disposals: bool = False
     """May sinks leave?"""

@@ -39,7 +39,7 @@ class Parameters(mute.Parameters):
     """The constants of the specification: those of mute, and three more."""
 
     boundaries: Natural = 0
-    """So many of the first sinks are numbers of boundaries as muters."""
+    """This many of the first sinks are numbers of boundaries as muters."""
 
     deaths: bool = False
     """May sinks die that are behind links?"""

@@ -22,7 +22,7 @@ class Parameters(Bounded):
     """How many there are."""
 
     batch: Positive
-    """With so many messages in a run an actor is overloaded."""
+    """With this many messages in a run an actor is overloaded."""
 
     messages: Positive
     """Messages that may be in mailboxes at once."""

@@ -129,7 +129,7 @@ def total(parameters: Parameters) -> Permits:
 
 
 def cost_of(rows: int, parameters: Parameters) -> int:
-    """Permits that a chunk of so many rows takes."""
+    """Permits that a chunk of this many rows takes."""
     return min(max(rows, 1), parameters.max_chunk_cost)
 
 

@@ -22,7 +22,7 @@ class Parameters(Bounded):
     """Messages that may be sent and not be consumed."""
 
     every: Positive
-    """The receiver acknowledges when it has so many messages that it has not acknowledged."""
+    """The receiver acknowledges when it has this many messages that it has not acknowledged."""
 
     total: Positive
     """Messages that the application sends."""
@@ -67,10 +67,10 @@ class Feedback(NamedTuple):
     """What the receiver writes."""
 
     ack: int
-    """So many messages have arrived."""
+    """This many messages have arrived."""
 
     returned: int
-    """So many permits have returned, with this one."""
+    """This many permits have returned, with this one."""
 
 
 class State(NamedTuple):

@@ -197,7 +197,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
             raise Starved("no rows are lost that the query needs") from None
 
     def _as_told(self, state: State, told: _Told) -> State:
-        """The exchange has so many rows, and so many have expired: perhaps in turns, as either makes room."""
+        """The exchange has this many rows, and this many have expired: perhaps in turns, as either makes room."""
         if told.expired > told.produced:
             raise Refused(f"rows up to {told.expired} have expired, and the exchange has had only {told.produced}")
         while (first_kept := gone(state)) < told.expired:
@@ -210,7 +210,7 @@ class SparkMicroBatchReplay(replay.StepByStep[State, Parameters]):
         return self._produced(state, told.produced)
 
     def _produced(self, state: State, rows: int) -> State:
-        """The exchange has so many rows."""
+        """The exchange has this many rows."""
         if rows < state.produced:
             raise Refused(f"the exchange has {rows} rows, and had {state.produced} before")
         if rows == state.produced:

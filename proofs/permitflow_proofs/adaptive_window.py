@@ -126,7 +126,7 @@ def _whole(state: State, parameters: Parameters, *, less: int) -> bool:
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At most so many steps until everything that was offered is consumed and as much as possible has returned."""
+    """At most this many steps until everything that was offered is consumed and as much as possible has returned."""
     queues = (state.waiting, state.wire, state.inbox)
     steps = 3 * state.waiting.size() + 2 * state.wire.size() + state.inbox.size()
     kept = sum(map(_rows_held, queues)) + state.unreturned + state.withheld

@@ -32,7 +32,7 @@ def _room(parameters: Parameters) -> int:
 
 
 def _rank(state: State, _parameters: Parameters) -> int:
-    """At least so many steps until the answer is read, if nothing gets stuck."""
+    """At least this many steps until the answer is read, if nothing gets stuck."""
     return 4 * state.unwritten + 3 * state.server + 2 * state.hand + state.client
 
 

@@ -120,7 +120,7 @@ def _room_falls(before: State, after: State, parameters: Parameters, *, by: int)
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At least so many steps until somebody offers or comes."""
+    """At least this many steps until somebody offers or comes."""
     producer, channel, consumer = state.producer, state.channel, state.consumer
     messages = 6 * state.incoming + 4 * channel.held + 3 * consumer.wire + 2 * consumer.inbox
     moving = messages + producer.returned + consumer.returned
@@ -139,7 +139,7 @@ def _nothing_under_way(told: Told) -> Clause[State, Parameters]:
 
 
 def _begins_with_the_first(state: State, parameters: Parameters, *, handed: int) -> bool:
-    """Who comes to a channel that goes: no message was handed out; or so many."""
+    """Who comes to a channel that goes: no message was handed out; or this many."""
     if not goes(state.channel) or not SYSTEM.is_enabled("Claim", state, parameters):
         return True
     return state.consumed == handed

@@ -127,7 +127,7 @@ def _holds_fewer(state: State, parameters: Parameters) -> bool:
 
 
 def _window_holds(state: State, parameters: Parameters, *, larger: int) -> bool:
-    """With chunks of at most so many bytes, or so many more."""
+    """With chunks of at most this many bytes, or this many more."""
     assume(max(parameters.byte_costs) <= parameters.window_bytes - parameters.batch_bytes + 1 + larger)
     return state.outstanding <= parameters.window_bytes
 
@@ -144,7 +144,7 @@ def _reaches(more: int) -> bool:
 
 
 def _admits(state: State, parameters: Parameters, *, withheld: int) -> bool:
-    """Where no chunk is under way and no bytes are; the twin: or still so many."""
+    """Where no chunk is under way and no bytes are; the twin: or still this many."""
     if not (state.wire.is_empty() and state.inbox.is_empty() and state.returned_bytes <= withheld):
         return True
     return SYSTEM.invariants["WindowAdmits"](state._replace(returned_bytes=0), parameters)
@@ -155,7 +155,7 @@ def _are_rows_live(parameters: Parameters, beyond: int = 0) -> bool:
 
 
 def _live(beyond: int) -> Clause[State, Parameters]:
-    """Never stuck, if the rows of a chunk are live, or so many more."""
+    """Never stuck, if the rows of a chunk are live, or this many more."""
 
     def live(state: State, parameters: Parameters) -> bool:
         assume(_are_rows_live(parameters, beyond))
@@ -165,7 +165,7 @@ def _live(beyond: int) -> Clause[State, Parameters]:
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At most so many steps until everything that was offered is consumed and as much as possible has returned."""
+    """At most this many steps until everything that was offered is consumed and as much as possible has returned."""
     queues = (state.waiting, state.wire, state.inbox)
     held = sum(_rows_held(queue) + _bytes_held(queue) for queue in queues)
     steps = 3 * state.waiting.size() + 2 * state.wire.size() + state.inbox.size()

@@ -55,7 +55,7 @@ def _live(beyond: int) -> Clause[State, Parameters]:
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At least so many steps until everything that was offered is consumed and as much as possible is requested."""
+    """At least this many steps until everything that was offered is consumed and as much as possible is requested."""
     in_channel = 3 * state.wire.size() + 2 * state.inbox.size()
     return 4 * state.waiting.size() + in_channel + state.unrequested + state.requests + 2 * state.withheld
 
@@ -83,7 +83,7 @@ def _leave_at_most(state: State, parameters: Parameters, *, fewer: int) -> bool:
 
 
 def _rest_of(batch: int) -> Clause[State, Parameters]:
-    """Once the last message of a batch is consumed, so many messages are elsewhere: size - batch."""
+    """Once the last message of a batch is consumed, this many messages are elsewhere: size - batch."""
 
     def holds(state: State, parameters: Parameters) -> bool:
         if state.unrequested != parameters.batch - 1 or state.inbox.is_empty():

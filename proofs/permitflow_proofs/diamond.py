@@ -79,7 +79,7 @@ def _nothing_comes_out(state: State, parameters: Parameters, *, nearer: int) -> 
 
 
 def _still_to_take(state: State, _parameters: Parameters) -> int:
-    """So many elements more are taken from the source at most: what the short branch holds, and has places for."""
+    """At most this many more elements are taken from the source: what the short branch holds, and has places for."""
     short = state.branches.get(0)
     return short.hold + short.places - level(short)
 

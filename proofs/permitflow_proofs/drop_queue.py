@@ -16,7 +16,7 @@ from permitflow_proofs.kernel.theorem import Theorem
 
 
 def behind(state: State, parameters: Parameters) -> bool:
-    """If the oldest are dropped, so many jobs are behind a watched one as have come since it came."""
+    """If the oldest are dropped, as many jobs are behind a watched one as have come since it came."""
     if not state.watched or parameters.drops != "oldest":
         return True
     is_behind = state.size - 1 - state.ahead
@@ -24,7 +24,7 @@ def behind(state: State, parameters: Parameters) -> bool:
 
 
 def ahead(state: State, parameters: Parameters) -> bool:
-    """So many jobs were ahead of a watched one as were served since it came, and as still are."""
+    """As many jobs were ahead of a watched one as were served since it came, and as still are."""
     if not state.watched:
         return True
     return parameters.services * state.waited + state.served + state.ahead <= parameters.capacity - 1
@@ -190,7 +190,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "behind",
             "Behind",
-            "If the oldest are dropped: at least so many jobs are behind a watched one as come in the ticks that it "
+            "If the oldest are dropped: at least as many jobs are behind a watched one as come in the ticks that it "
             "has waited, less those of one tick.",
             lambda state, parameters: state._replace(
                 watched=True, ahead=0, size=1, waited=1 + parameters.capacity, came=1

@@ -303,13 +303,13 @@ def _has_heard(state: State, parameters: Parameters, *, wrong: bool) -> bool:
 
 
 def todo(one: Producer) -> int:
-    """At least so many steps with one producer until it sends more."""
+    """At least this many steps with one producer until it sends more."""
     ends = 2 * (one.end == "sent") + 1 * (one.end == "here")
     return 4 * one.incoming - lined_up(one) + ends + (1 * (one.life == "open")) * (one.told == "none")
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At least so many steps until somebody sends or comes."""
+    """At least this many steps until somebody sends or comes."""
     return state.producers.sum_of(todo) + 2 * state.channel.held + 1 * state.consumer.is_there
 
 

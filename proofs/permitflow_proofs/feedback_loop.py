@@ -3,11 +3,11 @@
 Stations are looked at by symbolic names.  Three arguments go round the loop.
 
 - A station that asks is *near* if there are few stations between the merge and it.  All before it are full, so the one
-  before it can hand on, and then asks itself.  So an element from outside can come in after so many steps; and if no
+  before it can hand on, and then asks itself.  So an element from outside can come in after this many steps; and if no
   element ever leaves, the loop comes to be full: free places and the way to the nearest are a rank.
 - If nothing moves, the station before one that asks is empty, so it asks, too; and so on round the loop.
 - If a stage gives more than it takes, each element that passes it is one more, and the elements that do not pass it
-  come nearer to it with each step.  There are places for so many elements only.
+  come nearer to it with each step.  There are places for only that many elements.
 
 What sums of two measures say is shown apart (``_Sums``), of families that know them.
 """
@@ -365,7 +365,7 @@ def _may_take(station: Station) -> bool:
 
 
 def _has_taken(before: Station, after: Station) -> bool:
-    """It has so many elements more; a station that drops keeps what it has places for."""
+    """It has this many more elements; a station that drops keeps what it has places for."""
     due = before.held + before.least + _MORE
     return after.held == (min(due, before.places) if before.drops else due)
 
@@ -484,7 +484,7 @@ def theorems() -> tuple[Theorem, ...]:
             "HandOn",
             "A loop in which one stage gives two and more for an element, and no other loses any, comes to a deadlock "
             "in every run that begins with an element, fed or not: each step makes them more, or brings one nearer to "
-            "that stage, and there are places for so many only.",
+            "that stage, and there are places for only that many.",
             *comes_to_rest(_GROWING_LOOP, _room_left, _way_to_growing, steps=("Feed", "HandOn"), twin_by=100),
             *(
                 claim(f"{action} makes no fewer elements", partial(_makes_none_fewer, action), "it makes two more")

@@ -90,7 +90,7 @@ def _live(beyond: int) -> Clause[State, Parameters]:
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """At least so many steps until everything that was pushed is with the consumer, and both ends have ended."""
+    """At least this many steps until everything that was pushed is with the consumer, and both ends have ended."""
     queues = 5 * state.hand.size() + 4 * state.local.size() + 2 * state.wire.size() + state.inbox.size()
     has_to_hear = state.consumer == "cancelled" and (state.producer == "open" or state.producer == "completed")
     return queues + (1 if state.edge else 0) + (1 if state.consumer == "open" else 0) + (1 if has_to_hear else 0)

@@ -52,7 +52,7 @@ class AnyMapping:
     """Any mapping: each node belongs to a channel that is there."""
 
     def __init__(self, channels: int, name: str = "owner") -> None:
-        """A mapping to so many channels."""
+        """A mapping to this many channels."""
         self._channels = channels
         self._name = name
         self._owner = function(name)
@@ -69,7 +69,7 @@ class AnyMapping:
         return self._channels
 
     def grown(self, channels: int) -> "AnyMapping":
-        """Any other one, of so many."""
+        """Any other one, of this many."""
         return AnyMapping(channels, f"{self._name}.grown")
 
 
@@ -247,7 +247,7 @@ def _steps(channel: Channel) -> int:
 
 
 def rank(state: State, _parameters: Parameters) -> int:
-    """So many steps until all that was taken is consumed."""
+    """This many steps until all that was taken is consumed."""
     return state.channels.sum_of(_steps)
 
 

@@ -89,7 +89,7 @@ def _steps(name: int, loop: Loop, parameters: Parameters) -> int:
 
 
 def rank(state: State, parameters: Parameters) -> int:
-    """At least so many steps until everything that was offered is consumed, in all loops together."""
+    """At least this many steps until everything that was offered is consumed, in all loops together."""
     return (3 * parameters.loops + 1) * state.waiting + _loops_of(state).sum_by_name(_steps, parameters)
 
 

@@ -1,6 +1,6 @@
 """The queue of a sink while its mute spreads: the places that are enough, for any sources, rates, depths and delays.
 
-The newest signal has so many hops to go, and each takes at most its delay: by induction over the hops, a source sends
+The newest signal has this many hops to go, and each takes at most its delay: by induction over the hops, a source sends
 no more than its rate allows in the time that is left.  The sources are a family: sums of what may still come are
 compared, source by source.
 """

@@ -322,9 +322,9 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "BeginWrite",
         dict(_NO_WRITE),
         _begins,
-        "so many of its rows are being written",
+        "this many of its rows are being written",
         when=_may_begin,
-        possible="while it has the name and puts, nothing is being written, and so many have come",
+        possible="while it has the name and puts, nothing is being written, and that many have come",
     ),
     Frame(
         "WriteRows",

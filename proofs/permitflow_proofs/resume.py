@@ -96,7 +96,7 @@ _STEPS = tuple(action.name for action in SYSTEM.actions if action.name != "Done"
 
 
 def _connections_left(state: State, parameters: Parameters) -> int:
-    """At least so many steps of the connections, cuts included."""
+    """At least this many steps of the connections, cuts included."""
     dialler = (
         3 if state.dialler == "dialling" else 2 if state.dialler == "open" else 1 if state.dialler == "closed" else 0
     )
@@ -107,7 +107,7 @@ def _connections_left(state: State, parameters: Parameters) -> int:
 
 
 def _data_left(state: State, parameters: Parameters) -> int:
-    """At least so many steps of data and feedback until everything is consumed or the connection is lost."""
+    """At least this many steps of data and feedback until everything is consumed or the connection is lost."""
     counts = state.sent + state.written + state.received + state.consumed
     known = 2 * (state.told + state.granted) - state.feedback.size()
     return 8 * parameters.total - counts - known

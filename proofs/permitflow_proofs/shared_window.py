@@ -43,7 +43,7 @@ def _any_parameters() -> Parameters:
 
 
 def _filled(parameters: Parameters, messages: int) -> State:
-    """One input is blocked, and has so many messages unread; nothing else was offered."""
+    """One input is blocked, and has this many messages unread; nothing else was offered."""
     start = SYSTEM.initial(parameters)
     inbox = SymbolicQueue.any_queue("unread", any_value(Message))
     assume(inbox.size() == messages)

@@ -289,12 +289,12 @@ _CRASHED_BEFORE_COMMIT: tuple[Move, ...] = (*_LOGGED, ("CrashDriver", ()), ("Res
 
 
 def filled(parameters: Parameters, rows: int) -> State:
-    """The exchange has so many rows, and the query has not begun."""
+    """The exchange has this many rows, and the query has not begun."""
     return SYSTEM.initial(parameters)._replace(produced=rows)
 
 
 def unacknowledged(parameters: Parameters, rows: int, faults: int) -> State:
-    """So many rows were read, each in a batch of its own, and none was acknowledged; so many faults are left."""
+    """This many rows were read, each in a batch of its own, and none was acknowledged; this many faults are left."""
     return SYSTEM.initial(parameters)._replace(
         produced=rows, start=rows - 1 if rows > 0 else 0, end=rows, attempts=rows, output=rows, faults=faults
     )

@@ -124,7 +124,7 @@ _SIGNAL_LAWS: Mapping[str, Law] = {
 
 
 def _tick_laws(rate: int) -> Mapping[str, Law]:
-    """At most so many messages are sent in each tick."""
+    """At most this many messages are sent in each tick."""
 
     def sent_in(ticks: Sums) -> int:
         return ticks.sum_of(count, plus, 0)
@@ -488,7 +488,7 @@ def theorems() -> tuple[Theorem, ...]:
             "InFlight",
             "No more messages are in flight than leave in the time in which one is.",
             lambda state, parameters: state._replace(wire=state.wire + parameters.rate * parameters.data_delay + 1),
-            "after the step so many more are in flight",
+            "after the step this many more are in flight",
             about="SentLately",
         ),
         in_any_case(

@@ -178,7 +178,7 @@ def _may_lose_power(state: State, parameters: Parameters, commit: int, slot: int
 
 
 def _has(state: State, commit: int) -> bool:
-    """Has the log so many commits, and would a power failure leave it so?"""
+    """Has the log this many commits, and would a power failure leave it so?"""
     return state.log == commit and state.kept == commit
 
 
@@ -264,7 +264,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "RefuseWrites",
         {"waits": False, "faults": +1, "log": None},
         lambda _before, after, _: after.log == _COMMIT,
-        "it has so many commits",
+        "it has this many commits",
         when=_may_refuse,
         possible="where something waits, for as many commits as the journal knows, or the log has, up to Faults",
     ),
@@ -272,7 +272,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "LoseLog",
         {"losses": +1, "log": None, "kept": None},
         lambda _before, after, _: _has(after, _COMMIT),
-        "it has so many commits",
+        "it has this many commits",
         when=lambda state, parameters, commit: _may_lose(state, parameters) and commit < state.log,
         possible="while it is down, for fewer commits, up to Losses",
     ),
@@ -280,7 +280,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         "FailPower",
         {"phase": "down", "waits": False, "faults": +1, **dict.fromkeys(("log", "kept", "slots", "slots_kept"))},
         _loses_power,
-        "the log has so many commits; of the slot that was not flushed, the old record is there, the new one, or none",
+        "the log has this many commits; the unflushed slot holds the old record, the new one, or none",
         when=_may_lose_power,
         possible="unless it is refused, for at least the commits that are flushed, up to Faults",
     ),

@@ -287,7 +287,7 @@ def _begins(before: State, after: State, _parameters: Parameters) -> bool:
 
 
 def _adds(field: str) -> Callable[[State, State, Parameters], bool]:
-    """So many jobs more are kept, or confirmed."""
+    """This many more jobs are kept, or confirmed."""
 
     def adds(before: State, after: State, _parameters: Parameters) -> bool:
         return bool(getattr(after, field) - getattr(before, field) == _one(before).running)
@@ -551,7 +551,7 @@ _STEPS = tuple(action.name for action in SYSTEM.actions if action.name != "Done"
 
 
 def left(one: Exchange) -> int:
-    """At least so many steps of one exchange, if none fails."""
+    """At least this many steps of one exchange, if none fails."""
     jobs = 5 * one.waiting + 4 * one.running
     lost = 1 * (one.late > 0) + (1 * one.has_lock) * ((one.session == "none") * 1)
     if one.phase != "open":
@@ -561,7 +561,7 @@ def left(one: Exchange) -> int:
 
 
 def rank(state: State, parameters: Parameters) -> int:
-    """At least so many steps."""
+    """At least this many steps."""
     chances = 8 * (parameters.faults - state.faults) + 6 * (parameters.jobs - state.jobs)
     return chances + state.exchanges.sum_of(left)
 

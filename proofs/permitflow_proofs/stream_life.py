@@ -57,7 +57,7 @@ def _life_left(life: Life) -> int:
 
 
 def rank(state: State, parameters: Parameters) -> int:
-    """At least so many steps, cuts and returns not counted."""
+    """At least this many steps, cuts and returns not counted."""
     upstream, downstream = state.upstream, state.downstream
     frames = state.to_downstream.size() + state.to_upstream.size() + 4 * messages(state) + permits(state)
     data = 7 * (parameters.total - upstream.offered) + 6 * upstream.waiting + 3 * downstream.inbox

@@ -25,7 +25,7 @@ def _reads(state: State, parameters: Parameters, life: Life) -> bool:
 
 
 def _behind(frames: Queue[Frame], is_read: bool, words: Sequence[Word], count: int) -> Queue[Frame]:
-    """A line with these words behind it, if they are read; data are so many."""
+    """A line with these words behind it, if they are read; data are that many."""
     for word in words if is_read else ():
         frames = frames.push(Frame(word, count if word == "messages" or word == "permits" else 0))
     return frames

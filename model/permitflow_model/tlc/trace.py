@@ -28,7 +28,7 @@ from permitflow_model.tlc.output import TlcError
 from permitflow_model.tlc.run import run_tlc
 
 SEGMENT_STEPS = 100_000
-"""TLC takes about a quarter of a minute for so many; the module is some 5 MB."""
+"""TLC takes about a quarter of a minute for this many; the module is some 5 MB."""
 
 MOST_NUMBER = 2**31 - 1
 """TLC's numbers have 32 bits."""

@@ -1,6 +1,6 @@
 """A run of chunks of any number, in place of the list that the code gets; and a rule for the loops over it.
 
-A ``Batch`` knows the rows of each chunk, and sums over the first so many, as functions of a number.  What ``sum``,
+A ``Batch`` knows the rows of each chunk, and sums over the first n, as functions of a number.  What ``sum``,
 ``min`` and ``max`` say of it is tied to these where it is looked at: each fact is one that holds of every list, by
 induction on its last chunk (the claims are beside those about the code that has such loops).
 
@@ -40,7 +40,7 @@ class InvariantBroken(Exception):
 
 
 class Invariant:
-    """What the variables of a loop are after so many turns, and what else holds then."""
+    """What the variables of a loop are after this many turns, and what else holds then."""
 
     def __init__(
         self, variables: Callable[[int], Mapping[str, Any]], holds: Callable[[int], bool] = lambda _: True
@@ -52,7 +52,7 @@ class Invariant:
         self._rest: Rest | None = None
 
     def establish(self, frame: FrameType, turns: int) -> None:
-        """Require that it holds before the loop; then let it be as after so many turns.
+        """Require that it holds before the loop; then let it be as after this many turns.
 
         Raises:
             InvariantBroken: it does not hold.
@@ -64,7 +64,7 @@ class Invariant:
         set_variables(frame, values)
 
     def end_turn(self, frame: FrameType, turns: int) -> NoReturn:
-        """Require that it holds after so many turns, of which this was the last; the next one is like this one.
+        """Require that it holds after this many turns, of which this was the last; the next one is like this one.
 
         Raises:
             InvariantBroken: it does not hold, or something has changed of which it does not tell.
@@ -134,7 +134,7 @@ class Batch:
         invariant: Invariant | None = None,
         whole: int = 0,
     ) -> None:
-        """``cost_of``: the model's; ``most_cost``: above so many rows it is no longer the number of rows.
+        """``cost_of``: the model's; ``most_cost``: above this many rows it is no longer the number of rows.
 
         ``invariant``: of a loop over the chunks; ``whole``: what is returned at once.
         """
@@ -142,7 +142,7 @@ class Batch:
         self.least, self.most = integer(f"{name}.least"), integer(f"{name}.most")
         self.rows, self._sums, self.costs = (function(f"{name}.{what}") for what in ("rows", "sums", "costs"))
         self.fit = predicate(f"{name}.fit")
-        """Are the first so many all within the range?"""
+        """Are the first n all within the range?"""
         self._cost_of = cost_of
         self._most_cost = most_cost
         self.invariant = invariant
@@ -156,12 +156,12 @@ class Batch:
         self.look(self.count)
 
     def sums(self, number: int) -> int:
-        """The rows of the first so many."""
+        """The rows of the first n."""
         self.look(number)
         return self._sums(number)
 
     def look(self, number: int) -> int:
-        """What is known of the first so many: none costs less than 1; rows in the range cost themselves."""
+        """What is known of the first n: none costs less than 1; rows in the range cost themselves."""
         is_plain = all_of([self.least >= 1, self.most <= self._most_cost])
         limit(implies(is_plain, equal(self.costs(number), self._sums(number))))
         limit(implies(self.most <= self._most_cost, self.fit(number)))
@@ -196,7 +196,7 @@ class Batch:
     def __getitem__(self, part: Any) -> Any:
         if isinstance(part, slice):
             if part.start is not None or part.step is not None:
-                raise TypeError("only the first so many of a batch can be cut off")
+                raise TypeError("only the first n of a batch can be cut off")
             return First(self, part.stop)
         return self.at(part)
 
@@ -208,7 +208,7 @@ class Batch:
 
 
 class First:
-    """The first so many of a batch."""
+    """The first n of a batch."""
 
     def __init__(self, batch: Batch, count: int) -> None:
         """At most as many as it has."""
@@ -319,7 +319,7 @@ class RunningSums:
         self._behind = natural("behind")
 
     def after(self, number: int) -> int:
-        """What was collected, and the costs of the first so many."""
+        """What was collected, and the costs of the first n."""
         sums = self._batch.sums(number) if self._are_rows else self._batch.costs(self._batch.look(number))
         return self._collected + sums
 
@@ -348,7 +348,7 @@ class RunningSums:
             limit(self.follows(0))
 
     def is_left(self, number: int) -> bool:
-        """Behind so many chunks: is nothing left over, or has nothing been flushed?"""
+        """Behind this many chunks: is nothing left over, or has nothing been flushed?"""
         at_once = equal(self.flushed(number), self.after(number))
         return any_of([at_once, all_of([equal(number, 0), equal(self.flushed(number), 0)])])
 

@@ -50,7 +50,7 @@ class _Sender(SenderOfMessages):
         return _as_code(self.parameters)
 
     def waiting(self, state: State) -> int:
-        """So many wait."""
+        """This many wait."""
         return state.waiting.size()
 
     def counts(self, state: State) -> Mapping[str, Any]:
@@ -79,7 +79,7 @@ class _Requested(_Sender):
             assume(self.count <= self.state.requests)
 
     def is_due(self) -> bool:
-        """May the receiver have requested so many?"""
+        """May the receiver have requested this many?"""
         return bool(self.count >= 1 and self.count <= self.parameters.size - self.state.credit)
 
     def added(self) -> State:
@@ -135,11 +135,11 @@ class _Receiver(ReceiverOfMessages):
         return _as_code(self.parameters)
 
     def here(self, state: State) -> int:
-        """So many are here."""
+        """This many are here."""
         return state.inbox.size()
 
     def on_the_way(self, state: State) -> int:
-        """So many are on the wire."""
+        """This many are on the wire."""
         return state.wire.size()
 
     def due(self, state: State) -> int:

@@ -140,7 +140,7 @@ def _is_served(wrong: int) -> bool:
 
 
 def _few(number: int, overflow: Overflow) -> tuple[Any, list[str], State]:
-    """A full queue of so many, none of which is watched."""
+    """A full queue of this many, none of which is watched."""
     state, _ = SUBJECT.any_case()
     assume(equal(state.size, number))
     assume(implies(state.watched, False))

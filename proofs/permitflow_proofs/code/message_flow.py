@@ -218,11 +218,11 @@ class ReceiverOfMessages(MessageCase):
 
     @abstractmethod
     def arrived(self, number: int) -> Any:
-        """The state once so many have arrived, wherever they come from."""
+        """The state once this many have arrived, wherever they come from."""
 
     @abstractmethod
     def may_arrive(self, number: int) -> bool:
-        """May so many arrive together, whatever the sender does?"""
+        """May this many arrive together, whatever the sender does?"""
 
     @abstractmethod
     def here(self, state: Any) -> int:

@@ -70,7 +70,7 @@ class _Sender(SenderOfMessages):
         return _as_code(self.parameters)
 
     def waiting(self, state: State) -> int:
-        """So many wait."""
+        """This many wait."""
         return state.waiting
 
     def counts(self, state: State) -> Mapping[str, Any]:
@@ -126,11 +126,11 @@ class _Receiver(ReceiverOfMessages):
         return _as_code(self.parameters)
 
     def here(self, state: State) -> int:
-        """So many are here."""
+        """This many are here."""
         return state.inbox
 
     def on_the_way(self, state: State) -> int:
-        """So many are on the wire."""
+        """This many are on the wire."""
         return state.wire
 
     def counts(self, state: State) -> Mapping[str, Any]:

@@ -27,7 +27,7 @@ class _Look(NamedTuple):
 
     kept: int
     periods: int
-    """So many have passed since."""
+    """This many have passed since."""
 
     def tells(self, state: State, made: Parameters) -> bool:
         """Are the tokens that have come since those of the state?"""

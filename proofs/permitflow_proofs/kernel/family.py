@@ -213,7 +213,7 @@ class SymbolicFamily(Generic[M]):
         Args:
             name: of its symbols.
             any_member: makes any member; its assumptions must be compatible with all others.
-            focus: how many members are in focus; the family has at least so many.
+            focus: how many members are in focus; the family has at least this many.
         """
         members = [any_member(f"{name}.{number}") for number in range(focus)]
         return cls(members, _Others(f"{name}.others", any_member, natural(f"{name}.others")))

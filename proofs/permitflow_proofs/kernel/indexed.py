@@ -197,7 +197,7 @@ class Indexed(Generic[M]):
         *names: int,
         focus: Mapping[str, int] = MappingProxyType({}),
     ) -> "Indexed[M]":
-        """Any family of so many members, of which these names will be looked at, besides witnesses.
+        """Any family of this many members, of which these names will be looked at, besides witnesses.
 
         ``focus``: names that differ, by the words for them in frames; "others" is any other name.
         """

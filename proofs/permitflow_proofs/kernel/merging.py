@@ -133,7 +133,7 @@ class _Cases:
 
 
 def _parts(cases: Sequence[_Case], begun: int) -> list[z3.BoolRef]:
-    """What is to hold of cases that begin alike, behind so many answers; those that go on alike are one branch."""
+    """What is to hold of cases that begin alike, behind this many answers; those that go on alike are one branch."""
     if len(cases) == 1:
         ((answers, result),) = cases
         return [*_answered(answers[begun:]), _outcome(result)]

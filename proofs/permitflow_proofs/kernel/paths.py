@@ -148,7 +148,7 @@ class Explorer:
     """One exploration of one function."""
 
     def __init__(self, *, max_paths: int = 20_000, max_forks: int = 1_000) -> None:
-        """Prepare an exploration of at most so many paths, with at most so many forks on each."""
+        """Prepare an exploration of at most this many paths, with at most this many forks on each."""
         self._max_paths = max_paths
         self._max_forks = max_forks
         self._trail = Trail(max_forks)

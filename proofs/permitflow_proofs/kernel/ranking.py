@@ -54,7 +54,7 @@ def comes_to_rest(
         unless: the actions that may raise it; all others do not.
         within: for an action, the subject with more members in focus.
         exactly: does each step take exactly one from the rank, which is a single number?
-        twin_by: the twins say that each step takes so many at once.
+        twin_by: the twins say that each step takes this many at once.
 
     Raises:
         ValueError: an action is named that there is not, or that is one of the steps.

@@ -10,12 +10,12 @@ _REF = _CONTEXT.ref()
 
 
 def built_truth(make: Callable[..., object], *terms: z3.ExprRef) -> z3.BoolRef:
-    """The condition that a constructor makes of so many terms."""
+    """The condition that a constructor makes of this many terms."""
     return z3.BoolRef(make(_REF, *[term.ast for term in terms]), _CONTEXT)
 
 
 def built_number(make: Callable[..., object], *terms: z3.ExprRef) -> z3.ArithRef:
-    """The number that a constructor makes of so many terms."""
+    """The number that a constructor makes of this many terms."""
     return z3.ArithRef(make(_REF, *[term.ast for term in terms]), _CONTEXT)
 
 

@@ -83,7 +83,7 @@ class Trail:
     """Assumptions and decisions in the order in which the function asked for them."""
 
     def __init__(self, max_forks: int, *places: Place) -> None:
-        """Start with no conditions, or at the first of some places; allow at most so many forks on a path."""
+        """Start with no conditions, or at the first of some places; allow at most this many forks on a path."""
         self.pruned: list[tuple[z3.BoolRef, ...]] = []
         """Conjunctions that the solver found impossible."""
 

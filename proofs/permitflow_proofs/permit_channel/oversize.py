@@ -145,7 +145,7 @@ def _oversize_law_obligations() -> tuple[SymbolicObligation, ...]:
 
 
 def _filled(parameters: Parameters, permits: int, rows: int) -> State:
-    """The wire holds chunks of so many rows for so many permits, nothing else is anywhere."""
+    """The wire holds chunks of this many rows for this many permits, nothing else is anywhere."""
     wire = SymbolicQueue.any_queue("wire", any_message)
     start = SYSTEM.initial(parameters)
     state = start._replace(wire=wire, permits=start.permits._replace(rows=parameters.row_permits - permits))

@@ -16,7 +16,7 @@ supplies, and adds to none:
 * the remaining steps of barriers and watermarks, which have permits of their own.
 
 Ghosts count the steps by the supply that each uses up, so that their number is bounded by the initial supplies.
-Where the channel is live, a chunk that waits is therefore sent after at most so many steps, and one more.
+Where the channel is live, a chunk that waits is therefore sent after at most this many steps, and one more.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -187,7 +187,7 @@ class _Steps:
         """permit_batch times the number of the others, so that all stays linear."""
 
     def count(self, before: State, after: State, parameters: Parameters, times: int) -> None:
-        """Count a step, so many times."""
+        """Count a step, this many times."""
         if _way(after) < _way(before):
             self.way += times
         elif _beside(after) < _beside(before):

@@ -65,7 +65,7 @@ def at_rest(parameters: Parameters, residue: int, number: int = 0) -> State:
 
 
 def gets_stuck(parameters: Parameters, residue: int, rows: int) -> bool:
-    """At rest with this residue: is a chunk of so many rows stuck as soon as it is offered?"""
+    """At rest with this residue: is a chunk of this many rows stuck as soon as it is offered?"""
     after = take(SYSTEM, parameters, at_rest(parameters, residue), [("OfferChunk", (rows,))])
     return after is not None and is_stuck(after, parameters)
 

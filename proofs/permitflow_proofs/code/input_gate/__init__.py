@@ -16,7 +16,7 @@ def theorems() -> tuple[Theorem, ...]:
                 "The running GateSender does what its model does, and refuses what the model cannot do: it announces "
                 "all that waits wherever the model announces it, and at other times, too. Chunks that are expected are "
                 "offered before the next barrier, and none is withdrawn. A state is known by numbers, which follow the "
-                "model's queues, and so many steps of an action lead where one after the other does."
+                "model's queues, and this many steps of an action lead where one after the other does."
             ),
             module="InputGate",
             operator="Next",

@@ -1,4 +1,4 @@
-"""States of ``InputGate`` of which numbers are known, and what one of its actions does so many times.
+"""States of ``InputGate`` of which numbers are known, and what one of its actions does this many times.
 
 The model moves one row at a time, the code a chunk.  So the model itself runs here on queues that only count, and what
 a number of equal steps leads to is said at once.  Claims show that both are right: counts follow the items of any
@@ -310,7 +310,7 @@ def cost_of(rows: int) -> int:
     return max(rows, 1)
 
 
-# So many steps at once.
+# This many steps at once.
 
 
 def _offered(state: State, made: Parameters, channel: Channel, count: int) -> State:
@@ -365,7 +365,7 @@ MANY: Mapping[str, Callable[[State, Parameters, Channel, int], State]] = {
     "ConsumeData": _consumed,
     "Borrow": _borrowed,
 }
-"""The first so many steps of each of these actions."""
+"""The first n steps of each of these actions."""
 
 
 def _counts(queue: Any) -> Contents:
@@ -382,7 +382,7 @@ def _name_of(state: State, channel: Channel) -> int:
 
 
 def times(action: str, state: State, made: Parameters, name: int, count: int) -> State:
-    """The state behind so many steps; of what ``OTHERS`` do, only loans, which leave the pool.
+    """The state behind this many steps; of what ``OTHERS`` do, only loans, which leave the pool.
 
     Raises:
         Disabled: they are not possible.

@@ -474,7 +474,7 @@ class _Sending(SenderCase):
         return not count < batch.count or bool(batch.at(count) > self.most) or bool(batch.costs(count + 1) > self.room)
 
     def sent(self, count: int) -> State | None:
-        """The state once so many have left."""
+        """The state once this many have left."""
         cost = self.batch.costs(count)
         offered = attempted("OfferData", self.state, self.parameters, 0, cost - min(cost, self.expected))
         return None if offered is None else attempted("SendData", offered, self.parameters, 0, cost)

@@ -136,7 +136,7 @@ class Offering(SenderCase):
 
 
 class KnownLine(SenderCase):
-    """The newest messages in the line are known: so many of them."""
+    """The newest messages in the line are known: this many of them."""
 
     known = 1
 
@@ -309,7 +309,7 @@ def _may_send_batch(case: EmptySender) -> bool:
 
 
 def _may_follow(case: EmptySender, state: State, count: int) -> bool:
-    """May another chunk leave, after so many?"""
+    """May another chunk leave, after this many?"""
     if count == len(case.batch):
         return False
     rows = case.batch[count]
@@ -333,7 +333,7 @@ def _as_many_as_may(case: EmptySender, after: State, outcome: Outcome) -> bool:
 
 
 class _Short(SenderCase):
-    """At most so many wait."""
+    """At most this many wait."""
 
     most = 2
 
