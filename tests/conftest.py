@@ -67,7 +67,6 @@ BEGUN_FIRST = (
     "tests/faults/test_faults.py",
     "tests/test_docs.py",
     "tests/conformance/test_core_follows_model.py",
-    "tests/conformance/test_channels_follow_model.py",
     "tests/permitflow_testing/test_examples.py",
     "tests/simulator/test_simulator.py",
     "tests/permitflow_tools/cli/test_serve_replay.py",

@@ -1,16 +1,12 @@
 """This project's own channels, and its core as a pair of ends that is moved step by step."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
 
 import pyarrow as pa
 
 from permitflow.channels.interface import ReceiveEnd, SendEnd
 from permitflow.channels.local import open_channel
 from permitflow.client.aio import get, put
-from permitflow.client.remote_receiver import RemoteReceiver
-from permitflow.client.remote_sender import RemoteSender
 from permitflow.errors import ChannelAbortedError, EndOfStream, WouldBlock
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
@@ -29,10 +25,6 @@ class OurChannel(ChannelAdapter):
 
     sender: SendEnd[object]
     receiver: ReceiveEnd[object]
-
-    def streams(self) -> Sequence[str]:
-        """The names under which its streams are recorded, the sender's first."""
-        raise NotImplementedError
 
     def chunk(self, serial: int, rows: int) -> object:
         """A chunk that carries its serial number."""
@@ -94,10 +86,6 @@ class LocalChannel(OurChannel):
         """Open a channel."""
         self.sender, self.receiver = open_channel(parameters, name="local", record=record)
 
-    def streams(self) -> Sequence[str]:
-        """There is one."""
-        return ("local",)
-
 
 class ExchangeChannel(OurChannel):
     """From a producer through an exchange to a consumer, over gRPC: three control loops in a chain."""
@@ -113,7 +101,13 @@ class ExchangeChannel(OurChannel):
 
         # One task enters and leaves the context manager, as its cancel scope demands.
         async def hold_open() -> None:
-            async with self.dialled(parameters, record):
+            exchange = Exchange(record=record)
+            exchange.add_channel("channel", parameters, SCHEMA)
+            async with (
+                ExchangeServer(exchange) as server,
+                put(server.address, "channel", SCHEMA, record=record) as self.sender,
+                get(server.address, "channel", record=record) as self.receiver,
+            ):
                 is_open.set_result(None)
                 await self._stop.wait()
 
@@ -121,25 +115,6 @@ class ExchangeChannel(OurChannel):
         await asyncio.wait({self._stage, is_open}, return_when=asyncio.FIRST_COMPLETED)
         if self._stage.done():
             self._stage.result()
-
-    @asynccontextmanager
-    async def dialled(self, parameters: Parameters, record: RecorderFactory) -> AsyncIterator[None]:
-        """While the channel is open."""
-        exchange = Exchange(record=record)
-        exchange.add_channel("channel", parameters, SCHEMA)
-        async with (
-            ExchangeServer(exchange) as server,
-            put(server.address, "channel", SCHEMA, record=record) as self.sender,
-            get(server.address, "channel", record=record) as self.receiver,
-        ):
-            yield
-
-    def streams(self) -> Sequence[str]:
-        """The producer's, the exchange's own channel, the consumer's."""
-        sender, receiver = self.sender, self.receiver
-        assert isinstance(sender, RemoteSender)
-        assert isinstance(receiver, RemoteReceiver)
-        return sender.stream, sender.stream.rpartition("#")[0], receiver.stream
 
     async def close(self) -> None:
         """Disconnect, and stop the exchange."""
