@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import product
 from random import Random
-from types import SimpleNamespace, coroutine
+from types import coroutine
 from typing import Any, Self, TypeVar
 
 import pytest
@@ -417,8 +417,8 @@ def led(parameters: Parameters, lead: Callable[[Replayed], T]) -> T:
 
     async def leading() -> T:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(channel, "asyncio", SimpleNamespace(create_task=Hand))
-            for name, stand_in in (("dialled", Dialled), ("Listener", Listening), ("transported", transported)):
+            stand_ins = {"lasting_task": Hand, "dialled": Dialled, "Listener": Listening, "transported": transported}
+            for name, stand_in in stand_ins.items():
                 patch.setattr(channel, name, stand_in)
             return lead(Replayed(partial(DrivenProcesses, parameters)))
 
