@@ -125,6 +125,19 @@ def test_too_many_states_are_an_error_that_names_the_limit() -> None:
     assert caught.value.limit == 10
 
 
+def test_what_was_found_before_the_limit_is_told() -> None:
+    endless = System[int, None](
+        module="Endless",
+        initial=lambda _: 0,
+        actions=(Action("Up", lambda number, _: number + 1),),
+        invariants={"Small": lambda number, _: number < 3},
+    )
+    with pytest.raises(StateLimitReached) as caught:
+        explore(endless, None, max_states=10)
+    (told,) = caught.value.__notes__
+    assert told.startswith("found until then: Small does not hold, after 3 steps\n")
+
+
 def test_states_that_take_too_much_memory_are_an_error() -> None:
     assert len(explore(COUNTDOWN, 255, max_bytes=1).states) == 256
     with pytest.raises(MemoryLimitReached, match=r"256 states and all else in this process take more than 0\.0 GiB"):

@@ -127,13 +127,14 @@ def explain_system(
 ) -> tuple[ExplainedRun, Found | None]:
     """Explore a model; the run that shows what is wrong, or one into a state farthest from the beginning.
 
-    A broken invariant comes first, then a deadlock, then a promise that does not hold.
+    A broken invariant or a deadlock comes first, whichever is nearer to the beginning; then a promise that does not
+    hold.
 
     Raises:
-        StateLimitReached: there are more than ``max_states`` states.
+        StateLimitReached: there are more than ``max_states`` states, and nothing is wrong in these.
         ModelError: the text of the model cannot be right.
     """
-    graph = explore(system, parameters, max_states=max_states)
+    graph = explore(system, parameters, max_states=max_states, stop_at_violation=True)
     found: Found | None = graph.violations[0] if graph.violations else graph.deadlock
     if found is None:
         promises = (

@@ -165,7 +165,7 @@ def explore(
     give up hides no deadlock, and an intended end is none.
 
     Raises:
-        StateLimitReached: there are more than ``max_states`` states.
+        StateLimitReached: there are more than ``max_states`` states; its notes are what was found until then.
         MemoryLimitReached: they take more than ``max_bytes``.
         ModelError: an action, an invariant or the initial state cannot be right.
     """
@@ -178,7 +178,12 @@ def explore(
         max_bytes=_most_bytes() if max_bytes is None else max_bytes,
         stop_at_violation=stop_at_violation,
     )
-    search.run()
+    try:
+        search.run()
+    except StateLimitReached as error:
+        for found in (*search.graph.violations, *filter(None, [search.graph.deadlock])):
+            error.add_note(f"found until then: {found}")
+        raise
     return search.graph
 
 

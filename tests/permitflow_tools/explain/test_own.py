@@ -79,6 +79,13 @@ def test_a_broken_invariant_comes_first() -> None:
     assert run.sentence == "After 4 steps Few does not hold."
 
 
+def test_what_is_wrong_early_in_an_endless_model_is_shown() -> None:
+    up = Action[int, None]("up", lambda number, _: number + 1)
+    endless = System[int, None]("Endless", lambda _: 0, (up,), {"Small": lambda number, _: number < 3})
+    run, _ = explain_system(endless, None, max_states=10)
+    assert run.sentence == "After 3 steps Small does not hold."
+
+
 def test_a_state_that_is_a_number_has_a_page() -> None:
     def up(number: int, _: None) -> int:
         require(number < 3)
