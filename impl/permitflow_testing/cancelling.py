@@ -263,7 +263,7 @@ class _Cancelling:
         if self._waits(own):
             self._cancel(task, ASLEEP, steps)
         elif not await self._is_met(task):
-            raise Divergence("what it waited for came, and it sleeps on")
+            raise Divergence("what it waited for came, and it still waits")
 
     async def _is_met(self, task: Call) -> bool:
         """Wait until it was woken and cancelled, or has ended."""
@@ -277,7 +277,7 @@ class _Cancelling:
             if not self._waits(own):
                 before = steps.awaits
                 if not await self._adapter.has_ended(task) and steps.awaits == before:
-                    raise Divergence("what it waited for came, and it sleeps on")
+                    raise Divergence("what it waited for came, and it still waits")
                 continue
             await self._feed(task, 1, own)
 

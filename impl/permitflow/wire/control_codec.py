@@ -178,7 +178,7 @@ def decode_reply(data: Received) -> ControlReply[pa.Schema]:
         raise UndecodableDataError(what=f"a message of {len(data)} bytes", reason=str(error)) from error
     name = message.WhichOneof("reply")
     if name is None:
-        raise UndecodableDataError(what="a reply", reason="it is none that this version knows")
+        raise UndecodableDataError(what="a reply", reason="this version does not know its kind")
     read: ControlReply[pa.Schema] = read_value(getattr(message, name))
     return read
 

@@ -114,11 +114,13 @@ class _Process:
             async with patience(_LONGEST_START_SECONDS):
                 begun = await line.read()
         except TimeoutError:
-            raise PeerTimeoutError(who=self.who, reason=f"it has not begun in {_LONGEST_START_SECONDS:g} s") from None
+            raise PeerTimeoutError(
+                who=self.who, reason=f"it was not ready within {_LONGEST_START_SECONDS:g} s"
+            ) from None
         if isinstance(begun, Exception):
             raise begun
         if not isinstance(begun, Begun):
-            raise PeerGoneError(who=self.who, reason=f"it has ended before it began ({await self.ending()})")
+            raise PeerGoneError(who=self.who, reason=f"it ended before it was ready ({await self.ending()})")
         self.port, self.most_bytes, self.before_streams_bytes = begun
         self._hearing = asyncio.create_task(self._hear(line), name=f"hearing {self.who}")
 

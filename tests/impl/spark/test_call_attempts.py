@@ -146,7 +146,7 @@ def test_an_answer_of_a_stranger_is_none(attempts: Attempts) -> None:
                 line.readline()
 
         pool.submit(answer)
-        with pytest.raises(OSError, match="code of a stranger"):
+        with pytest.raises(OSError, match="wrong code"):
             coordinator.ask(listener.getsockname(), at(attempts).secret, "job", 0, 1)
 
 

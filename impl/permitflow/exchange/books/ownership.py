@@ -71,10 +71,10 @@ class StoreOwnership:
             was_made: what ``was_made`` has said, after the lock was there.
 
         Raises:
-            StoreWriteError: a commit was made of what had to be refused.
+            StoreWriteError: a commit was made of rows that had to be refused.
         """
         if was_made and self.is_refused:
-            raise self._lost("it has kept what this exchange had to refuse, as it could not know; start it again")
+            raise self._lost("it has kept rows of an uncertain commit that this exchange refused; start it again")
         self.is_refused = False
         if was_made:
             self.confirm_commit()

@@ -93,11 +93,11 @@ def receive(line: BufferedIOBase, secret: bytes, nonce: bytes) -> object:
     """Receive a message.
 
     Raises:
-        OSError: it does not come, or is not from one who knows the secret.
+        OSError: it does not come, or its sender does not know the secret.
     """
     given, _, text = read_line(line).partition(b" ")
     if not hmac.compare_digest(given, code(secret, nonce, text)):
-        raise ConnectionError("the message has the code of a stranger")
+        raise ConnectionError("the message has a wrong code: its sender does not know the secret")
     return json.loads(text)
 
 
