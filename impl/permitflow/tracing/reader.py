@@ -196,18 +196,27 @@ def local_path(path: str | os.PathLike[str]) -> Path:
     return Path(text)
 
 
+_SUFFIXES = (".jsonl", ".parquet")
+_COMPRESSED = frozenset({".bz2", ".gz", ".lz4", ".xz", ".zip", ".zst"})
+
+
 def trace_files(path: Path) -> list[Path]:
     """A file itself, or all trace files of a folder.
 
     Raises:
-        TraceUnreadableError: a folder without any, or a file of another kind.
+        TraceUnreadableError: a folder without any, or a file of another kind, or one that is compressed.
     """
     if path.suffix.lower() == ".toml":
         reason = "this is TOML, the description of a channel: check, simulate and explain read it"
         raise TraceUnreadableError(path=str(path), line=0, reason=reason)
-    if not path.is_dir():
+    is_folder = path.is_dir()
+    inside = sorted(path.glob("*")) if is_folder else [path]
+    for file in inside:
+        if file.suffix.lower() in _COMPRESSED and (not is_folder or Path(file.stem).suffix in _SUFFIXES):
+            raise TraceUnreadableError(path=str(file), line=0, reason="it is compressed: unpack it first")
+    if not is_folder:
         return [path]
-    files = sorted(file for pattern in ("*.jsonl", "*.parquet") for file in path.glob(pattern))
+    files = [file for file in inside if file.suffix in _SUFFIXES]
     if not files:
         raise TraceUnreadableError(path=str(path), line=0, reason="the folder holds no *.jsonl or *.parquet file")
     return files

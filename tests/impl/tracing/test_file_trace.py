@@ -214,6 +214,14 @@ def test_a_line_that_no_recorder_has_written_is_named(
     assert reason in caught.value.reason
 
 
+def test_a_compressed_recording_is_named_also_in_a_folder(tmp_path: Path) -> None:
+    (tmp_path / "b.jsonl").write_text("")
+    (tmp_path / "a.jsonl.gz").write_bytes(b"")
+    for place in (tmp_path, tmp_path / "a.jsonl.gz"):
+        with pytest.raises(TraceUnreadableError, match=r"a\.jsonl\.gz: it is compressed: unpack it first"):
+            read_trace(place)
+
+
 def test_a_missing_file_an_empty_folder_and_binary_data_are_named(tmp_path: Path) -> None:
     with pytest.raises(TraceUnreadableError, match="No such file"):
         read_trace(tmp_path / "missing.jsonl")
