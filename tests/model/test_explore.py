@@ -1,6 +1,8 @@
 """The explorer counts and finds as TLC does: on a puzzle that every TLA+ course begins with, and on small graphs."""
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -142,6 +144,17 @@ def test_states_that_take_too_much_memory_are_an_error() -> None:
     assert len(explore(COUNTDOWN, 255, max_bytes=1).states) == 256
     with pytest.raises(MemoryLimitReached, match=r"256 states and all else in this process take more than 0\.0 GiB"):
         explore(COUNTDOWN, 256, max_bytes=1)
+
+
+@pytest.mark.parametrize(("said", "is_bound"), [("8\n", True), ("max\n", False), (f"{1 << 62}\n", False)])
+def test_a_containers_memory_bounds_the_states(
+    said: str, is_bound: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "memory.max").write_text(said)
+    files = (tmp_path / "none", tmp_path / "memory.max")
+    monkeypatch.setattr("permitflow_model.kernel.explore._CONTAINER_LIMITS", files)
+    with pytest.raises(MemoryLimitReached) if is_bound else nullcontext():
+        explore(COUNTDOWN, 256)
 
 
 def test_an_unknown_action_is_a_key_error() -> None:

@@ -3,10 +3,11 @@
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
+from pathlib import Path
 from typing import Generic, TypeVar
 
 from permitflow_model.kernel.runs import Move, table_of
@@ -22,6 +23,9 @@ _LOOKED_AGAIN = 10
 
 _MEMORY_EVERY = 256
 """States from one look at the memory to the next."""
+
+_CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+"""What Linux says of control groups of version 2, and of version 1, to a process in a container."""
 
 _MOST_ARGUMENTS = 100_000
 """Of an action, since each is tried in each state."""
@@ -52,8 +56,14 @@ class MemoryLimitReached(StateLimitReached):
 
 
 def _most_bytes() -> int:
-    """Three quarters of this machine's memory."""
-    return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") * 3 // 4 if hasattr(os, "sysconf") else 0
+    """Three quarters of the memory of this machine, or of the container if that may have less."""
+    if not hasattr(os, "sysconf"):
+        return 0
+    limits = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    for file in _CONTAINER_LIMITS:
+        with suppress(OSError, ValueError):  # there is none, or it says "max"
+            limits.append(int(Path(file).read_text("ascii")))
+    return min(limits) * 3 // 4
 
 
 def _taken_bytes() -> int:
@@ -154,7 +164,8 @@ def explore(
 ) -> Graph[S]:
     """Visit every reachable state once.
 
-    ``max_bytes`` of memory are the most that the process may take; by default, three quarters of the machine's.
+    ``max_bytes`` of memory are the most that the process may take; by default, three quarters of what the machine
+    or the container has.
 
     ``invariants`` and ``at_rest`` default to the system's own.  ``stop_at_violation`` stops where TLC does: at the
     first state that breaks an invariant, or at the first deadlock.
