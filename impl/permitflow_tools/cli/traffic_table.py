@@ -1,6 +1,9 @@
 """What flows through channels, as a table and in words: the same in ``permitflow serve`` and ``permitflow top``."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from heapq import nlargest
+from itertools import chain, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from rich.cells import cell_len
@@ -22,6 +25,9 @@ class _Column(NamedTuple):
         """The width of its widest line."""
         return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
 
+
+_MOST_PARTS = 20
+"""Consumers or gauges of a channel that are shown; JSON has all."""
 
 # What a narrow terminal can do without, the first first.
 _DISPENSABLE = (
@@ -122,12 +128,20 @@ def in_doubt_in_words(traffic: ChannelTraffic) -> str:
 
 
 def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:
-    """Each consumer, and the rows that it has still to acknowledge."""
-    return "" if kept is None else between.join(f"{told(name)} {rows:,}" for name, rows in kept.lag_rows.items())
+    """Each consumer, and the rows that it has still to acknowledge; of many consumers those with most rows."""
+    lags = {} if kept is None else kept.lag_rows
+    shown = lags.items() if len(lags) <= _MOST_PARTS else nlargest(_MOST_PARTS, lags.items(), key=itemgetter(1))
+    return _some((f"{told(name)} {rows:,}" for name, rows in shown), len(lags), between)
 
 
 def gauges_in_words(traffic: ChannelTraffic, between: str = ", ") -> str:
     """Each gauge of the channel's flow: its name and its number; out: of the streams to its consumers."""
     inside = (f"{told(name)} {number:,}" for name, number in traffic.gauges.items())
     outside = (f"{told(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
-    return between.join((*inside, *outside))
+    return _some(chain(inside, outside), len(traffic.gauges) + len(traffic.consumer_gauges), between)
+
+
+def _some(parts: Iterable[str], number: int, between: str) -> str:
+    """The first of them, and how many more there are."""
+    shown = [*islice(parts, _MOST_PARTS)]
+    return between.join(shown if number <= _MOST_PARTS else [*shown, f"and {number - _MOST_PARTS:,} more"])

@@ -4,6 +4,7 @@ const settings = JSON.parse(document.getElementById("dashboard").textContent);
 const PATIENCE_MILLISECONDS = 8000;
 const CHANNELS_AT_ONCE = 24;
 const MOST_SAMPLES = settings.historySeconds / settings.sampleSeconds;
+const MOST_LAGS = 20; // that are shown of a channel
 const LEAST_SAMPLES = MOST_SAMPLES / 10; // that a drawing has room for
 const [RATES, FILL, STRIP, GAP] = [56, 24, 7, 3];
 const SVG = "http://www.w3.org/2000/svg";
@@ -140,7 +141,10 @@ class Card {
     say(this.rateOut, whole(channel.rows_out_per_second));
     say(this.total, whole(channel.rows_in));
     const lags = Object.entries(channel.kept?.lag_rows ?? {});
-    say(this.lag, lags.length ? `still to acknowledge: ${lags.map(([name, rows]) => `${name} ${whole(rows)}`).join(", ")}` : "");
+    const shown = lags.length > MOST_LAGS ? lags.sort((one, other) => other[1] - one[1]).slice(0, MOST_LAGS) : lags;
+    const words = shown.map(([name, rows]) => `${name} ${whole(rows)}`);
+    if (lags.length > MOST_LAGS) words.push(`and ${whole(lags.length - MOST_LAGS)} more`);
+    say(this.lag, words.length ? `still to acknowledge: ${words.join(", ")}` : "");
     // A channel that nobody has used has no past, and needs no reset.
     const isUsed = channel.rows_in > 0 || state !== "waiting";
     for (const element of this.ofRows) element.toggleAttribute("hidden", !isUsed);

@@ -2,12 +2,13 @@
 
 import io
 from dataclasses import replace
+from itertools import islice
 
 import pytest
 from rich.console import Console
 
 from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
-from permitflow_tools.cli.traffic_table import traffic_table
+from permitflow_tools.cli.traffic_table import gauges_in_words, lag_in_words, traffic_table
 
 NAMES = ("orders/0", "a-channel-with-a-long-name/17")
 
@@ -74,6 +75,16 @@ def test_a_name_that_no_exchange_of_ours_has_is_cut() -> None:
     console.print(traffic_table([flow], width=2_000, shows_gauges=True))
     assert isinstance(console.file, io.StringIO)
     assert console.file.getvalue().count(" more characters)") == 5
+
+
+def test_of_many_consumers_and_gauges_some_are_shown_and_counted() -> None:
+    many = {f"c{number}": number for number in range(20_000)}
+    kept = KeptRows(next_row=20_000, acknowledged=many)
+    flow = flow_of("log/0", kept)
+    assert lag_in_words(kept, "\n").split("\n")[::20] == ["c0 20,000", "and 19,980 more"]
+    assert gauges_in_words(replace(flow.traffic, gauges=many)).endswith("c19 19, and 19,980 more")
+    few = dict(islice(many.items(), 20))
+    assert lag_in_words(replace(kept, acknowledged=few)).endswith(", c19 19,981")
 
 
 def test_a_channel_that_keeps_its_rows_shows_their_bytes() -> None:
