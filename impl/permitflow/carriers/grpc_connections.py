@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 _DESCRIPTORS: Final = "/proc/self/fd"
+_BYTES_AT_ONCE: Final = 1 << 20
 
 
 class Name(NamedTuple):
@@ -84,6 +85,8 @@ class GrpcConnections:
                 return False
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
+                while found.recv(_BYTES_AT_ONCE, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
+                    pass  # gRPC would go through all that has come
             return True
 
     def _name_in(self, found: socket.socket) -> Name | None:

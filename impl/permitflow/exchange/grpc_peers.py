@@ -13,9 +13,10 @@ from permitflow.errors import LimitReachedError, PermitflowError
 from permitflow.exchange.admission import Admission
 
 _BETWEEN_LOOKS_SECONDS: Final = 0.5
-_BETWEEN_HURRIED_LOOKS_SECONDS: Final = 0.01
 _LOOKS_SHARE: Final = 0.02
 """The largest share of the event loop's time: a look at thousands of connections takes milliseconds."""
+_HURRIED_SHARE: Final = 0.2
+"""The same while a connection that is to be hung up on is younger than the last look: its calls cost more."""
 _MOST_EXCESSES: Final = 1
 """A client that has not heard yet how long headers may be is told so by an error, and may call again."""
 
@@ -51,8 +52,8 @@ class GrpcPeers:
         Further ones would wait in gRPC with all their metadata: this hangs up.
         """
         if (name := Name.of_call(peer)) is not None:
-            self._excesses[name] = self._excesses.get(name, 0) + 1
-            if self._excesses[name] > _MOST_EXCESSES and not self._connections.hang_up(name):
+            self._excesses[name] = number = self._excesses.get(name, 0) + 1
+            if number == _MOST_EXCESSES + 1 and not self._connections.hang_up(name):
                 self._has_excess.set()  # it is younger than the last look
 
     async def follow(self) -> None:
@@ -61,10 +62,10 @@ class GrpcPeers:
             while True:
                 began = thread_time()
                 self._look()
-                seconds = (thread_time() - began) / _LOOKS_SHARE
-                await asyncio.sleep(max(_BETWEEN_HURRIED_LOOKS_SECONDS, seconds))
+                spent_seconds = thread_time() - began
+                await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
                 with suppress(TimeoutError):
-                    async with asyncio.timeout(_BETWEEN_LOOKS_SECONDS):
+                    async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
                         await self._has_excess.wait()
         finally:
             for name in tuple(self._holds):

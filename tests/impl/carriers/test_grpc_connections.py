@@ -45,3 +45,12 @@ def test_who_is_there_while_no_descriptor_is_free_has_not_gone(
             without.setattr(os, "listdir", no_descriptor)
             assert connections.look() == ([], [])
         assert connections.look() == ([], [])
+
+
+def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+        client.sendall(bytes(1 << 16))
+        (name,), _ = connections.look()
+        assert connections.hang_up(name)
+        assert accepted.recv(1) == b""
