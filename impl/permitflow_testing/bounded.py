@@ -47,6 +47,8 @@ class AdapterError(Exception):
 
     ends_all = ""
     """Why no further rule need be asked, if that is so."""
+    breaks_rule = True
+    """Whether the rule that was being asked is broken by it."""
 
 
 @dataclass

@@ -159,6 +159,8 @@ class _Judge:
             return verdict
         if isinstance(verdict.error, AdapterError):
             self._given_up = self._given_up or verdict.error.ends_all
+            if not verdict.error.breaks_rule:
+                return RuleVerdict(verdict.rule, Outcome.NOT_APPLICABLE, f"not asked to its end: {verdict.error}")
         sentence = _NUMBER.sub("", raising(verdict.error))
         told = self._told.setdefault((sentence, place_of(verdict.error)), verdict.rule.id)
         if told == verdict.rule.id:
@@ -228,8 +230,8 @@ class ChannelJudge(_Judge):
             return Report(name, (), self.lacks, self._flow, unusable=self.cannot_open)
         report = self._report(name, rules, when_judged)
         faults = self.faults(report.verdicts)
-        if left := len(rules) - len(report.verdicts):
-            faults += (f"{counted(left, 'rule')} not run, because {self.cut_short}",)
+        if (asked := len(report.verdicts)) < len(rules):
+            faults += (f"asked {asked} of {counted(len(rules), 'rule')}, because {self.cut_short}",)
         return replace(report, faults=faults, watched=self._make().watched())
 
     @property

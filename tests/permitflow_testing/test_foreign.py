@@ -28,7 +28,7 @@ from permitflow_testing.foreign.command import hello
 from permitflow_testing.foreign.driver import Driver, DriverError, kill_all
 from permitflow_testing.foreign.judging import judge_command, rules_of_end
 from permitflow_testing.rulebooks.table import flows, rulebook_of
-from permitflow_testing.rules import Outcome
+from permitflow_testing.rules import Outcome, RuleVerdict
 from permitflow_testing.traces import judge_all
 
 FAULTS = {
@@ -147,7 +147,24 @@ def test_a_driver_that_no_longer_answers_is_told_once(on_node: str, monkeypatch:
         "your driver has not answered 'settle'",
         *2 * ["cannot be told: your driver has not answered 'settle'"],
     ]
-    assert report.faults == ("24 rules not run, because your driver keeps the kit waiting",)
+    assert report.faults == ("asked 3 of 27 rules, because your driver keeps the kit waiting",)
+
+
+def test_the_rules_of_an_end_have_a_time_that_is_said(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+    monkeypatch.setattr("permitflow_testing.foreign.driver.monotonic", lambda: clock[0])
+
+    def judged(_: RuleVerdict) -> None:
+        clock[0] = 3_601.0
+
+    rules = ["window", "whole-window", "oldest-leaves-first", "byte-window"]
+    with driven(on_node) as driver:
+        report = judge_command(driver, end="sender", only=rules, when_judged=judged)
+    _, last = report.verdicts
+    assert last.outcome is Outcome.NOT_APPLICABLE
+    assert last.finding == "not asked to its end: the rules of this end have taken more than 60 minutes"
+    assert report.faults == ("asked 2 of 3 rules, because your driver takes too long (--limit-minutes)",)
+    assert not report.broken
 
 
 @pytest.mark.parametrize("flow", flows())

@@ -89,7 +89,7 @@ def test_a_blocked_loop_is_named_with_its_stack() -> None:
     (verdict,) = report.verdicts
     assert verdict.finding == "blocks the event loop in offer_chunk: nothing else could run for 0.2 s"
     assert any(line.strip() == "self.queue.put((serial, rows))" for line in verdict.counterexample)
-    assert report.faults == ("1 rule not run, because the adapter blocks the event loop",)
+    assert report.faults == ("asked 1 of 2 rules, because the adapter blocks the event loop",)
 
 
 def test_no_handler_of_the_tests_own_is_replaced() -> None:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from math import inf
 from queue import SimpleQueue
 from shutil import which
 from time import monotonic
@@ -26,6 +27,8 @@ from permitflow_testing.bounded import AdapterError
 
 LIMIT_SECONDS = 10.0
 """The longest wait for an answer that needs nothing but the driver."""
+LIMIT_MINUTES = 60.0
+"""The longest time for the rules of an end."""
 START_SECONDS = 30.0
 """The longest wait for the first answer: a virtual machine may have to start, and to compile."""
 _END_SECONDS = 2.0
@@ -45,6 +48,13 @@ class DriverError(AdapterError):
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))  # part of it may come from the driver
+
+
+class OutOfTime(DriverError):
+    """The driver is asked nothing more, because all together has taken too long."""
+
+    breaks_rule = False
+    ends_all = "your driver takes too long (--limit-minutes)"
 
 
 class CallRefused(DriverError):
@@ -93,13 +103,19 @@ class Driver:
     """A driver's process, started again after it was ended."""
 
     def __init__(
-        self, command: str, *, limit_seconds: float = LIMIT_SECONDS, end_seconds: float = _END_SECONDS
+        self,
+        command: str,
+        *,
+        limit_seconds: float = LIMIT_SECONDS,
+        limit_minutes: float = LIMIT_MINUTES,
+        end_seconds: float = _END_SECONDS,
     ) -> None:
         """Nothing is started yet.
 
         Args:
             command: as in a shell, but without one: a program and its arguments.
             limit_seconds: the longest wait for an answer that needs nothing but the driver.
+            limit_minutes: the longest time for the rules of an end.
             end_seconds: for it to end once its input has ended, and again once it was asked to.
 
         Raises:
@@ -107,6 +123,7 @@ class Driver:
         """
         self.command = command
         self.limit_seconds, self._end_seconds = limit_seconds, end_seconds
+        self._limit_minutes, self._until = limit_minutes, inf
         self.faults: dict[str, str] = {}
         """What it does wrong, whatever the run: a sentence for each kind."""
         try:
@@ -122,12 +139,19 @@ class Driver:
         """Waits in vain."""
         self._is_silent = False
 
+    def begin(self) -> None:
+        """Begin with the rules of an end: no fault is known, and their time runs."""
+        self.faults.clear()
+        self.unanswered, self._until = 0, monotonic() + 60 * self._limit_minutes
+
     def ask(self, word: str, **content: Any) -> Request:
         """Ask for something; a driver that does not run is started.
 
         Raises:
-            DriverError: it is gone, or has broken the rules of this protocol.
+            DriverError: it is gone, has broken the rules of this protocol, or the time for the rules is over.
         """
+        if monotonic() > self._until:
+            raise OutOfTime(f"the rules of this end have taken more than {self._limit_minutes:g} minutes")
         if self._process is None:
             self._process = _Process(self._program, self.note)
         self._numbers += 1
@@ -184,8 +208,8 @@ class Driver:
 
     @property
     def is_given_up(self) -> bool:
-        """Has it kept the kit waiting so often that it is not asked any more?"""
-        return self.unanswered >= _MOST_UNANSWERED
+        """Has it kept the kit waiting so often, or for so long, that it is not asked any more?"""
+        return self.unanswered >= _MOST_UNANSWERED or monotonic() > self._until
 
     def last_words(self) -> str:
         """A line that it has begun, and the end of its standard error, to append to a sentence."""

@@ -64,8 +64,7 @@ def judge_command(
     asked = [rule for rule in rules if not only or rule in only]
     asks_bytes = not only or BYTE_WINDOW.id in only
     name = name or f"{driver.command} ({end})"
-    driver.faults.clear()
-    driver.unanswered = 0
+    driver.begin()
     if asked:
         options = {**options, "flow": flow, "random_runs": random_runs, "when_judged": when_judged}
         report = judge_adapter(adapter, name=name, only=asked, **options)

@@ -72,6 +72,10 @@ def conform(
         float | None,
         option(above_zero(number), "SECONDS", "With --command: the longest wait for an answer; 10 by default."),
     ] = None,
+    limit_minutes: Annotated[
+        float | None,
+        option(above_zero(number), "MINUTES", "With --command: the longest time for an end's rules; 60 by default."),
+    ] = None,
     pair: Annotated[
         bool, typer.Option("--pair", help="ADAPTER makes a pair of ends whose every step is made by hand.")
     ] = False,
@@ -113,9 +117,12 @@ def conform(
     if command is not None:
         if adapter is not None or pair:
             unusable("--command takes the place of MODULE:ADAPTER and of --pair")
-        where = _Where(end, dial, accept, limit_seconds, trace)
+        where = _Where(end, dial, accept, limit_seconds, limit_minutes, trace)
         _judge_driver(command, where, rule or [], flow=flow, random_runs=random_runs, as_json=as_json)
-    for name, value in (("--end", end), ("--dial", dial), ("--accept", accept), ("--trace", trace)):
+    for name, value in (
+        *(("--end", end), ("--dial", dial), ("--accept", accept), ("--trace", trace)),
+        *(("--limit-seconds", limit_seconds), ("--limit-minutes", limit_minutes)),
+    ):
         if value is not None:
             unusable(f"{name} needs --command")
     if adapter is None:
@@ -155,6 +162,7 @@ class _Where(NamedTuple):
     dial: str | None
     accept: str | None
     limit_seconds: float | None
+    limit_minutes: float | None
     trace: Path | None
 
 
@@ -165,7 +173,7 @@ def _judge_driver(
     from permitflow.errors import InvalidParametersError, TraceWriteError
     from permitflow.tracing import FileTrace
     from permitflow_testing.foreign.byte_runs import BYTE_WINDOW
-    from permitflow_testing.foreign.driver import LIMIT_SECONDS, Driver, DriverError
+    from permitflow_testing.foreign.driver import LIMIT_MINUTES, LIMIT_SECONDS, Driver, DriverError
     from permitflow_testing.foreign.judging import judge_command
 
     if where.dial is not None and where.accept is not None:
@@ -173,7 +181,11 @@ def _judge_driver(
     only = _rules(flow, names, is_pair=False, beside=(BYTE_WINDOW.id,))
     reports = []
     try:
-        driver = Driver(command, limit_seconds=where.limit_seconds or LIMIT_SECONDS)
+        driver = Driver(
+            command,
+            limit_seconds=where.limit_seconds or LIMIT_SECONDS,
+            limit_minutes=where.limit_minutes or LIMIT_MINUTES,
+        )
         recording = nullcontext(None) if where.trace is None else FileTrace(where.trace)
         with _ending_in_any_case(), _ended(driver), recording as trace:
             for end in _ends_of(driver, where.end, flow, only):
