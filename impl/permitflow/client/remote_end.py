@@ -107,7 +107,6 @@ class RemoteEnd(ABC, Generic[S]):
         self._clock = asyncio.get_running_loop().time
         self._opened_at = self._clock()
         self._over_at: float | None = None
-        # It is set and cleared at once, so that waiting tasks see each change.
         self._changed = Change()
         self._writing = Writing(self._carrier, self._messages, self._on_writing_over, self._on_silence)
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
