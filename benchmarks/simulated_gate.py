@@ -147,15 +147,21 @@ class _Input:
 
 def _bridge(source: _Hop, target: _Hop) -> None:
     """As the exchange's bridge: a message is consumed once it has left for the next hop."""
-    while source.receiver.untaken and not target.sender.has_waiting:
-        _, rows, _ = source.receiver.chunks_at_hand(4_096, 4_096)
-        if rows and not target.sender.admits(rows[:1]):
-            target.sender.expect(rows)
+    receiver, sender = source.receiver, target.sender
+    while True:
+        if receiver.unconsumed > receiver.untaken:
+            if sender.has_waiting:
+                break
+            receiver.consume_many(1)
+        if not receiver.untaken:
+            break
+        _, rows, _ = receiver.chunks_at_hand(4_096, 4_096)
+        if rows and not sender.admits(rows[:1]):
+            sender.expect(rows)
             target.send()
             break
-        message = source.receiver.take()
-        target.sender.offer(message.kind, message.payload, message.rows)
-        source.receiver.consume_many(1)
+        message = receiver.take()
+        sender.offer(message.kind, message.payload, message.rows)
         target.send()
     source.bring_back()
 
