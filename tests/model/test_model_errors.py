@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from permitflow_model.kernel.explore import explore
+from permitflow_model.kernel.replay import StepByStep, replay
 from permitflow_model.kernel.system import Action, LeadsTo, ModelError, System, require
 
 
@@ -203,6 +204,18 @@ def test_a_single_step_names_action_and_state(mistake: str) -> None:
     ):
         with pytest.raises(ModelError, match=r"action 'up' in state State\(n=[03], seen=\(\)\): it returned"):
             step(system(Action("up", perform)))
+
+
+class Recorded(NamedTuple):
+    action: str
+    arguments: tuple[int, ...] = ()
+    counters: tuple[int, ...] = ()
+
+
+def test_an_event_with_an_argument_too_many_names_its_action() -> None:
+    model = StepByStep[State, None](system(Action("up", up)), None)
+    with pytest.raises(ModelError, match=r"action 'up\(1\)' in state State\(n=0, seen=\(\)\): TypeError: up"):
+        replay(model, model.start(), [[Recorded("up", (1,))]])
 
 
 def test_a_state_that_is_a_number_is_no_truth_value() -> None:

@@ -204,9 +204,14 @@ class StepByStep(Generic[S, P]):
 
         Raises:
             Disabled: it is not possible.
+            ModelError: the action does not take such arguments, or returns no state.
         """
         before, action = world.state, self._actions[name]
-        state = action.require_state(action.perform(before, self.parameters, *arguments), before, arguments)
+        try:
+            after = action.perform(before, self.parameters, *arguments)
+        except TypeError as error:
+            action.fail(f"TypeError: {error}", before, arguments, error)
+        state = action.require_state(after, before, arguments)
         return World(state, Path(Step(name, arguments, state), world.path)) if self._keep_path else World(state)
 
     def broken(self, world: World[S]) -> list[str]:
