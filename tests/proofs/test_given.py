@@ -21,7 +21,7 @@ from permitflow_proofs.kernel.given import Given, given_by, given_in, given_of_a
 from permitflow_proofs.kernel.induction import ExhaustiveObligation, Subject
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide
 from permitflow_proofs.kernel.paths import Explorer
-from permitflow_proofs.kernel.symbols import assume, implies, integer, limit, natural
+from permitflow_proofs.kernel.symbols import assume, implies, integer, limit, merged, natural
 from permitflow_proofs.kernel.terms import conjunction, disjunction
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -160,6 +160,20 @@ def test_a_premise_of_some_paths_is_refused() -> None:
 
     with pytest.raises(ValueError, match="on another one; assume its condition merged"):
         facts(split)
+
+
+def test_a_premise_within_a_merge_is_told_alike_on_all_paths() -> None:
+    def bounded(parameters: demand.Parameters) -> bool:
+        if parameters.withdrawals:
+            assume(parameters.batch <= 2)
+        return True
+
+    def forked() -> None:
+        parameters = any_parameters_of(demand.Parameters)
+        merged(lambda: bounded(parameters))
+        bool(integer("number") > 0)
+
+    assert facts(forked) == ("withdrawals => batch <= 2",)
 
 
 def test_what_only_some_obligations_are_given_is_told_apart() -> None:

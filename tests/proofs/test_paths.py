@@ -390,3 +390,24 @@ def test_a_beginning_without_a_way_makes_a_claim_say_nothing() -> None:
 
     beginning = Beginning(begin)
     assert decide(lambda: beginning() is None).reached == 0
+
+
+def test_what_is_known_on_one_way_of_a_beginning_is_asked_on_another() -> None:
+    def begin() -> int:
+        x, y = integer("x"), integer("y")
+        if x < 0:
+            assume(y < 0)
+        return y
+
+    beginning = Beginning(begin)
+    assert decide(lambda: beginning() < 0).outcome == "refuted"
+
+
+def test_a_merge_behind_a_fork_is_evaluated_on_each_path() -> None:
+    def bounded() -> bool:
+        x = integer("x")
+        bound = 5 if x > 0 else -5
+        assume(merged(lambda: x < bound or x == bound))
+        return x <= bound
+
+    assert decide(bounded).outcome == "proved"
