@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from permitflow.channels.interface import stream_channels
 from permitflow.errors import PermitflowError, TransportError
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.server import ExchangeServer
 from permitflow.flows.demand.core import Demand
+from permitflow.names import stream_channels
 
 from ..child_process import address_of, report, run_process, until_asked_to_end
 from .book import Job, JobBook, JobId, Submitted

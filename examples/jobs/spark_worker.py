@@ -12,8 +12,8 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from permitflow.channels.interface import stream_channels
 from permitflow.client import put
+from permitflow.names import stream_channels
 from permitflow.spark import register
 from permitflow.spark.local_session import local_session
 

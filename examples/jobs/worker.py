@@ -7,10 +7,10 @@ stop-and-wait, and so never more than one job.
 import asyncio
 from typing import Any
 
-from permitflow.channels.interface import stream_channels
 from permitflow.client import EndOutcome, RemoteReceiver, get, put
 from permitflow.errors import PermitflowError
 from permitflow.flows.messages import Message
+from permitflow.names import stream_channels
 
 from ..child_process import asked_to_end, report, run_process
 from .metrics import Metrics, sending_metrics

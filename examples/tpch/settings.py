@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from permitflow.channels.interface import stream_channels
 from permitflow.errors import InvalidOptionError
+from permitflow.names import stream_channels
 
 from ..child_process import ChildSettings
 from .tables import default_cache_dir

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from permitflow.channels.interface import stream_channels
+from permitflow.names import stream_channels
 from permitflow.spark.local_session import EXECUTOR_CLASS
 from tests.cluster.clients import NUMBER_BYTES, result_of
 from tests.support.postgres import PostgresServer, server_of_its_own

@@ -28,7 +28,6 @@ from permitflow.carriers.connection import CONTROL
 from permitflow.carriers.deadlines import SILENCE_SECONDS
 from permitflow.carriers.reaching import Destination
 from permitflow.carriers.security import Security
-from permitflow.channels.interface import require_no_further
 from permitflow.client.control_line import ControlLine
 from permitflow.client.finding import Timing, not_found, resume_seconds_of
 from permitflow.client.survey import Survey, require_one_place, surveyed
@@ -42,6 +41,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.flows.seam import Parameters
+from permitflow.names import require_no_further
 from permitflow.patience import patience
 from permitflow.stream.control import (
     MOST_CHANNELS,

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self, Unpack
 
 import pyarrow as pa
 
-from permitflow.channels.interface import spread_over
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client.aio_control import names_of
 from permitflow.client.blocking import DEFAULT_TIMEOUT_SECONDS, BlockingSink, open_sink, require_single_places
@@ -16,6 +15,7 @@ from permitflow.client.options import PutOptions, counts_its_end
 from permitflow.dispatch.hash_dispatch import Barrier, HashDispatch
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import DispatchError, PeerTimeoutError, PermitflowError
+from permitflow.names import spread_over
 from permitflow.stream.frames import EndOutcome
 
 if TYPE_CHECKING:

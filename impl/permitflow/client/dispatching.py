@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 
 import pyarrow as pa
 
-from permitflow.channels.interface import SendEnd, spread_over
+from permitflow.channels.interface import SendEnd
 from permitflow.client.aio import put
 from permitflow.client.aio_control import names_of, require_single_places
 from permitflow.client.options import PutOptions, counts_its_end
@@ -14,6 +14,7 @@ from permitflow.client.remote_sender import RemoteSender
 from permitflow.dispatch.dispatcher import HashDispatcher
 from permitflow.dispatch.mapping import VNODES, require_channels
 from permitflow.errors import PermitflowError
+from permitflow.names import spread_over
 from permitflow.stream.frames import EndOutcome
 
 if TYPE_CHECKING:

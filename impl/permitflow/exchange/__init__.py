@@ -10,7 +10,6 @@ from permitflow.opening import opening
 
 if TYPE_CHECKING:
     from permitflow.carriers.security import Security
-    from permitflow.channels.interface import stream_channels
     from permitflow.exchange.access import AccessControl
     from permitflow.exchange.books.bridge import BridgeState
     from permitflow.exchange.books.replay import Retention
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from permitflow.exchange.stores.postgres import PostgresStore
     from permitflow.exchange.stores.sqlite import SqliteStore
     from permitflow.exchange.stores.store import ChannelStore, Store
+    from permitflow.names import stream_channels
     from permitflow.stream.traffic import ChannelTraffic
 
 __all__ = [

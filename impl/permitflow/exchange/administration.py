@@ -7,13 +7,12 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from permitflow.channels.interface import stream_channels
 from permitflow.errors import ChannelInUseError, InvalidParametersError
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
 from permitflow.exchange.channels.streams import Direction
 from permitflow.exchange.registry import Exchange, Keeping
-from permitflow.names import require_once_each
+from permitflow.names import require_once_each, stream_channels
 from permitflow.stream.control import (
     MOST_CHANNELS,
     MOST_PEEKED,

@@ -10,7 +10,6 @@ from typing import Literal, Protocol, TypedDict, Unpack, overload
 import pyarrow as pa
 
 from permitflow.carriers.same_host import SameHost
-from permitflow.channels.interface import require_no_further, stream_channels
 from permitflow.chunks import DEFAULT_KEPT_ROWS
 from permitflow.client.remote_end import AcceptorTerms
 from permitflow.errors import (
@@ -40,7 +39,7 @@ from permitflow.flows.permits.agreement import PERMITS
 from permitflow.flows.permits.parameters import ChannelParameters, kept_parameters
 from permitflow.flows.recording import RecorderFactory
 from permitflow.flows.seam import Parameters
-from permitflow.names import require_name
+from permitflow.names import require_name, require_no_further, stream_channels
 from permitflow.stream.compression import Compression, checked
 from permitflow.stream.control import ControlReply, ControlRequest
 from permitflow.stream.traffic import ChannelTraffic

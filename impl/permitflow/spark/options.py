@@ -16,10 +16,10 @@ from permitflow.carriers.addresses import several
 from permitflow.carriers.deadlines import require_seconds
 from permitflow.carriers.security import Security
 from permitflow.carriers.shared_memory import SameHost
-from permitflow.channels.interface import stream_channels
 from permitflow.dispatch.mapping import VNODES
 from permitflow.errors import InvalidOptionError, InvalidParametersError
 from permitflow.flows.permits.parameters import ChannelParameters
+from permitflow.names import stream_channels
 from permitflow.sizes import UNITS, size
 from permitflow.spark.other_sources import NO_OPTIONS, instead_of
 from permitflow.spark.patience import in_words

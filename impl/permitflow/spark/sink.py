@@ -43,7 +43,6 @@ from pyspark.sql.types import StructType
 
 from permitflow.carriers.addresses import several
 from permitflow.carriers.shared_memory import SameHost
-from permitflow.channels.interface import spread_over
 from permitflow.chunks import slices
 from permitflow.dispatch.mapping import spread
 from permitflow.errors import (
@@ -62,6 +61,7 @@ from permitflow.errors import (
     UnknownBatchError,
     UnknownConsumerError,
 )
+from permitflow.names import spread_over
 from permitflow.spark.attempts import earlier_attempts_named
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import BatchKey, WriteOptions

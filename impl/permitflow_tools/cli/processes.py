@@ -19,7 +19,6 @@ from time import monotonic
 from typing import Any, TypeVar
 
 from permitflow.carriers.addresses import parsed, written
-from permitflow.channels.interface import stream_channels
 from permitflow.errors import (
     InvalidParametersError,
     MovedError,
@@ -33,7 +32,7 @@ from permitflow.exchange.draining import Remainder, drain
 from permitflow.exchange.limits import Limits
 from permitflow.exchange.registry import Exchange
 from permitflow.metrics import ExchangeCollector, ExchangeFigures
-from permitflow.names import require_once_each
+from permitflow.names import require_once_each, stream_channels
 from permitflow.patience import patience
 from permitflow.stream.control import (
     Acknowledge,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO, NoReturn
 
 import typer
 
-from permitflow.channels.interface import stream_and_position, stream_channels
 from permitflow.errors import ChunkTooLargeError, PermitflowError, ProducerEndedError, RowFileError
 from permitflow.flows.permits.parameters import ChannelParameters
+from permitflow.names import stream_and_position, stream_channels
 from permitflow_tools.cli.dialling import Place, dials, told_errors
 from permitflow_tools.cli.options import above_zero, duration, one_of, option, readable, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, unusable

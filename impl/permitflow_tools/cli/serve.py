@@ -12,11 +12,11 @@ from permitflow.carriers.addresses import parsed, ranked, several, written
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, RESUME_SECONDS, SILENCE_SECONDS, require_seconds
 from permitflow.carriers.security import Security, is_safe
 from permitflow.carriers.shared_memory import SameHost
-from permitflow.channels.interface import stream_channels
 from permitflow.errors import LimitReachedError, PeerGoneError, StoreError, StoreLeftoverError, TransportError
 from permitflow.exchange.books.replay import Retention
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS
 from permitflow.exchange.limits import Limits
+from permitflow.names import stream_channels
 from permitflow.stream.compression import Compression
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options, refuse_twice
 from permitflow_tools.cli.limits import limits_of

@@ -6,11 +6,11 @@ from typing import NoReturn
 import pyarrow as pa
 import pytest
 
-from permitflow.channels.interface import stream_channels
 from permitflow.client.blocking import open_source
 from permitflow.client.blocking_dispatch import BlockingDispatch, open_dispatch
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import ChannelAbortedError, DispatchError, PeerTimeoutError
+from permitflow.names import stream_channels
 from permitflow.stream.frames import EndOutcome
 from tests.support.served_exchange import PATIENCE_SECONDS, SCHEMA, ServedExchange
 

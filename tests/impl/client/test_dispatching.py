@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelAbortedError, Kind, Message
-from permitflow.channels.interface import stream_channels
 from permitflow.client import dispatch, put
 from permitflow.client.blocking_dispatch import open_dispatch
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import DispatchError, InvalidParametersError, UnknownChannelError
 from permitflow.exchange.books.bridge import BridgeState
+from permitflow.names import stream_channels
 from permitflow.stream.frames import EndOutcome
 from tests.support.number_streams import SCHEMA, batch, numbers, read, serving
 

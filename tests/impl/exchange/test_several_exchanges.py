@@ -10,7 +10,6 @@ import pyarrow as pa
 import pytest
 
 from permitflow.carriers.addresses import ranked
-from permitflow.channels.interface import stream_channels
 from permitflow.client import (
     Retention,
     StagedPart,
@@ -31,6 +30,7 @@ from permitflow.errors import (
     UnknownChannelError,
 )
 from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.names import stream_channels
 
 BATCH = pa.record_batch({"x": [1, 2, 3]})
 CHANNELS = stream_channels("orders", 6)

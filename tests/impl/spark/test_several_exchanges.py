@@ -15,7 +15,6 @@ import pytest
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import LongType, StructField, StructType
 
-from permitflow.channels.interface import stream_channels
 from permitflow.client import EndOutcome, Published, Retention, StagedPart, Staging, control, put
 from permitflow.client.blocking import BlockingControl
 from permitflow.errors import (
@@ -27,6 +26,7 @@ from permitflow.errors import (
     StagedPartError,
 )
 from permitflow.exchange import Exchange, ExchangeServer
+from permitflow.names import stream_channels
 from permitflow.spark.decisions import Decision, Decisions
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.sink import StagedBatchWriter, StagedMessage, StagedStreamWriter

@@ -18,10 +18,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql.types import LongType, StructField, StructType
 
-from permitflow.channels.interface import stream_channels
 from permitflow.client import EndOutcome, StagedPart, Staging
 from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.errors import PermitflowError, StagedPartError
+from permitflow.names import stream_channels
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.sink import StagedMessage, StagedStreamWriter
 from tests.permitflow_tools.cli.conftest import serving

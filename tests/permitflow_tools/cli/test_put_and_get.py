@@ -16,11 +16,11 @@ import pyarrow.parquet
 import pytest
 
 from permitflow import ChannelParameters
-from permitflow.channels.interface import stream_channels
 from permitflow.client import Retention, put
 from permitflow.dispatch import spread, vnode_of
 from permitflow.exchange import AccessControl, Exchange
 from permitflow.exchange.books.bridge import BridgeState
+from permitflow.names import stream_channels
 from tests.permitflow_tools.cli.conftest import Answer, Command
 from tests.support.served import served
 from tests.support.turns import until
