@@ -6,7 +6,6 @@ import sys
 import threading
 from contextlib import contextmanager, nullcontext
 from difflib import get_close_matches
-from importlib import import_module
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import fill, wrap
@@ -20,6 +19,7 @@ from permitflow_tools.cli.console import open_console, print_lines
 from permitflow_tools.cli.interrupts import signalled_exit_code
 from permitflow_tools.cli.options import above_zero, chosen, number, option, whole_number, writable
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, requires_extra, stop, unusable
+from permitflow_tools.cli.own import imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -298,12 +298,8 @@ def _load(place: str, *, is_pair: bool) -> object:
     if not _PLACE.fullmatch(place):
         without = f": {place.replace('.py:', ':')}, without .py" if ".py:" in place else ""
         unusable(f"MODULE:ADAPTER must be as in my_channel:MyAdapter, not {place!r}{without}")
-    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
     module, _, name = place.partition(":")
-    try:
-        found = import_module(module)
-    except Exception as error:
-        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")
+    found = imported(module, place)
     try:
         return resolve_name(place)
     except AttributeError:

@@ -2,12 +2,13 @@
 
 import re
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from permitflow_tools.cli.outcomes import unusable
 
@@ -62,17 +63,27 @@ def _loaded(place: str) -> Any:
     name, _, attribute = place.partition(":")
     if name.endswith(".py"):
         unusable(f"{place} must name a module, not its file: write {name.removesuffix('.py')}:{attribute}")
-    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
-    try:
-        found: Any = import_module(name)
-        for part in attribute.split("."):
-            known = dir(found)
-            if part not in known:
-                near = get_close_matches(part, known, n=3)
-                unusable(f"{place}: {name} has no {part}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+    found: Any = imported(name, place)
+    for part in attribute.split("."):
+        known = dir(found)
+        if part not in known:
+            near = get_close_matches(part, known, n=3)
+            unusable(f"{place}: {name} has no {part}" + (f"; did you mean {' or '.join(near)}?" if near else ""))
+        with _told(place):
             found = getattr(found, part)
-    except Exception as error:
-        if isinstance(error, typer.Exit):
-            raise
-        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")
     return found
+
+
+def imported(module: str, place: str) -> ModuleType:
+    """A module of this folder, or an installed one; ends the command, naming ``place``, if it cannot be imported."""
+    sys.path.insert(0, "")  # as python -m does: modules of this folder are found
+    with _told(place):
+        return import_module(module)
+
+
+@contextmanager
+def _told(place: str) -> Iterator[None]:
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        unusable(f"{place} cannot be imported: {type(error).__name__}: {error}")

@@ -50,6 +50,8 @@ REFUSED = {
     "check gate --inputs 2 --exclusive 0": "--floating is missing",
     f"{GATE} --flush-idle": "--flush-idle says nothing about a gate",
     "check --inputs 2": "--inputs belongs to a gate",
+    "explain tests.support.exiting_module:SYSTEM": "exiting_module:SYSTEM cannot be imported: SystemExit: 0",
+    "conform tests.support.exiting_module:Queue": "exiting_module:Queue cannot be imported: SystemExit: 0",
     f"check {OWN}:CALLS": f"{OWN}:CALLS is a model of your own: `permitflow explain {OWN}:CALLS` explores it",
     "conform queues": "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'queues'",
     "conform creditq.py:Good": "not 'creditq.py:Good': creditq:Good, without .py",
