@@ -128,9 +128,16 @@ def explain(
       permitflow explain my_protocol:SYSTEM --parameters SMALL                             a model of your own
       permitflow explain --play permit-channel --open                                      your own steps
 
-    A model of your own (`python -m pydoc permitflow_model.kernel.system.System` says of what it is made) is explored:
-    what is shown is a shortest run into a broken invariant or a deadlock, or a run that never comes to what was
-    promised; as a table, and as the page.
+    A model of your own is explored: what is shown is a shortest run into a broken invariant or a deadlock, or a run
+    that never comes to what was promised; as a table, and as the page. In my_protocol.py:
+
+    \b
+      from permitflow_model.kernel.system import Action, System, require
+      def take(state, room):        # the next state: a number, a tuple or a NamedTuple
+          require(state < room)     # where this is false, the action is impossible
+          return state + 1
+      SYSTEM = System("Shop", lambda room: 0, (Action("take", take),), {"Few": lambda state, room: state < 9})
+      SMALL = 3                     # the parameters, here the room
 
     Where a page is not of a recording, its reader may take other steps: what is possible is a button.
 

@@ -4,7 +4,9 @@ import asyncio
 import json
 import os
 import webbrowser
+from itertools import takewhile
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 import pytest
@@ -227,6 +229,14 @@ def test_a_model_of_ones_own_is_a_table_and_a_page(command: Command, folder: Pat
     assert "10    send           5     2         1        2        0\n" in stdout
     assert stdout.endswith("stuck: After 10 steps nothing but the application can move.\nwritten: own.html\n")
     assert calls(embedded(folder / "own.html"))[:3] == ["send", "send", "take"]
+
+
+def test_the_model_in_the_help_is_one(command: Command, folder: Path) -> None:
+    _, text, _ = command("explain", "--help")
+    lines = text[text.index("    from permitflow_model") :].splitlines()
+    (folder / "from_the_help.py").write_text(dedent("\n".join(takewhile(str.strip, lines))))
+    code, stdout, _ = command("explain", "from_the_help:SYSTEM", "--parameters", "SMALL")
+    assert (code, "stuck: After 3 steps nothing can move." in stdout) == (0, True)
 
 
 def test_what_a_model_promises_is_examined(report: Report) -> None:
