@@ -227,6 +227,8 @@ def _mistakes_in(model: str, system: Any) -> Iterator[Mistake]:
     everything = {action.name for action in system.actions}
     twins = _field_twins(trees.values())
     for file, tree in trees.items():
+        if _first_made_of(file) not in (None, system.module):
+            continue
         for function in [each for each in _functions_in(tree) if each.name in actions and each.name != "initial"]:
             asked = frozenset(everything if function.name in shared else actions[function.name])
             met: Counter[str] = Counter()
@@ -236,6 +238,12 @@ def _mistakes_in(model: str, system: Any) -> Iterator[Mistake]:
                     told = words if met[words] == 1 else f"{words} ({met[words]})"
                     make = partial(_changed_source, tree, node, change)
                     yield Mistake(model, tuple(trees), file, function.name, told, make, asked)
+
+
+def _first_made_of(file: str) -> str | None:
+    """The first model of whose specification the file is a part: its mistakes are tried there, and nowhere else."""
+    names = {name: [f"permitflow_model.{snake_case(part)}" for part in parts_of(name)] for name in systems()}
+    return next((name for name, files in names.items() if file in files), None)
 
 
 def _files_of(system: Any) -> list[str]:

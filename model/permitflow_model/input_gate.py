@@ -92,7 +92,7 @@ def is_item(item: Item, parameters: Parameters) -> bool:
 
 def is_content(item: Item, parameters: Parameters) -> bool:
     """May it wait or be stored?  Data or a barrier; announcements are neither."""
-    return is_item(item, parameters) and item.kind != "backlog"
+    return is_item(item, parameters) and (item.kind == "data" or item.kind == "barrier")
 
 
 def is_grant(grant: int, _parameters: Parameters) -> bool:

@@ -68,7 +68,8 @@ class Item(NamedTuple):
     Data has the epoch behind the last barrier before it; a barrier has its own number, which may be larger.
     """
 
-    kind: Literal["data", "barrier", "backlog"]
+    kind: Literal["data", "barrier", "backlog", "return"]
+    """Credit returns in ``withdrawing_gate`` only."""
     epoch: int
     backlog: int
     """Data that waited behind it when it was sent."""

@@ -38,7 +38,7 @@ def _keeps_or_voids_its_credit(before: State, after: State, _parameters: Paramet
     return at(after).credit == (0 if at(before).grants.head() == REVOKE else at(before).credit)
 
 
-def _loses_nothing(before: State, after: State, _parameters: Parameters) -> bool:
+def loses_nothing(before: State, after: State, _parameters: Parameters) -> bool:
     """Data and barriers go from the wire to the inbox; buffers go nowhere but home."""
     message = at(before).wire.head()
     arrived = content_in(at(after).inbox).items - content_in(at(before).inbox).items
@@ -281,7 +281,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
     Frame(
         "Deliver",
         {"channels.0.wire": -1, **_parts("required", "inbox", "released", "free", "borrowed"), "pool": None},
-        _loses_nothing,
+        loses_nothing,
         "data and barriers are in the inbox then; pool and loans together unchanged",
         when=lambda state, _, _name: not at(state).wire.is_empty(),
         possible="where one is on its way",

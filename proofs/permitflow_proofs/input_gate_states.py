@@ -3,7 +3,7 @@
 One channel is in focus; of the others is known what every channel satisfies.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import cast
 
@@ -16,7 +16,7 @@ from permitflow_proofs.kernel.arbitrary import any_parameters_of, arbitrary, ass
 from permitflow_proofs.kernel.family import SymbolicFamily
 from permitflow_proofs.kernel.induction import Subject
 from permitflow_proofs.kernel.queue import Law, Sums, SymbolicQueue
-from permitflow_proofs.kernel.symbols import all_of, assume, integer, merged, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, choice, integer, merged, natural
 
 INVARIANT = {name: SYSTEM.invariants[name] for name in CHANNEL_CLAUSES if name != "InEpoch"}
 """What every reachable state satisfies; proved by induction."""
@@ -85,19 +85,20 @@ def granted_in(grants: Sums) -> int:
 
 
 def any_item(name: str) -> Item:
-    """Any item."""
-    return arbitrary(Item, f"{name}.")
+    """Any item of a gate whose senders withdraw nothing."""
+    kind = choice(f"{name}.kind", options=("data", "barrier", "backlog"))
+    return arbitrary(Item, f"{name}.", special={"kind": kind})
 
 
-def any_channel(name: str) -> Channel:
-    """Any input."""
+def any_channel(name: str, any_item: Callable[[str], Item] = any_item, *of_wire: Law) -> Channel:
+    """Any input, with such items; ``of_wire``: more laws of what is on the wire."""
 
     def items(field: str, *laws: Law) -> SymbolicQueue[Item]:
         return SymbolicQueue.any_queue(f"{name}.{field}", any_item, (*COUNTED, *laws), {due_after: OUT_OF_ORDER})
 
     queues = {
         "waiting": items("waiting"),
-        "wire": items("wire", *PROMISED, *SPANNED),
+        "wire": items("wire", *PROMISED, *SPANNED, *of_wire),
         "inbox": items("inbox", *SPANNED),
         "grants": SymbolicQueue.any_queue(f"{name}.grants", integer, HEARD),
     }

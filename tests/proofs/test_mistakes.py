@@ -39,6 +39,7 @@ from permitflow_proofs import (
     squelch,
     stop_and_wait,
     token_bucket,
+    withdrawing_gate,
 )
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.obligation import decide
@@ -74,6 +75,10 @@ PROOFS: dict[str, tuple[Proof, ...]] = {
     "adaptive_gate": (
         Proof(adaptive_gate.INVARIANT, adaptive_gate.SUBJECT),
         Proof(input_gate.INVARIANT, adaptive_gate.SUBJECT),
+    ),
+    "withdrawing_gate": (
+        Proof(withdrawing_gate.CLAUSES_TOGETHER, withdrawing_gate.SUBJECT),
+        Proof(withdrawing_gate.EPOCHS_INVARIANT, withdrawing_gate.EPOCHS),
     ),
     "fan_in": tuple(Proof({name: fan_in.INVARIANT[name]}, subject) for name, subject in fan_in.SUBJECTS.items()),
     "spark_micro_batch": (Proof(spark_micro_batch.INVARIANT, spark_micro_batch.QUERY),),

@@ -56,7 +56,7 @@ SLOW = {
     *("lossy-refines-queue", "mute-links-live", "mute-no-early-unmute", "mute-no-lost-unmute", "resume-ends"),
     *("resume-goes-on", "resume-in-order", "resume-refines-queue", "sets-of-sizes", "staging-given-back"),
     *("staging-in-order", "staging-kept", "staging-of-one-run", "staging-once", "staging-stays"),
-    *("stream-life-ends", "stream-life-over"),
+    *("stream-life-ends", "stream-life-over", "withdrawing-gate-in-epoch", "withdrawing-gate-safe"),
 }
 """Promises that take Z3 more than half a second of processor, with what they alone begin with; `make test-all` asks."""
 

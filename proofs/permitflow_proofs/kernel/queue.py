@@ -176,9 +176,12 @@ class _Unknown(Generic[T]):
             rest = _Unknown(name, self._any_item, self._laws, self._dead_ends, self.items - 1)
             rest._whole = (self, end, item)
             self._parts[end] = (item, rest)
-            for (holds, _), (parameters, answer) in self._every.items():
-                # Without a fork: inside a condition that is merged, a part that is known asks nothing.
-                limit(implies(answer, merged(partial(holds, item, parameters))))
+            holder: _Unknown[T] | None = self
+            while holder is not None:  # what holds of all items of a whole holds of those of its parts
+                for (holds, _), (parameters, answer) in holder._every.items():
+                    # Without a fork: inside a condition that is merged, a part that is known asks nothing.
+                    limit(implies(answer, merged(partial(holds, item, parameters))))
+                holder = None if holder._whole is None else holder._whole[0]
             rest.obey()
             for fold in self._folds.values():
                 self._relate(fold, end)
