@@ -1,12 +1,16 @@
-"""The gate's recorded events as steps of ``InputGate``.
+"""The gate's recorded events as steps of ``InputGate``; once something is taken back, of ``WithdrawingGate``.
 
 The model moves one row at a time, and borrows one credit at a time; the implementation moves chunks and lends shares.
 So a recorded event is as many steps as it has rows.  A backlog
 that is told together with data is a part of that data in the model.
 The implementation also announces a backlog if there is exclusive credit, or credit that is not enough for a chunk.
+
+A message withdrawn from the middle is withdrawn with those behind it, which are offered again.  Which of several it was
+is not recorded: each is an explanation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Protocol
 
 from permitflow_model.input_gate import SYSTEM
@@ -15,6 +19,7 @@ from permitflow_model.kernel.guards import false_guard
 from permitflow_model.kernel.queue import SummedFifo
 from permitflow_model.kernel.replay import Path, RecordedStep, Refused, Starved, World
 from permitflow_model.kernel.system import Disabled, Step
+from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
 
 Moves = Sequence[tuple[str, tuple[int, ...], int]]
 """Each an action, its arguments but for the name of the channel, and how many times."""
@@ -39,6 +44,7 @@ class GateExplanation:
 
     def __init__(self, parameters: Parameters, inputs: Mapping[str, int], *, keep_path: bool = False) -> None:
         """``inputs``: by the recorded names of the streams, the model's names of the channels; else it is the first."""
+        self.system = SYSTEM
         self.parameters = parameters
         self._inputs = inputs
         self._keep_path = keep_path
@@ -56,12 +62,28 @@ class GateExplanation:
             Starved: nothing has arrived yet.
         """
         name = self._inputs.get(event.channel, 0)
-        state, path = world
+        state = world.state
         if state.failed and state.channels.get(name).over and event.end == "sender":
             return (world,)  # what was lost is withdrawn and forgotten by both ends
         if event.action == "AnnounceBacklog":
-            state = self._announced(state, name, *event.arguments)
-        for action, more, times in self._steps(state.channels.get(name), event):
+            world = world._replace(state=self._announced(state, name, *event.arguments))
+        if not event.action.startswith("Withdraw"):
+            return (self._behind(world, name, event, self._steps(state.channels.get(name), event)),)
+        self.system = WITHDRAWING
+        found, told = [], Refused("nothing of the kind waits")
+        for moves in self._withdrawals(state.channels.get(name), event):
+            try:
+                found.append(self._behind(world, name, event, moves))
+            except Refused as error:  # this one cannot have been it
+                told = error
+        if not found:
+            raise told
+        return found
+
+    def _behind(self, world: World[State], name: int, event: TraceEvent, moves: Moves) -> World[State]:
+        """The world to which these steps lead."""
+        state, path = world
+        for action, more, times in moves:
             arguments = () if action == "Align" else (name, *more)
             try:
                 for after in self.states(action, state, arguments, times):
@@ -72,31 +94,31 @@ class GateExplanation:
                 raise Refused(f"the specification has no action {action!r}") from None
             except Disabled as error:
                 # The end is behind all that its sender does.
-                waits = SYSTEM.action(action).is_arrival or action == "ConsumeEnd"
+                waits = self.system.action(action).is_arrival or action == "ConsumeEnd"
                 raise (Starved if waits else Refused)(f"{action}{arguments}: {false_guard(error)}") from None
         counted = _counters(state.channels.get(name), event)
         if counted != event.counters:
             raise Refused(f"its end counts {event.counters} afterwards, but it must have {counted}")
-        return (World(state, path),)
+        return World(state, path)
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], times: int) -> Iterable[State]:
         """The states behind the steps, to the last one, if the action is performed this many times."""
         for _ in range(times):
-            state = SYSTEM.perform(action, state, self.parameters, *arguments)
+            state = self.system.perform(action, state, self.parameters, *arguments)
             yield state
 
     def is_at_rest(self, world: World[State]) -> bool:
         """Does nothing wait, and is nothing in flight?"""
-        return not SYSTEM.can_move(world.state, self.parameters)
+        return not self.system.can_move(world.state, self.parameters)
 
     def allowed(self, world: World[State]) -> list[str]:
         """The names of the actions by which the protocol can go on."""
         return [
             action.name
-            for action in SYSTEM.actions
+            for action in self.system.actions
             if not action.is_environment
             for name in action.performers(world.state)
-            if SYSTEM.is_enabled(action.name, world.state, self.parameters, *name)
+            if self.system.is_enabled(action.name, world.state, self.parameters, *name)
         ]
 
     @property
@@ -115,19 +137,24 @@ class GateExplanation:
     def _plain_steps(self, channel: Channel, event: TraceEvent) -> Sequence[tuple[str, int]]:
         numbers = event.arguments
         match event.action:
-            case (
-                "OfferData" | "SendData" | "ConsumeData" | "Borrow"
-            ):  # the usual ones first: they are compared in order
+            # The usual ones first: they are compared in order.
+            case "SendData":
+                return (("SendData" if self.system is SYSTEM else "SendAndTell", numbers[0]),)
+            case "OfferData" | "ConsumeData" | "Borrow":
                 return ((event.action, numbers[0]),)
             case "Deliver":
                 data, barriers, _, _ = numbers
-                return (("Deliver", data + barriers),)
+                return ((self._deliver, data + barriers),)
             case "DeliverBacklog":
                 backlog, returned = numbers
-                is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
                 if returned:
-                    raise Refused("the model withdraws nothing")
-                return (("Deliver", 1),) if is_told_alone else ()
+                    if not all(item.kind == "return" for item in islice(channel.wire, returned)):
+                        raise Refused(f"{returned} credit is not the oldest on its way back")
+                    return ((self._deliver, returned),)
+                is_told_alone = not channel.wire.is_empty() and channel.wire.head()[::2] == ("backlog", backlog)
+                return ((self._deliver, 1),) if is_told_alone else ()
+            case "ReturnCredit":
+                return (("ReturnCredit", numbers[0]),)
             case "Align":
                 return (("Align", 1),) if channel.blocked else ()
             case "AbortAlignment" if self._is_alone:
@@ -145,6 +172,36 @@ class GateExplanation:
             case _:
                 return ((event.action, 1),)
 
+    @property
+    def _deliver(self) -> str:
+        return "Deliver" if self.system is SYSTEM else "DeliverOrReturn"
+
+    def _withdrawals(self, channel: Channel, event: TraceEvent) -> Iterator[Moves]:
+        """What waits from the withdrawn message on is taken back, newest first; what is behind it is offered again."""
+        waiting = list(channel.waiting)
+        kind, count = ("data", event.arguments[0]) if event.action == "WithdrawData" else ("barrier", 1)
+        for end in range(len(waiting), count - 1, -1):
+            is_last = kind == "barrier" or end == len(waiting) or waiting[end].kind == "barrier"
+            if is_last and all(item.kind == kind for item in waiting[end - count : end]):
+                behind = waiting[end:]
+                taken = [(_WITHDRAWING[item.kind], (), 1) for item in reversed(behind)]
+                yield [*taken, (event.action, (), count), *self._offered(channel, waiting[: end - count], behind)]
+
+    def _offered(self, channel: Channel, ahead: Sequence[Item], items: Sequence[Item]) -> Moves:
+        """Offer these behind what is ahead; barriers keep their numbers, where these count."""
+        due = channel.sent
+        for item in ahead:
+            due = item.epoch + (item.kind == "barrier")
+        moves: list[tuple[str, tuple[int, ...], int]] = []
+        for item in items:
+            if item.kind == "data":
+                moves.append(("OfferData", (), 1))
+                continue
+            newer = 0 if self._is_alone else item.epoch - due
+            moves.append(("OfferNewerBarrier", (newer,), 1) if newer else ("OfferBarrier", (), 1))
+            due += newer + 1
+        return moves
+
     def _announced(self, state: State, name: int, backlog: int) -> State:
         """The state after an announcement, unless data have told the same."""
         channel = state.channels.get(name)
@@ -158,7 +215,10 @@ class GateExplanation:
 
     def broken(self, world: World[State]) -> list[str]:
         """The names of the invariants that do not hold."""
-        return SYSTEM.broken_invariants(world.state, self.parameters)
+        return self.system.broken_invariants(world.state, self.parameters)
+
+
+_WITHDRAWING = {"data": "WithdrawData", "barrier": "WithdrawBarrier"}
 
 
 def _with_sums(channel: Channel) -> Channel:

@@ -19,7 +19,16 @@ from permitflow_model.input_gate import (
 )
 from permitflow_model.input_gate import SYSTEM as GATE
 from permitflow_model.input_gate_alignment import epoch_after
-from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in, deliver, with_changes
+from permitflow_model.input_gate_credit import (
+    Channel,
+    Item,
+    Parameters,
+    State,
+    content_in,
+    deliver,
+    starts,
+    with_changes,
+)
 from permitflow_model.input_gate_queues import promise_in
 from permitflow_model.kernel.queue import Queue
 from permitflow_model.kernel.system import Action, System, require
@@ -48,6 +57,19 @@ def _due_behind(waiting: Queue[Item], sent: int, parameters: Parameters) -> int:
         return sent
     last = waiting.last()
     return last.epoch if last.kind == "data" else epoch_after(last.epoch, parameters)
+
+
+def send_and_tell(state: State, parameters: Parameters, name: int) -> State:
+    """Data costs a credit; by it the gate knows that less waits, but still believes in what was taken back."""
+    channel = state.channels.get(name)
+    require(starts(channel.waiting, "data"))
+    require(not channel.stopped)
+    require(channel.credit > 0)
+    told = max(content_in(channel.waiting).data, channel.announced) - 1
+    wire = channel.wire.push(Item("data", channel.waiting.head().epoch, told))
+    return with_changes(
+        state, name, waiting=channel.waiting.without_head(), credit=channel.credit - 1, announced=told, wire=wire
+    )
 
 
 def return_credit(state: State, parameters: Parameters, name: int) -> State:
@@ -166,7 +188,12 @@ def _like(name: str, of: str, perform: Callable[..., State]) -> Action[State, Pa
     return replace(GATE.action(of), name=name, perform=perform)
 
 
-_OWN = {"Done": _like("Done", "Done", done), "Deliver": _like("DeliverOrReturn", "Deliver", deliver_or_return)}
+_OWN = {
+    "Done": _like("Done", "Done", done),
+    "SendData": _like("SendAndTell", "SendData", send_and_tell),
+    "Deliver": _like("DeliverOrReturn", "Deliver", deliver_or_return),
+}
+"""In the place of the gate's."""
 
 SYSTEM: System[State, Parameters] = System(
     module="WithdrawingGate",

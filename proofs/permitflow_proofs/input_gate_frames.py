@@ -131,7 +131,8 @@ def _is_first(queue: Queue[Item], kind: str) -> bool:
     return not queue.is_empty() and queue.head().kind == kind
 
 
-def _may_send_data(state: State, _parameters: Parameters, _name: int) -> bool:
+def may_send_data(state: State, _parameters: Parameters, _name: int) -> bool:
+    """Is data first, with credit, and not stopped?"""
     return _is_first(at(state).waiting, "data") and not at(state).stopped and at(state).credit > 0
 
 
@@ -243,7 +244,7 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.announced": None, "channels.0.wire": +1},
         _tells_its_backlog,
         "it tells how much data waits",
-        when=_may_send_data,
+        when=may_send_data,
         possible="where data is first, with credit, not stopped",
     ),
     Frame(

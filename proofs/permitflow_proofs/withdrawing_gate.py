@@ -115,6 +115,14 @@ def _tells(_before: State, after: State, _parameters: Parameters) -> bool:
     return message.kind == "return" and message.backlog == waits and one.announced == waits
 
 
+def _believes(before: State, after: State, _parameters: Parameters) -> bool:
+    """What leaves is data, and tells one less than the larger of what was told and what waited."""
+    one, message = gate_frames.at(before), gate_frames.at(after).wire.last()
+    told, waited = message.backlog + 1, content_in(one.waiting).data
+    is_larger = told >= one.announced and told >= waited and (told == one.announced or told == waited)
+    return message.kind == "data" and is_larger and gate_frames.at(after).announced == message.backlog
+
+
 def _arrives(before: State, after: State, parameters: Parameters) -> bool:
     """As of the gate; a credit that comes back is in the pool, and lent no more."""
     one, other = gate_frames.at(before), gate_frames.at(after)
@@ -125,7 +133,7 @@ def _arrives(before: State, after: State, parameters: Parameters) -> bool:
     return is_home and is_told and other.inbox.size() == one.inbox.size()
 
 
-_OWN = ("WithdrawData", "WithdrawBarrier", "ReturnCredit", "DeliverOrReturn")
+_OWN = ("WithdrawData", "WithdrawBarrier", "SendAndTell", "ReturnCredit", "DeliverOrReturn")
 
 
 def _any_gate(_parameters: Parameters) -> State:
@@ -147,6 +155,14 @@ FRAMES: tuple[Frame[State, Parameters], ...] = (
         {"channels.0.waiting": -1, "channels.0.epoch": None},
         when=lambda state, _, _name: _is_last(state, "barrier"),
         possible="where a barrier waits last",
+    ),
+    Frame(
+        "SendAndTell",
+        {"channels.0.waiting": -1, "channels.0.credit": -1, "channels.0.announced": None, "channels.0.wire": +1},
+        _believes,
+        "it tells one less than the larger of what was told and what waited",
+        when=gate_frames.may_send_data,
+        possible="where data is first, with credit, not stopped",
     ),
     Frame(
         "ReturnCredit",

@@ -11,9 +11,11 @@ from permitflow.errors import InvalidParametersError
 from permitflow.flows.gate.core import Gate, GateReceiver, GateSender
 from permitflow_model import adaptive_gate
 from permitflow_model.input_gate import SYSTEM
-from permitflow_model.input_gate_credit import State
+from permitflow_model.input_gate_credit import Parameters, State
 from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Refused, World
+from permitflow_model.kernel.system import System
+from permitflow_model.withdrawing_gate import SYSTEM as WITHDRAWING
 from permitflow_testing import Divergence
 from permitflow_testing.moves import REFUSALS, Move, compare, moves_of
 from permitflow_testing.subjects.input_gate import model_parameters
@@ -21,15 +23,18 @@ from tests.support.gate_ends import GateEnds
 
 # The gate lends by itself, as soon as it can.
 # The ends also announce a backlog where the model does not, if there is exclusive credit.
-MOVES = [action.name for action in SYSTEM.actions if action.name not in ("Borrow", "Done")]
+NO_MOVES = ("Borrow", "Done")
 BARRIERS = {"ConsumeBarrier", "ConsumeNewerBarrier", "ConsumeOlderBarrier"}
 """The gate looks at the number, and decides which of them it is."""
 
 
+TOLD = {"AnnounceBacklog", "ReturnCredit"}
+"""The sender decides which of them it is."""
 RARE, RARELY = {"OfferEnd", "LoseInput"}, 0.03
 """So that there is something to end."""
 SOMETIMES = 0.2
 """The target changes."""
+OFTEN = 0.7
 
 
 def led(
@@ -41,25 +46,29 @@ def led(
     ends: bool = False,
     losses: bool = False,
     adapts: bool = False,
+    withdraws: bool = False,
 ) -> tuple[GateEnds, list[str]]:
     """Let the model lead the ends through a random behaviour; what it refuses, they must refuse.
 
-    If it ``adapts``, its target changes meanwhile; all else is what the gate without targets may do, but for loans.
+    If it ``adapts``, its target changes meanwhile; all else is what the gate without targets may do, but for loans.  If
+    it ``withdraws``, senders take back what waits.
     """
+    system = WITHDRAWING if withdraws else SYSTEM
     choose, gate = random.Random(seed), GateEnds(parameters)
     constants = replace(model_parameters(parameters), backlog=3, skip=skip, ends=ends, losses=losses)
     explanation = GateExplanation(constants, {str(name): name for name in range(parameters.inputs)})
     off = {action for action, is_on in {"OfferEnd": constants.ends, "LoseInput": constants.losses}.items() if not is_on}
-    moves = [move for move in moves_of(SYSTEM, constants) if move.action in MOVES and move.action not in off]
+    moves = [move for move in moves_of(system, constants) if move.action not in {*NO_MOVES, *off}]
     world, made = explanation.start(), []
     for _ in range(steps):
-        enabled = [move for move in moves if SYSTEM.is_enabled(move.action, world.state, constants, *move.arguments)]
+        enabled = [move for move in moves if system.is_enabled(move.action, world.state, constants, *move.arguments)]
         if not enabled:
             break
         never = {"OfferData", "OfferBarrier", "OfferNewerBarrier"}
         if parameters.exclusive > 0:
-            never.add("AnnounceBacklog")
+            never |= TOLD
         consumed = {move.arguments for move in enabled if move.action in BARRIERS}
+        told = {move.arguments for move in enabled if move.action in TOLD}
         refused = choose.choice(
             [
                 move
@@ -67,12 +76,18 @@ def led(
                 if move not in enabled
                 and move.action not in never
                 and not (move.action in BARRIERS and move.arguments in consumed)
+                and not (move.action in TOLD and move.arguments in told)
             ]
         )
         require_refused(gate, refused, world.state)
         move = choose.choice([move for move in enabled if move.action not in RARE] or enabled)
         if choose.random() < RARELY:
             move = choose.choice(enabled)
+        own = [move for move in enabled if not system.action(move.action).is_environment]
+        if (
+            withdraws and own and choose.random() < OFTEN
+        ):  # what is offered is not always taken back before it is lent for
+            move = choose.choice(own)
         world = explained(gate, move, explanation, world)
         compare(gate.observe(), world.state, f"after {move!r}")
         made.append(move.action)
@@ -124,7 +139,7 @@ def explained(ends: GateEnds, move: Move, explanation: GateExplanation, world: W
     if move.action == "OfferEnd":  # not recorded: the end is judged when it is consumed
         return World(SYSTEM.perform(move.action, world.state, explanation.parameters, *move.arguments))
     for event in events:
-        before, (world,) = world, explanation.perform(world, event)
+        before, (world, *_) = world, explanation.perform(world, event)  # the newest message is withdrawn
         assert explanation.broken(world) == []
         if event.action == "Borrow":
             floating = explanation.parameters.floating
@@ -147,6 +162,11 @@ RUNS: dict[str, tuple[list[tuple[int, int, int]], dict[str, Any], set[str]]] = {
         {"adapts": True, "ends": True},
         {"Resize", "Deliver", "ConsumeBarrier"},
     ),
+    "withdrawals": (
+        [GATES[0], GATES[4]],
+        {"withdraws": True, "skip": 2},
+        {"WithdrawData", "WithdrawBarrier", "SendAndTell", "DeliverOrReturn"},
+    ),
 }
 
 
@@ -164,11 +184,13 @@ def test_the_model_leads_all_ends_of_a_gate(run: str, gate: tuple[int, int, int]
         assert not any(member.is_blocked for member in ends.gate.members)
 
 
-def test_such_behaviours_have_every_action() -> None:
+@pytest.mark.parametrize(("system", "withdraws", "floating"), [(SYSTEM, False, 1), (WITHDRAWING, True, 3)])
+def test_such_behaviours_have_every_action(system: System[State, Parameters], withdraws: bool, floating: int) -> None:
     made: set[str] = set()
     for seed in range(10):
-        made.update(led(GateParameters(inputs=2, exclusive=0, floating=1), seed, 300, **LOST)[1])
-    assert made == set(MOVES)
+        gate = GateParameters(inputs=2, exclusive=0, floating=floating, max_chunk_cost=1)
+        made.update(led(gate, seed, 300, withdraws=withdraws, **LOST)[1])
+    assert made == {action.name for action in system.actions} - {*NO_MOVES}
 
 
 # Mistakes that the model notices.

@@ -109,6 +109,11 @@ def led_targets() -> object:
     return test_gate_follows_model.led(parameters, 0, 200, adapts=True)
 
 
+def led_withdrawals() -> object:
+    parameters = GateParameters(inputs=2, exclusive=0, floating=3, max_chunk_cost=1)
+    return test_gate_follows_model.led(parameters, 0, 100, withdraws=True)
+
+
 def led_graph() -> object:
     parameters = replace(test_mute_graph.TWO_MUTERS, supply=1)
     return walk(mute.SYSTEM, test_mute_graph.DrivenGraph(parameters), parameters)
@@ -264,6 +269,11 @@ LED = [
         *("stream/session.py UpstreamSession", "stream/session.py DownstreamSession"),
     ),
     led("adaptive_gate", led_targets, "flows/gate/core.py Gate"),
+    led(
+        "withdrawing_gate",
+        led_withdrawals,
+        *("flows/gate/core.py GateSender", "flows/gate/core.py GateReceiver", "flows/gate/core.py Gate"),
+    ),
     led("bridge", led_bridge, "exchange/books/bridge.py BridgeBooks"),
     led("fan_in", lambda: in_simulated_time(test_fan_in_streams.led(0)), "exchange/books/bridge.py BridgeBooks"),
     led("kept_channel", led_log, "exchange/books/replay.py ReplayBooks"),

@@ -82,8 +82,6 @@ class GateRun(StreamsRun):
         self._events: list[Event] = []
         self._numbers = count()
         self._inputs: list[str] = []
-        self._beyond = set[str]()
-        """Streams of which a message was withdrawn: the model knows nothing of that."""
 
     # The parties.
 
@@ -109,13 +107,11 @@ class GateRun(StreamsRun):
 
         def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
             if action.startswith("Withdraw"):
-                self._beyond.add(channel)
                 self.seen["withdrawn"] += 1
-            if channel not in self._beyond:
-                # An exchange that is started again gives the names of its streams once more.
-                if CONSUMER not in self.clients or not self.clients[CONSUMER].is_ended:
-                    self._events.append(Event(channel, end, next(self._numbers), action, arguments, None, counters))
-                tell(action, arguments, counters)
+            # An exchange that is started again gives the names of its streams once more.
+            if CONSUMER not in self.clients or not self.clients[CONSUMER].is_ended:
+                self._events.append(Event(channel, end, next(self._numbers), action, arguments, None, counters))
+            tell(action, arguments, counters)
 
         return record
 
@@ -250,7 +246,7 @@ class GateRun(StreamsRun):
         is_told = is_whole and not any(map(self._has_failed, range(self.parameters.inputs)))
         if is_told and (missing := {-message - 1 for message in common} - {*self.aligned}):
             broken.append(f"all producers have sent barriers {sorted(missing)}, and they were not aligned")
-        if is_whole and self._beyond.isdisjoint(self._inputs):
+        if is_whole:
             self.seen["judged together"] += 1
             judged = judge_gate(self._events, self.parameters, self._inputs)
             if not judged.is_valid:

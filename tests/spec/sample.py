@@ -20,7 +20,7 @@ COMPARED = {
     ),
     *("stop-and-wait", "token-bucket-slowdowns", "echo", "feedback-drops", "diamond", "lossy-quiet"),
     *("lossy-reconnects", "byte-window", "adaptive-window", "adaptive-gate", "adaptive-gate-aborts"),
-    "withdrawing-gate-revocation",
+    *("withdrawing-gate-lost", "withdrawing-gate-own"),
     *(
         "hash-dispatch",
         "store-owner",

@@ -1,10 +1,11 @@
 """All ends of a gate with explicit wires, beside the model."""
 
 from collections import deque
-from typing import Any
+from typing import Any, Literal
 
 from permitflow import GateParameters, Kind, Message
 from permitflow.flows.gate.core import Backlog, Gate, GateReceiver, GateSender, Grant
+from permitflow.flows.messages import Offered
 from permitflow.flows.recording import ENDS
 from permitflow.tracing import Event
 from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Item, State, opened
@@ -36,6 +37,7 @@ class GateEnds:
         self._inboxes: list[deque[Item]] = [deque() for _ in self.senders]
         self._grants: list[deque[int]] = [deque() for _ in self.senders]
         self._epochs, self._sent = [0] * parameters.inputs, [0] * parameters.inputs
+        self._offered: list[list[Offered[int]]] = [[] for _ in self.senders]
         self._closed: set[int] = set()
         self._lost: set[int] = set()
 
@@ -57,7 +59,7 @@ class GateEnds:
 
     def offer_data(self, name: int) -> None:
         """Offer a chunk."""
-        self.senders[name].offer(Kind.CHUNK, self._epochs[name], 1)
+        self._offered[name].append(self.senders[name].offer(Kind.CHUNK, self._epochs[name], 1))
 
     def offer_barrier(self, name: int) -> None:
         """Offer a barrier; its payload is its number."""
@@ -67,7 +69,24 @@ class GateEnds:
         """Offer a barrier, and leave some out."""
         number = self._epochs[name] + skipped
         self._epochs[name] = number + 1
-        self.senders[name].offer(Kind.BARRIER, number)
+        self._offered[name].append(self.senders[name].offer(Kind.BARRIER, number))
+
+    def withdraw_data(self, name: int) -> None:
+        """Take back the newest message, a chunk."""
+        self._withdraw(name, Kind.CHUNK)
+
+    def withdraw_barrier(self, name: int) -> None:
+        """Take back the newest message, a barrier: the epoch goes on that it would have ended."""
+        self._withdraw(name, Kind.BARRIER)
+        self._epochs[name] = self._sent[name]
+        for message in self.senders[name].waiting:
+            self._epochs[name] = message.payload + (message.kind is Kind.BARRIER)
+
+    def _withdraw(self, name: int, kind: Kind) -> None:
+        waiting = self.senders[name].waiting
+        if not waiting or waiting[-1].kind is not kind:
+            raise ActionRefused(f"no {kind.value} is the newest that waits")
+        assert self.senders[name].withdraw(self._offered[name].pop())
 
     def offer_end(self, name: int) -> None:
         """End the stream of an input."""
@@ -88,18 +107,28 @@ class GateEnds:
         if not sender.waiting or sender.waiting[0].kind is not kind:
             raise ActionRefused(f"no {kind.value} is the oldest that waits")
         message = sender.send_oldest()
+        self._offered[name].pop(0)
         if kind is Kind.BARRIER:
             self._sent[name] = message.payload + 1
-        word = sender.take_announcement()
-        self._wires[name].append((message, _item(message, sender.announced), word))
+        believed, word = sender.announced, sender.take_announcement()
+        if word is None or word.backlog > believed:  # told together with the data
+            self._wires[name].append((message, _item(message, sender.announced), word))
+        else:
+            self._wires[name].append((message, _item(message, believed), None))
+            self._tell(name, word)
 
     def announce_backlog(self, name: int) -> None:
-        """Tell the backlog alone."""
-        sender = self.senders[name]
-        word = None if name in self._lost else sender.take_announcement()
+        """Tell the backlog alone, or with credit that is given back."""
+        is_over = name in self._lost or self.receivers[name].is_over
+        self._tell(name, None if is_over else self.senders[name].take_announcement())
+
+    return_credit, send_and_tell = announce_backlog, send_data
+
+    def _tell(self, name: int, word: Backlog | None) -> None:
         if word is None:
             raise ActionRefused("there is nothing to announce")
-        self._wires[name].append((None, Item("backlog", self._sent[name], word.backlog), word))
+        kind: Literal["backlog", "return"] = "return" if word.returned else "backlog"
+        self._wires[name].append((None, Item(kind, self._sent[name], word.backlog), word))
 
     def add_credit(self, name: int) -> None:
         """Let credit arrive at the sender."""
@@ -129,6 +158,8 @@ class GateEnds:
             self._inboxes[name].append(item)
         if word is not None:
             self.receivers[name].on_announcement(word)
+
+    deliver_or_return = deliver
 
     def consume_data(self, name: int) -> None:
         """Consume the oldest chunk of an input."""
@@ -217,11 +248,19 @@ class GateEnds:
             stopped=sender.is_stopped,
             announced=sender.announced,
             credit=sender.credit,
-            wire=Fifo([item for _, item, _ in self._wires[name]]),
+            # Credit that is given back together is one message for each in the model.
+            wire=Fifo(
+                [
+                    item
+                    for _, item, word in self._wires[name]
+                    for _ in range(word.returned if word and item.kind == "return" else 1)
+                ]
+            ),
             inbox=Fifo(self._inboxes[name]),
             blocked=receiver.is_blocked,
             released=receiver.is_released,
-            required=receiver.required,
+            # Of an input that is over nobody asks any more what it required: the model keeps it.
+            required=sender.announced if receiver.is_over else receiver.required,
             free=receiver.free,
             borrowed=receiver.borrowed,
             grants=Fifo([*self._grants[name], *word]),

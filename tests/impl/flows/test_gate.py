@@ -153,6 +153,16 @@ def test_credit_for_what_was_withdrawn_goes_back(is_offered: bool) -> None:
     assert (end.credit, gate.gate.pool, gate.borrowed) == (0, 4, 0)
 
 
+def test_credit_that_crosses_what_was_returned_goes_back_too() -> None:
+    parameters = GateParameters(exclusive=0, floating=4, max_chunk_cost=4)
+    end = GateSender[object](parameters)
+    end.on_feedback(Grant(credit=1))  # for a chunk that was withdrawn
+    assert end.take_announcement() == Backlog(0, returned=1)
+    end.on_feedback(Grant(credit=2))
+    assert end.take_announcement() == Backlog(0, returned=2)
+    assert end.credit == 0
+
+
 def test_a_sender_hears_what_was_consumed_of_borrowed_credit() -> None:
     parameters = GateParameters(exclusive=0, floating=4)
     end, gate = GateSender[object](parameters), GateReceiver[object](parameters)

@@ -412,7 +412,6 @@ class Explanation(GateExplanation):
     def __init__(self, made: Parameters) -> None:
         """Inputs are named by their numbers."""
         super().__init__(made, {"0": 0, "1": 1})
-        self.system = SYSTEM
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> Iterable[State]:
         """The last state only."""
