@@ -6,26 +6,27 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.dialling import Dialling, connected
-from permitflow.carriers.pipe import SocketPipe, drained, watched
+from permitflow.carriers.pipe import SocketPipe, drained, sent_all, watched
 from permitflow.carriers.security import NEEDS_TLS, SYSTEM, Security
-from permitflow.carriers.tls_files import TlsSocket, client_context, new_client_context
+from permitflow.carriers.tls_files import client_context, new_client_context
 from permitflow.errors import TlsError
 from permitflow.wire.buffers import Buffer
 
-_RECORD_BYTES = 16 << 10  # TLS encrypts at most this many at once
+_READ_BYTES = _WRITE_BYTES = 64 << 10
+"""Of one system call: four records."""
 _FAREWELL_SECONDS = 1.0
-_WANTS = (ssl.SSLWantReadError, ssl.SSLWantWriteError)
 
 
 class TlsPipe(SocketPipe):
     """A connected socket of the kernel, encrypted.
 
-    OpenSSL must not read and write at the same time, and signs of life leave in another thread: hence the lock, which
-    is held for as long as a system call that does not wait.
+    OpenSSL reads and writes memory, because it would ask the kernel for two short reads a record.  It must not do both
+    at the same time, and signs of life leave in another thread: hence the lock, which is held for as long as a system
+    call that does not wait.
     """
 
     def __init__(self, connection: socket.socket, context: ssl.SSLContext, *, server_name: str | None) -> None:
@@ -36,18 +37,19 @@ class TlsPipe(SocketPipe):
             context: certificates, and those who are trusted.
             server_name: of a client: the name that must be in the peer's certificate; None: this end is the server.
         """
-        connection.setblocking(False)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._tls = context.wrap_socket(
-            connection,
-            server_side=server_name is None,
-            server_hostname=server_name,
-            do_handshake_on_connect=False,
+        super().__init__(connection)
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(
+            self._incoming, self._outgoing, server_side=server_name is None, server_hostname=server_name
         )
-        super().__init__(self._tls)
         self._lock = threading.Lock()
+        self._encrypted = memoryview(b"")
+        """What the socket has not taken yet."""
+        self._encrypted_bytes = 0
+        """Of what was to be sent, so many bytes are in it."""
         self._has_more = False
-        """OpenSSL may have read what nobody has asked for yet: the kernel does not report it."""
+        """Something may have come that nobody has asked for yet: the kernel does not report it."""
         self._on_readable: Callable[[], None] | None = None
         self._again: asyncio.Handle | None = None
 
@@ -62,11 +64,31 @@ class TlsPipe(SocketPipe):
             try:
                 self._tls.do_handshake()
             except ssl.SSLWantReadError:
+                await sent_all(SocketPipe(self._socket), self._outgoing.read())
+                with suppress(BlockingIOError):
+                    self._fill()
+                    continue
                 await watched(self.watch_reading, self.unwatch_reading)
-            except ssl.SSLWantWriteError:
-                await watched(self.watch_writing, self.unwatch_writing)
+            except ssl.SSLError:
+                with suppress(OSError):  # the peer learns why, if there is room
+                    self._socket.send(self._outgoing.read())
+                raise
             else:
+                await sent_all(SocketPipe(self._socket), self._outgoing.read())
+                self._has_more = True
                 return
+
+    def _fill(self) -> None:
+        """Receive what has come, encrypted.
+
+        Raises:
+            BlockingIOError: nothing has.
+            OSError: the connection is broken.
+        """
+        if data := self._socket.recv(_READ_BYTES):
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
 
     @property
     def is_protected(self) -> bool:
@@ -95,13 +117,20 @@ class TlsPipe(SocketPipe):
         with self._lock:
             try:
                 while filled < len(space):
-                    if not (count := self._tls.recv_into(space[filled:])):
+                    try:
+                        count = cast("int", self._tls.read(len(space) - filled, space[filled:]))
+                    except ssl.SSLWantReadError:
+                        self._fill()
+                        continue
+                    except ssl.SSLEOFError:
+                        count = 0
+                    if not count:
                         return filled  # the kernel goes on to report the end
                     filled += count
-            except _WANTS:
+            except BlockingIOError:
                 self._has_more = False
                 if not filled:
-                    raise BlockingIOError from None
+                    raise
                 return filled
         self._has_more = True
         return filled
@@ -111,15 +140,24 @@ class TlsPipe(SocketPipe):
         sent = 0
         with self._lock:
             try:
-                for record in _records(pieces):
-                    count = self._tls.send(record)
-                    sent += count
-                    if count < len(record):
-                        break
-            except _WANTS:
+                for part in _parts(pieces, self._encrypted_bytes or _WRITE_BYTES):
+                    if not self._encrypted_bytes:
+                        self._encrypt(part)
+                    while self._encrypted:
+                        self._encrypted = self._encrypted[self._socket.send(self._encrypted) :]
+                    sent += self._encrypted_bytes
+                    self._encrypted_bytes = 0
+            except BlockingIOError:
                 if not sent:
-                    raise BlockingIOError from None
+                    raise
         return sent
+
+    def _encrypt(self, part: Buffer) -> None:
+        rest = memoryview(part)
+        self._encrypted_bytes = len(rest)
+        while rest:
+            rest = rest[self._tls.write(rest) :]  # a record
+        self._encrypted = memoryview(self._outgoing.read())
 
     def watch_reading(self, on_readable: Callable[[], None]) -> None:
         """See ``Pipe``."""
@@ -146,10 +184,6 @@ class TlsPipe(SocketPipe):
         if self._has_more:
             self._read()
 
-    def shut_writing(self) -> None:
-        """See ``Pipe``: the end of a stream is a message, which TLS protects, so no alert is needed."""
-        socket.socket.shutdown(self._tls, socket.SHUT_WR)  # its own would forget the keys
-
     async def farewell(self, last_word: bytes = b"") -> None:
         """Let the peer read the alert of a failed handshake, which closing at once may lose; then close.
 
@@ -157,10 +191,10 @@ class TlsPipe(SocketPipe):
         """
         try:
             with suppress(OSError, TimeoutError):
-                socket.socket.send(self._tls, last_word)
+                self._socket.send(last_word)
                 self.shut_writing()
                 async with asyncio.timeout(_FAREWELL_SECONDS):
-                    await drained(_Raw(self._tls), memoryview(bytearray(_RECORD_BYTES)))
+                    await drained(SocketPipe(self._socket), memoryview(bytearray(_READ_BYTES)))
         finally:
             self.close()
 
@@ -171,26 +205,24 @@ class TlsPipe(SocketPipe):
             super().close()
 
 
-class _Raw(SocketPipe):
-    """The bytes of an encrypted connection as they come."""
+def _parts(pieces: Sequence[Buffer], most_bytes: int) -> Iterator[Buffer]:
+    """The same bytes in parts: large pieces are not copied, small ones share a part.
 
-    def receive_into(self, space: memoryview) -> int:
-        return socket.socket.recv_into(self._socket, space)
-
-
-def _records(pieces: Sequence[Buffer]) -> Iterator[Buffer]:
-    """The same bytes in records: large pieces are not copied, small ones share a record."""
+    Args:
+        pieces: what is to be sent.
+        most_bytes: of the first part.
+    """
     small: list[Buffer] = []
     size = 0
     for piece in pieces:
         view = memoryview(piece).cast("B")
         while len(view):
-            part, view = view[: _RECORD_BYTES - size], view[_RECORD_BYTES - size :]
+            part, view = view[: most_bytes - size], view[most_bytes - size :]
             size += len(part)
             small.append(part)
-            if size == _RECORD_BYTES:
+            if size == most_bytes:
                 yield small[0] if len(small) == 1 else b"".join(small)
-                small, size = [], 0
+                small, size, most_bytes = [], 0, _WRITE_BYTES
     if small:
         yield small[0] if len(small) == 1 else b"".join(small)
 
@@ -347,7 +379,7 @@ async def diagnosed(address: str, security: Security | None, *, who: str, second
 async def _why_hung_up(pipe: TlsPipe, security: Security) -> str:
     """A server refuses a client's certificate after the client's part of the handshake, gRPC's without an alert."""
     try:
-        await drained(pipe, memoryview(bytearray(_RECORD_BYTES)))
+        await drained(pipe, memoryview(bytearray(_READ_BYTES)))
     except OSError as error:
         if (reason := pipe.why_refused(error)) is not None:
             return reason
@@ -364,7 +396,6 @@ async def _why_hung_up(pipe: TlsPipe, security: Security) -> str:
 def _unchecked() -> ssl.SSLContext:
     """A context to find out whether the peer speaks TLS at all; nothing is sent to it."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.sslsocket_class = TlsSocket
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE
     return context

@@ -1,6 +1,5 @@
 """Certificates and keys as the standard library's ssl and gRPC take them, read again when their files have changed."""
 
-import errno
 import logging
 import os
 import ssl
@@ -150,28 +149,8 @@ def _pems(security: Security, protocol: int) -> Pems:
     return Pems(*(None if file is None else Path(file).read_bytes() for file in (ca, key, certificate)))
 
 
-class TlsSocket(ssl.SSLSocket):
-    """A socket that is closed if the peer is gone before TLS begins: Python's own would stay open.
-
-    Its constructor finds no peer, asks for bytes once, and loses the only reference to the socket if that fails.
-    """
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """See ``socket.recv``; carriers read by ``recv_into``."""
-        try:
-            return super().recv(buflen, flags)
-        except OSError as error:
-            if error.errno not in _GOES_ON:
-                self.close()
-            raise
-
-
-_GOES_ON = (errno.ENOTCONN, errno.EINVAL)  # with these, the constructor makes a socket
-
-
 def _context(security: Security, protocol: int) -> ssl.SSLContext:
     context = ssl.SSLContext(protocol)
-    context.sslsocket_class = TlsSocket
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     if security.ca is not None:
         try:

@@ -1,12 +1,16 @@
-"""A connection that ends before TLS begins."""
+"""A connection with TLS: its bytes, and its end before TLS begins."""
 
+import asyncio
 import os
+import random
 import socket
 import struct
+from contextlib import closing, suppress
 
 import pytest
 
-from permitflow.carriers.tls import begun
+from permitflow.carriers.tls import TlsPipe, begun
+from permitflow.carriers.tls_files import client_context, server_context
 from tests.support.certificates import Certificates
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
@@ -23,3 +27,32 @@ async def test_a_peer_that_resets_at_once_leaves_no_socket_open(certificates: Ce
         await begun(connection, certificates.client(), "127.0.0.1", who="the exchange", seconds=5.0)
     with pytest.raises(OSError, match="Bad file descriptor"):
         os.fstat(descriptor)
+
+
+async def test_bytes_that_found_no_room_come_again_in_order(certificates: Certificates) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near, far = socket.create_connection(listener.getsockname()), listener.accept()[0]
+    near.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
+    drawn = random.Random(38)
+    data = drawn.randbytes(1 << 20)
+    rest, came, space = memoryview(data), bytearray(), memoryview(bytearray(100_000))
+    with (
+        closing(TlsPipe(near, client_context(certificates.trusting).current(), server_name="127.0.0.1")) as sender,
+        closing(TlsPipe(far, server_context(certificates.server).current(), server_name=None)) as receiver,
+    ):
+        await asyncio.gather(sender.handshake(), receiver.handshake())
+        offered = refusals = 0
+        while len(came) < len(data):
+            offered = min(len(rest), max(offered, drawn.randrange(200_000)))  # what was refused, and perhaps more
+            first, second = sorted((drawn.randrange(offered + 1), drawn.randrange(offered + 1)))
+            try:
+                sent = sender.send([rest[:first], rest[first:second], rest[second:offered]])
+            except BlockingIOError:
+                refusals += 1
+            else:
+                rest, offered = rest[sent:], offered - sent
+            with suppress(BlockingIOError):
+                count = receiver.receive_into(space[: drawn.randrange(1, 100_000)])
+                came += space[:count]
+        assert came == data
+        assert refusals
