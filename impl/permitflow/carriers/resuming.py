@@ -71,14 +71,15 @@ class Connection:
     def on_message(self, message: Received, has_more: bool) -> None:
         """As ``Listener.on_message``."""
         is_frame = len(message) > 0 and message[0] == CONNECTION_KEY
+        frame, message = parted(message) if is_frame else (b"", message)
+        is_alone = is_frame and not message
         held, self._held = self._held, None
         if held is not None:
-            self._owner.take(self, held, not is_frame)
+            self._owner.take(self, held, not is_alone)
         if is_frame:
-            frame, message = parted(message)
             self._owner.take_frame(self, frame)
-            if not message:
-                return
+        if is_alone:
+            return
         if has_more and not self._owner.is_plain:
             self._held = message
         else:

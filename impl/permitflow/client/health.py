@@ -44,7 +44,8 @@ def is_serving(
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
         PeerGoneError: no server answers.
         PeerTimeoutError: no server answers in time.
-        InvalidParametersError: the address is malformed, or one without gRPC, which answers no health questions.
+        InvalidParametersError: the address is malformed, or one without gRPC, which answers no health questions; or
+            ``Security.require_trust`` raises it.
         TransportError: the peer that answers is not an exchange, or has no such service.
         UndecodableDataError: the answer is malformed.
     """
@@ -67,6 +68,8 @@ def is_serving(
 
 
 def _channel(address: str, security: Security | None) -> grpc.Channel:
+    if security is not None:
+        security.require_trust()
     if security is None or security.ca is None:
         return grpc.insecure_channel(address, options=CLIENT_OPTIONS)
     return grpc.secure_channel(address, credentials(security), options=(*CLIENT_OPTIONS, *named(security)))

@@ -319,7 +319,7 @@ class _Moving:
         try:
             self._patience(lambda: self._sink.send(batch))
         except ChunkTooLargeError as error:
-            if isinstance(self._sink, _KeyedSink):
+            if isinstance(self._sink, _KeyedSink) or error.rows > 1:  # its dictionaries are: the stream has failed
                 raise
             # None of it was sent: bring in the rows before the one that is too large.
             self._read -= batch.num_rows

@@ -37,7 +37,7 @@ from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
-from permitflow.stream.resuming import Resume
+from permitflow.stream.resuming import Acknowledged, Resume
 from permitflow.wire.buffers import Received
 from permitflow.wire.connection_frames import (
     CONNECTION_KEY,
@@ -710,6 +710,23 @@ async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
         carrier.listen(Ear(on_message, lambda: None, lambda: None, lambda _: None))
         await turns()
         assert heard == sent
+
+
+async def test_a_message_behind_an_acknowledgement_is_announced() -> None:
+    """Else the one before it would be answered alone."""
+    async with network_of() as network:
+        near, far = Line(network, is_dialler=True), Line(network, is_dialler=False)
+        near.peer, far.peer = far, near
+        carrier = DialledCarrier(
+            near, AsyncExitStack(), lambda: pytest.fail("dials"), who="the exchange", token=bytes(16), seconds=1.0
+        )
+        heard = list[tuple[bytes, bool]]()
+        acknowledgement = b"".join(encode_connection_frame(Acknowledged(0)))
+        for message in (b"1", acknowledgement + b"2", acknowledgement):
+            near.give(message)
+        carrier.listen(Ear(lambda *told: heard.append(told), lambda: None, lambda: None, lambda _: None))
+        await turns()
+        assert heard == [(b"1", True), (b"2", False)]
 
 
 async def test_a_first_message_that_crosses_a_stop_is_dropped(unhandled: list[dict[str, Any]]) -> None:

@@ -264,6 +264,22 @@ async def test_a_rollback_that_cannot_be_written_is_told(tmp_path: Path, monkeyp
         assert exchange.staging.in_doubt_rows("a") == 3
 
 
+async def test_a_channel_may_be_removed_while_its_rollback_is_written(tmp_path: Path) -> None:
+    may_go_on = threading.Event()
+    with SqliteStore(tmp_path) as store:
+        exchange = Exchange(store=store, staging_timeout_seconds=-1)
+        exchange.add_channel("a", retention=Retention.REPLAY)
+        await exchange.staging.prepare("q", 0, [await stage(exchange, [1, 2], 0)])
+        store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        async with asyncio.TaskGroup() as group:
+            rolling = group.create_task(exchange.staging.rollback("a"))
+            await turns()
+            exchange.remove_channel("a")
+            may_go_on.set()
+        assert rolling.result() == 2
+        exchange.staging.stop()
+
+
 async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Path) -> None:
     with exchange_in(tmp_path) as (exchange, channel):
         staged = await stage(exchange, [1], 0)

@@ -224,3 +224,5 @@ async def test_health_is_asked_over_tls(listen: str, certificates: Certificates)
             assert await asyncio.to_thread(is_serving, address, security=certificates.trusting)
             with pytest.raises(TlsError, match="it speaks TLS only"):
                 await asyncio.to_thread(is_serving, address)
+            with pytest.raises(InvalidParametersError, match="server_name needs the CA"):
+                is_serving(address, security=Security(server_name="exchange"))

@@ -558,7 +558,8 @@ class StagingBooks:
     def rollback(self, doubtful: Iterable[Part], now: float) -> None:
         """Forget what was in doubt, by an administrator's order: it cannot be published any more."""
         for part in doubtful:
-            self._drop(part, PartState.FORGOTTEN, "was rolled back by an administrator", now)
+            if part.state is PartState.PREPARED:  # else its channel was removed meanwhile
+                self._drop(part, PartState.FORGOTTEN, "was rolled back by an administrator", now)
 
     def _is_silent(self, query: StagedQuery, now: float) -> bool:
         return now - query.heard > self._timeout_seconds
