@@ -37,6 +37,7 @@ def local_session(
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.extraJavaOptions", FAST_START)
+        .config("spark.executor.extraJavaOptions", FAST_START)
         .config("spark.local.dir", str(work_dir))
         .config("spark.sql.warehouse.dir", str(work_dir / "warehouse"))
         .config("spark.sql.shuffle.partitions", str(SHUFFLE_PARTITIONS))
