@@ -229,6 +229,7 @@ class _Search(Generic[S, P]):
         if self._is_broken(0) and self._stops:
             return
         for position, state in enumerate(graph.states):  # the list grows meanwhile
+            told = shown(state) if position < _LOOKED_AGAIN else ""
             steps = self._steps(state)
             if graph.deadlock is None and self._is_stuck(state, steps):
                 graph.deadlock = graph.violation(DEADLOCK, position)
@@ -237,7 +238,7 @@ class _Search(Generic[S, P]):
             if self._take(position, steps):
                 return
             if position < _LOOKED_AGAIN:
-                self._look_again(position, state, steps)
+                self._look_again(position, state, steps, told)
 
     def _steps(self, state: S) -> list[tuple[int, S]]:
         """All moves out of a state, each with the state it leads to."""
@@ -253,9 +254,10 @@ class _Search(Generic[S, P]):
             steps.append((move, action.require_state(after, state, arguments)))
         return steps
 
-    def _look_again(self, position: int, state: S, steps: Sequence[tuple[int, S]]) -> None:
-        """Require that the actions left the state as it was, and do the same once more."""
-        if self._positions.get(state) != position:
+    def _look_again(self, position: int, state: S, steps: Sequence[tuple[int, S]], told: str) -> None:
+        """Require that the actions left the state as it was told, and do the same once more."""
+        # From Python 3.14 on a tuple remembers its hash, so it is found whatever became of its values.
+        if shown(state) != told or self._positions.get(state) != position:
             raise ModelError(
                 f"an action changes the state that it is given, to {shown(state)}; let it return a new one"
             )
