@@ -141,6 +141,31 @@ def one_that_is_not_there_measures_alone() -> bool:
     return bins.listed_by_name(items_by_name).sum_of(all_items, both, 0) == bins.get(bins.size()).items
 
 
+def what_holds_for_all_holds_beside_them() -> bool:
+    bins, _, _ = any_bins()
+    assume(bins.every(has_some))
+    bins.know(bins.size())
+    return has_some(bins.get(bins.size()))
+
+
+def has_least(_name: int, bin_: Bin, least: int) -> bool:
+    return bin_.items >= least
+
+
+def holds_for_one_number_as_for_another() -> bool:
+    bins, few, many = any_bins()
+    return implies(bins.every_by_name(has_least, few), bins.every_by_name(has_least, many))
+
+
+def more_items(bin_: Bin, more: int) -> int:
+    return bin_.items + more
+
+
+def adds_up_with_one_number_as_with_another() -> bool:
+    bins, few, many = any_bins()
+    return bins.sum_of(more_items, few) == bins.sum_of(more_items, many)
+
+
 def what_was_pushed_holds_nothing() -> bool:
     bins, _, _ = any_bins()
     listed = bins.listed_by_name(lambda _name, bin_: bin_.items if bin_.items > 0 else None).push(0)
@@ -200,6 +225,8 @@ def each_is_the_largest() -> bool:
         *(each_told_of_all, lost_by_a_change, a_change_is_seen_by_its_own_name_only, a_sum_is_known),
         *(a_sum_by_name_is_never_negative, each_is_the_largest),
         *(what_was_pushed_is_one_more, what_was_pushed_holds_nothing, one_that_is_not_there_measures_alone),
+        *(what_holds_for_all_holds_beside_them, holds_for_one_number_as_for_another),
+        adds_up_with_one_number_as_with_another,
     ],
 )
 def test_what_does_not_hold_of_every_family_is_refuted(claim: Callable[[], bool]) -> None:

@@ -10,11 +10,15 @@ from permitflow_model.kernel.queue import Fifo, Queue
 from permitflow_proofs.kernel.obligation import Finding, decide
 from permitflow_proofs.kernel.queue import Sums, SymbolicQueue
 from permitflow_proofs.kernel.queue_facts import queue_obligations
-from permitflow_proofs.kernel.symbols import assume, integer, merged, natural
+from permitflow_proofs.kernel.symbols import assume, implies, integer, merged, natural
 
 
 def itself(item: int) -> int:
     return item
+
+
+def with_more(item: int, more: int) -> int:
+    return item + more
 
 
 def doubled(item: int) -> int:
@@ -131,6 +135,25 @@ def test_a_property_of_every_item_holds_for_taken_and_rest() -> None:
 def test_nothing_is_known_of_every_item_unless_it_is_assumed() -> None:
     numbers = decide(lambda: SymbolicQueue.any_queue("numbers", integer).every(is_natural, None))
     assert numbers.outcome == "refuted"
+
+
+def test_what_holds_for_the_rest_need_not_hold_for_the_head() -> None:
+    def claim() -> bool:
+        numbers = SymbolicQueue.any_queue("numbers", integer)
+        assume(numbers.size() > 0)
+        before = numbers.every(is_natural, None)
+        return implies(numbers.without_head().every(is_natural, None), before)
+
+    assert decide(claim).outcome == "refuted"
+
+
+def test_sums_with_different_numbers_differ() -> None:
+    def claim() -> bool:
+        numbers = any_numbers()
+        few, many = (numbers.sum_of(with_more, add, 0, natural("more")) for _ in range(2))
+        return few == many
+
+    assert decide(claim).outcome == "refuted"
 
 
 def test_a_pushed_item_must_have_what_every_item_is_said_to_have() -> None:
