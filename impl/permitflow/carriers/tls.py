@@ -16,8 +16,10 @@ from permitflow.carriers.tls_files import client_context, new_client_context
 from permitflow.errors import TlsError
 from permitflow.wire.buffers import Buffer
 
+_RECORD_BYTES = (16 << 10) + 256
+"""A whole record of TLS, encrypted."""
 _READ_BYTES = _WRITE_BYTES = 64 << 10
-"""Of one system call: four records."""
+"""The most of one system call."""
 _FAREWELL_SECONDS = 1.0
 
 
@@ -66,7 +68,7 @@ class TlsPipe(SocketPipe):
             except ssl.SSLWantReadError:
                 await sent_all(SocketPipe(self._socket), self._outgoing.read())
                 with suppress(BlockingIOError):
-                    self._fill()
+                    self._fill(_RECORD_BYTES)
                     continue
                 await watched(self.watch_reading, self.unwatch_reading)
             except ssl.SSLError:
@@ -78,14 +80,14 @@ class TlsPipe(SocketPipe):
                 self._has_more = True
                 return
 
-    def _fill(self) -> None:
-        """Receive what has come, encrypted.
+    def _fill(self, most_bytes: int) -> None:
+        """Receive what has come, encrypted; OpenSSL keeps as much memory for as long as the connection is there.
 
         Raises:
             BlockingIOError: nothing has.
             OSError: the connection is broken.
         """
-        if data := self._socket.recv(_READ_BYTES):
+        if data := self._socket.recv(most_bytes):
             self._incoming.write(data)
         else:
             self._incoming.write_eof()
@@ -120,7 +122,7 @@ class TlsPipe(SocketPipe):
                     try:
                         count = cast("int", self._tls.read(len(space) - filled, space[filled:]))
                     except ssl.SSLWantReadError:
-                        self._fill()
+                        self._fill(min(max(len(space) - filled, _RECORD_BYTES), _READ_BYTES))
                         continue
                     except ssl.SSLEOFError:
                         count = 0
