@@ -17,7 +17,7 @@ from permitflow.errors import (
     WouldBlock,
 )
 from permitflow.exchange import Exchange, ExchangeServer
-from permitflow.flows.demand.core import DEMAND, DemandReceiver, Request
+from permitflow.flows.demand.core import DEMAND, DemandReceiver, DemandSender, Request
 from permitflow.flows.seam import Wishes
 from permitflow.tracing import MemoryTrace
 from permitflow_model.demand import SYSTEM, Parameters
@@ -96,6 +96,15 @@ def test_a_batch_consumed_at_once_is_requested_as_if_one_by_one() -> None:
     assert (receiver.take_feedback(), receiver.unrequested) == (None, 2)
     assert len(receiver.receive_many(5)) == 5
     assert (receiver.take_feedback(), receiver.unrequested) == (Request(6), 1)
+
+
+def test_the_ends_tell_what_is_requested_and_what_is_withheld() -> None:
+    parameters = Demand(size=8, batch=3, initial=2)
+    sender, receiver = DemandSender[str](parameters), DemandReceiver[str](parameters)
+    assert sender.gauges() == {"messages_requested": 2}
+    receiver.deliver_many(["m"] * 2, [1] * 2)
+    receiver.receive_many(2)
+    assert receiver.gauges() == {"messages_unrequested": 2, "messages_withheld": 6}
 
 
 # Push and pull.

@@ -7,7 +7,7 @@ import pytest
 from permitflow import Kind, Message, SquelchParameters, open_channel
 from permitflow.errors import InboxOverflowError, InvalidParametersError, LocalProtocolError, ParameterMismatchError
 from permitflow.flows.seam import Wishes
-from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchReceiver
+from permitflow.flows.squelch.core import SQUELCH, Signal, SquelchReceiver, SquelchSender
 
 PARAMETERS = SquelchParameters(high=8, low=2, rate=3, signal_delay=2, data_delay=4)
 
@@ -129,3 +129,10 @@ def test_a_burst_into_a_local_channel_overflows_and_is_told() -> None:
     sender, _ = open_channel(SquelchParameters(high=2, rate=2))
     with pytest.raises(InboxOverflowError, match="9 messages came on top of 0, and there are places for 6"):
         sender.send_at_once("abcdefghi", [1] * 9)
+
+
+def test_a_sender_has_room_for_a_ticks_messages_unless_it_is_stopped() -> None:
+    sender = SquelchSender[str](PARAMETERS)
+    assert sender.room_rows == PARAMETERS.rate
+    sender.on_feedback(Signal(stop=True))
+    assert (sender.room_rows, sender.is_stopped) == (0, True)
