@@ -138,13 +138,16 @@ class _Sending:
     """Sends the rows of tasks.  Built in a planning process, pickled, and used in the workers."""
 
     def __init__(self, options: WriteOptions, schema: StructType) -> None:
-        """Check the key, and that no channel is at two exchanges.
+        """Check the columns and the key, and that no channel is at two exchanges.
 
         Raises:
             InvalidOptionError: a column is not there, or cannot be in a key.
-            InvalidParametersError: two of several exchanges have the same channel, or rows are spread over fewer
-                channels than there are.
+            InvalidParametersError: the rows have no columns; or two of several exchanges have the same channel, or rows
+                are spread over fewer channels than there are.
         """
+        if not schema.fields:
+            rule = "must be at least one: in a channel that has some, rows without columns would be rows of nulls"
+            raise InvalidParametersError(name="the frame's columns", value=0, rule=rule)
         self._options = options
         self._schema = schema
         if options.key:

@@ -350,6 +350,13 @@ def test_a_key_needs_all_channels_of_the_stream(options: Options, monkeypatch: p
         Tasks({**options, "key": "id", "channels": "1"}, monkeypatch).run(Attempt(0, number=0, attempt=5))
 
 
+@pytest.mark.parametrize("delivery", ["direct", "staged"])
+def test_a_frame_without_columns_is_refused_by_the_driver(options: Options, delivery: str) -> None:
+    source = PermitflowDataSource({**options, "delivery": delivery})
+    with pytest.raises(InvalidParametersError, match="the frame's columns must be at least one: .* rows of nulls"):
+        source.writer(StructType(), overwrite=False)
+
+
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
     rows = StructType().add("id", LongType()).add("x", DoubleType())
     for given, words in (
