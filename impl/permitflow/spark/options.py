@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from enum import Flag, StrEnum, auto
+from pathlib import Path
 from typing import Any, NamedTuple, NoReturn, TypeVar
 from uuid import uuid4
 
 from permitflow.carriers.addresses import several
 from permitflow.carriers.deadlines import require_seconds
-from permitflow.carriers.security import Security
+from permitflow.carriers.security import SYSTEM, Security
 from permitflow.carriers.shared_memory import SameHost
 from permitflow.dispatch.mapping import VNODES
 from permitflow.errors import InvalidOptionError, InvalidParametersError
@@ -290,6 +291,16 @@ def file_or_name(text: str) -> str:
     return text
 
 
+def readable_file(text: str) -> str:
+    """Parse the path of a file, which is on this machine as well; or ``SYSTEM``."""
+    if text != SYSTEM:
+        try:
+            Path(text).open("rb").close()
+        except OSError as error:
+            raise ValueError(f"must be a file that can be read ({error.strerror})") from None
+    return text
+
+
 def network_address(text: str) -> str:
     """Check the form ``host:port``, or several; opening a stream shows whether an exchange listens there."""
     try:
@@ -355,7 +366,8 @@ CHANNEL_OPTIONS: Options = {
     "sameHost": Option(Use.ANY, choice(SameHost)),
     "compression": Option(Use.ANY, choice(Compression)),
     "resumeSeconds": Option(Use.ANY, resume_seconds),
-    **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, file_or_name)),
+    **dict.fromkeys(_OF_SECURITY, Option(Use.ANY, readable_file)),
+    "tlsServerName": Option(Use.ANY, file_or_name),
     "targetLatencySeconds": Option(Use.READING, duration_seconds),
     "consumer": Option(Use.READING, any_name),
     "channelColumn": Option(Use.READING, any_name),

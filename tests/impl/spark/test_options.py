@@ -31,8 +31,8 @@ def test_channels_can_be_listed_by_name() -> None:
 
 
 def test_paths_say_what_an_end_shows_and_trusts() -> None:
-    options = ReadOptions.parse({**GOOD, "tls_ca": "/etc/ca.pem", "token_file": "/run/token"})
-    assert options.security == Security(ca="/etc/ca.pem", token_file="/run/token")
+    options = ReadOptions.parse({**GOOD, "tls_ca": "system", "token_file": __file__})
+    assert options.security == Security(ca="system", token_file=__file__)
     assert ReadOptions.parse(GOOD).security is None
 
 
@@ -68,9 +68,11 @@ def test_writing_has_options_of_its_own() -> None:
         (READ, {"adress": "localhost:1"}, "adress", "did you mean 'address'?"),
         (READ, {"hue": "blue"}, "hue", "is unknown (known: address,"),
         (READ, {"maxRowsPerTrigger": "10"}, "maxRowsPerTrigger", "is for streaming queries only"),
-        (READ, {"tlsKey": "/etc/key.pem"}, "tlsKey", "needs the certificate beside it"),
-        (READ, {"tlsCert": "/etc/cert.pem"}, "tlsCert", "needs the CA to trust beside it"),
+        (READ, {"tlsKey": __file__}, "tlsKey", "needs the certificate beside it"),
+        (READ, {"tlsCert": __file__}, "tlsCert", "needs the CA to trust beside it"),
         (READ, {"tlsServerName": "exchange"}, "tlsServerName", "without it, there is no TLS"),
+        (READ, {"tlsCa": "/no/ca"}, "tlsCa", "must be a file that can be read (No such file or directory): '/no/ca'"),
+        (WRITE, {"tokenFile": "/"}, "tokenFile", "must be a file that can be read (Is a directory)"),
         (READ, {"tokenFiles": "a"}, "tokenFiles", "is unknown; did you mean 'tokenFile'?"),
         (READ, {"failOnDataLoss": "no"}, "failOnDataLoss", "must be true or false"),
         (READ_STREAM, {"failOnDataLoss": "false", "epochs": "aligned"}, "failOnDataLoss", "must be true with epochs"),

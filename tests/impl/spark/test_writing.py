@@ -353,7 +353,7 @@ def test_a_key_needs_all_channels_of_the_stream(options: Options, monkeypatch: p
 @pytest.mark.parametrize("delivery", ["direct", "staged"])
 def test_a_frame_without_columns_is_refused_by_the_driver(options: Options, delivery: str) -> None:
     source = PermitflowDataSource({**options, "delivery": delivery})
-    with pytest.raises(InvalidParametersError, match="the frame's columns must be at least one: .* rows of nulls"):
+    with pytest.raises(InvalidParametersError, match=r"the frame's columns must be at least one: .* rows of nulls"):
         source.writer(StructType(), overwrite=False)
 
 
