@@ -241,6 +241,8 @@ def _nullable(field: pa.Field) -> pa.Field:
         kind = pa.list_(_nullable(kind.value_field))
     elif pa.types.is_large_list(kind):
         kind = pa.large_list(_nullable(kind.value_field))
+    elif pa.types.is_fixed_size_list(kind):
+        kind = pa.list_(_nullable(kind.value_field), kind.list_size)
     elif pa.types.is_map(kind):
         kind = pa.map_(kind.key_field, _nullable(kind.item_field), kind.keys_sorted)
     return field.with_type(kind).with_nullable(True)
@@ -279,6 +281,8 @@ def _allows(wide: pa.Field, narrow: pa.Field) -> bool:
         has_same_keys = theirs.key_type.equals(ours.key_type) and theirs.keys_sorted == ours.keys_sorted
         return has_same_keys and _allows(ours.item_field, theirs.item_field)
     is_list = pa.types.is_list(ours) or pa.types.is_large_list(ours)
+    if pa.types.is_fixed_size_list(ours):
+        is_list = theirs.list_size == ours.list_size
     return is_list and _allows(ours.value_field, theirs.value_field)
 
 

@@ -12,13 +12,14 @@ from tests.support.number_streams import CHANNEL
 
 def _schema(*, nullable: bool, dictionary: bool) -> pa.Schema:
     inner = pa.field("x", pa.int64(), nullable)
-    kinds = [pa.int64(), pa.list_(inner), pa.large_list(inner), pa.struct([inner]), pa.map_(pa.string(), inner)]
+    lists = [pa.list_(inner), pa.large_list(inner), pa.list_(inner, 1)]
+    kinds = [pa.int64(), *lists, pa.struct([inner]), pa.map_(pa.string(), inner)]
     words = [pa.dictionary(pa.int8(), pa.string())] if dictionary else []
     return pa.schema([pa.field(str(place), kind, nullable) for place, kind in enumerate([*kinds, *words])])
 
 
 def _rows(schema: pa.Schema) -> pa.RecordBatch:
-    values = [1, [1], [1], {"x": 1}, [("k", 1)], "word"][: len(schema)]
+    values = [1, [1], [1], [1], {"x": 1}, [("k", 1)], "word"][: len(schema)]
     arrays = [pa.array([value], field.type) for value, field in zip(values, schema, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
