@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
+from time import monotonic
 from typing import Generic, NamedTuple, NoReturn, TypeVar
 
 from permitflow.carriers.security import SYSTEM, File, Security
@@ -16,6 +17,8 @@ _log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Signature = tuple[tuple[int, int, int] | None, ...]
+_AGAIN_SECONDS = 5.0
+"""Files that cannot be used are read again after this time: large ones would be read for each connection."""
 
 
 class FromFiles(Generic[T]):
@@ -36,6 +39,8 @@ class FromFiles(Generic[T]):
         self._value = make()
         self._refused: Signature | None = None
         """Of the changed files that cannot be used."""
+        self._again = 0.0
+        """When to read those again, though they have not changed since."""
 
     def current(self) -> T:
         """The value; the former one as long as the changed files cannot be used.
@@ -45,12 +50,14 @@ class FromFiles(Generic[T]):
         signature = self._signed()
         if signature == self._signature and self._refused is None:
             return self._value
+        if signature == self._refused and monotonic() < self._again:
+            return self._value
         try:
             self._value = self._make()
         except (InvalidParametersError, OSError) as error:  # a file may go while it is read, and descriptors may lack
             if signature != self._refused:
                 _log.warning("changed files cannot be used, and the former ones hold: %s", error)
-            self._refused = signature
+            self._refused, self._again = signature, monotonic() + _AGAIN_SECONDS
             return self._value
         # Who was warned wants to know.
         level, words = logging.INFO, "read again, because changed"

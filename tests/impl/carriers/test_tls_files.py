@@ -3,10 +3,15 @@
 import errno
 from pathlib import Path
 
+import pytest
+
+from permitflow.carriers import tls_files
 from permitflow.carriers.tls_files import FromFiles
+from permitflow.errors import InvalidParametersError
 
 
-def test_files_that_cannot_be_read_now_are_read_later(tmp_path: Path) -> None:
+def test_files_that_cannot_be_read_now_are_read_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls_files, "_AGAIN_SECONDS", 0.0)
     file = tmp_path / "value"
     file.write_text("1")
     errors: list[OSError] = []
@@ -21,3 +26,22 @@ def test_files_that_cannot_be_read_now_are_read_later(tmp_path: Path) -> None:
     errors.append(OSError(errno.EMFILE, "Too many open files"))
 
     assert [value.current(), value.current()] == ["1", "two"]
+
+
+def test_wrong_files_are_not_read_for_each_connection(tmp_path: Path) -> None:
+    file = tmp_path / "value"
+    file.write_text("1")
+    read: list[str] = []
+
+    def make() -> str:
+        read.append(file.read_text())
+        if read[-1] == "wrong":
+            raise InvalidParametersError(name="rights", value=str(file), rule="must be right")
+        return read[-1]
+
+    value = FromFiles([file], make)
+    file.write_text("wrong")
+    assert [value.current() for _ in range(3)] == ["1"] * 3
+    file.write_text("right again")
+    assert value.current() == "right again"
+    assert read == ["1", "wrong", "right again"]
