@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from permitflow_model.kernel.family import Family, Members
 from permitflow_model.kernel.system import require
 from permitflow_proofs import Theorem, prove
-from permitflow_proofs.kernel.family import SymbolicFamily
+from permitflow_proofs.kernel.family import SymbolicFamily, holds_in_focus
 from permitflow_proofs.kernel.family_facts import family_obligations
 from permitflow_proofs.kernel.induction import Clause, Fault
 from permitflow_proofs.kernel.obligation import Obligation, SymbolicObligation, decide, take
@@ -111,6 +111,22 @@ def test_the_assumptions_exclude_no_real_family(real: Members[int], more: int, b
         return True
 
     assert proved(claim)
+
+
+def test_a_sum_stays_when_one_more_member_comes_into_focus() -> None:
+    def claim(more: int) -> bool:
+        numbers = any_numbers()
+        total = numbers.sum_of(itself)
+        return numbers.with_some(is_below, 0).sum_of(itself) == total + more
+
+    assert proved(partial(claim, 0))
+    assert refuted(partial(claim, 1))
+
+
+@pytest.mark.parametrize("second", [0, 1])
+def test_what_holds_in_focus_holds_for_each_member_there(second: int) -> None:
+    found = decide(lambda: holds_in_focus(is_below, Members((0, second)), 1))
+    assert found.outcome == ("refuted" if second else "proved")
 
 
 def test_a_property_of_all_members_holds_in_focus_and_for_one_more() -> None:

@@ -21,6 +21,12 @@ from permitflow_proofs.kernel.symbols import (
     truth,
 )
 
+
+def distance(left: int, right: int) -> int:
+    """How far apart two numbers are."""
+    return abs(left - right)
+
+
 OPERATIONS: list[Callable[[Any, Any], Any]] = [
     operator.add,
     operator.sub,
@@ -35,6 +41,7 @@ OPERATIONS: list[Callable[[Any, Any], Any]] = [
     operator.mod,
     min,
     max,
+    distance,
 ]
 
 
