@@ -16,6 +16,7 @@ from permitflow import (
     GateChunk,
     GateParameters,
     InputGate,
+    LocalReceiver,
     LocalSender,
     MergedWatermark,
     open_channel,
@@ -279,6 +280,14 @@ async def test_a_wait_of_nobody_else_takes_as_long_as_it_takes() -> None:
         with pytest.raises(TimeoutError) as caught:
             await asyncio.wait_for(gate.receive(), 0.01)
         assert not isinstance(caught.value, InputStalledError)
+
+
+def test_an_input_that_is_alone_may_be_cancelled() -> None:
+    ends: tuple[LocalSender[str], LocalReceiver[str]] = open_channel(GateParameters())
+    sender, receiver = ends
+    receiver.cancel_nowait("enough")
+    with pytest.raises(ChannelError, match="enough"):
+        sender.send_nowait("chunk", 1)
 
 
 async def test_a_cancelled_call_has_received_nothing() -> None:

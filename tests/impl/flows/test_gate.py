@@ -117,6 +117,13 @@ def test_a_backlog_is_announced_alone_where_there_is_no_credit() -> None:
     assert without.take_announcement() == Backlog(1)
 
 
+def test_a_chunk_says_how_much_credit_it_needs() -> None:
+    end = sender(0, cost=3)
+    end.offer(Kind.CHUNK, "chunk", 3)
+    with pytest.raises(WouldBlock, match="the chunk needs 3 credit; 0 is here"):
+        end.send_oldest()
+
+
 @pytest.mark.parametrize("behind", ["d", "dd", "b", "db"])
 def test_what_was_offered_to_a_stopped_sender_leaves_on_resumption(behind: str) -> None:
     end = sender(5)
@@ -202,6 +209,9 @@ def test_chunks_that_follow_are_part_of_the_backlog_once() -> None:
     assert (end.backlog, end.announced) == (4, 3)
     offered = [arguments[0] for action, arguments in told if action == "OfferData"]
     assert offered == [5, 1, 1]  # each row once: the last chunk has one row that was not expected
+    end.expect([2, 0])
+    end.expect([])
+    assert told[-2:] == [("OfferData", (3,)), ("WithdrawData", (3,))]
 
 
 def test_a_refused_chunk_leaves_what_is_expected() -> None:
