@@ -220,9 +220,12 @@ OF_BATCH = Owners("the stream has", "this batch has", "cast the batch, or open t
 
 
 def extends(newer: pa.Schema, older: pa.Schema) -> bool:
-    """Has one schema the columns of the other, and behind them more ones, which are nullable and have new names?"""
+    """Has one schema the columns of the other, and behind them more ones, which are nullable and have new names?
+
+    One without columns is the beginning of none: its rows would be rows of nulls.
+    """
     count = len(older)
-    if len(newer) <= count or not pa.schema([newer.field(place) for place in range(count)]).equals(older):
+    if not 0 < count < len(newer) or not pa.schema([newer.field(place) for place in range(count)]).equals(older):
         return False
     added = [newer.field(place) for place in range(count, len(newer))]
     return all(field.nullable for field in added) and len({*newer.names}) == len({*older.names}) + len(added)
