@@ -9,10 +9,6 @@ from html import escape
 
 _SECONDS = 30.0
 
-_LINES = ((), ("-Gsplines=line",))
-"""Graphviz cannot route some curves around their labels ("triangulation failed"); straight lines it always can."""
-
-
 MISSING = "needs the program `dot` of Graphviz, and there is none, or it does not come to an end with it"
 """Why there is no drawing, after what is to be drawn."""
 
@@ -25,17 +21,23 @@ def drawn(graph: str, kind: str, label: str) -> str | None:
     program = shutil.which("dot")
     if program is None:
         return None
-    for lines in _LINES:
+    for text in (graph, _beside(graph)):
         try:
             done = subprocess.run(
-                [program, "-Tsvg", *lines], input=graph, capture_output=True, text=True, timeout=_SECONDS, check=True
+                [program, "-Tsvg"], input=text, capture_output=True, text=True, timeout=_SECONDS, check=True
             )
-        except subprocess.CalledProcessError:
+        except (subprocess.CalledProcessError, subprocess.TimeoutExpired):
             continue
-        except subprocess.TimeoutExpired:
-            return None
         return _opened(done.stdout, kind, label)
     return None
+
+
+def _beside(graph: str) -> str:
+    """The graph with the names of steps put beside it, not into its layout.
+
+    Graphviz cannot route some edges between states of one rank around their names ("triangulation failed").
+    """
+    return "\n".join(line.replace(" label=", " xlabel=") if " -> " in line else line for line in graph.split("\n"))
 
 
 def _opened(drawing: str, kind: str, label: str) -> str:

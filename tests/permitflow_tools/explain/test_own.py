@@ -1,10 +1,11 @@
 """A run of a user's own model is a page, too, with the model's own text."""
 
 import json
-import shutil
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -140,14 +141,13 @@ def test_a_set_is_told_in_one_order() -> None:
     assert look.value(frozenset({10, 9})) == "⟨9, 10⟩"
 
 
-@pytest.mark.skipif(shutil.which("dot") is None, reason="there is no Graphviz")
-def test_a_graph_that_needs_straight_lines_is_drawn() -> None:
-    def go(_state: tuple[object], _: None, given: bool) -> tuple[object]:
-        return (given,)
-
-    action = Action[tuple[object], None]("go", go, arguments=lambda _: [(True,), (False,)])
-    graph = reachable(OwnLook(System[tuple[object], None]("Two", lambda _: (None,), (action,), {})), None)
-    assert '<svg class="graph" role="img"' in graph_page(graph)
+def test_a_graph_that_graphviz_cannot_route_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "dot"
+    drawing = '<svg width="9pt" height="9pt" viewBox="0 0 9 9"></svg>'
+    program.write_text(f"#!/bin/sh\ngrep -q xlabel && echo '{drawing}'\n")  # with names in the way it fails
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert '<svg class="graph" role="img"' in graph_page(reachable(OwnLook(CALLS), SIX))
 
 
 def test_the_graph_marks_what_the_application_alone_can_leave() -> None:
