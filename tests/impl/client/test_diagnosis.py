@@ -39,13 +39,13 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
             replace(QUIET, consumers=1, rows_with_consumers=5, rows_held=3),
             "1 consumer is connected and slow or stuck: 5 rows are with it, 3 wait in the channel",
         ),
-        (why_no_permits, FULL, "these have not, by so many rows: 'audit' 8"),
+        (why_no_permits, FULL, "these have not, by this many rows: 'audit' 8"),
         (why_no_permits, replace(QUIET, kept=KeptRows(next_row=9, acknowledged={"etl": 9})), "the exchange is slow"),
         (
             why_no_room,
             replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 12}, staged_rows=1, published_rows=31)),
             "31 rows of earlier batches are beyond the channel's permits; rows are kept until all consumers have "
-            "acknowledged them; these have not, by so many rows: 'etl' 8",
+            "acknowledged them; these have not, by this many rows: 'etl' 8",
         ),
         (
             why_no_room,
