@@ -32,7 +32,7 @@ from permitflow_tools.cli.options import (
     whole_number,
 )
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json, stop, unusable
-from permitflow_tools.cli.own import is_place
+from permitflow_tools.cli.own import OwnParameters, answer_for_own, is_place
 from permitflow_tools.cli.permits import IN_FILE, MODULE, setting_of, ways_to_live
 from permitflow_tools.parameters.read import KEYS, read_description
 from permitflow_tools.simulation.setting import Setting, agreement, costs_of, disagreements
@@ -47,6 +47,7 @@ _OPTIONS = {
     "sweep": ("--sweep", "--explore", "--max-states", "--spark", "--csv", "--plot"),
     "gate": ("--inputs", "--exclusive", "--floating", "--no-stop", "--no-release", "--no-announce"),
     "models": ("--engine", "--model"),
+    "own": ("--parameters",),
 }
 
 
@@ -74,7 +75,7 @@ def check(
         bool, typer.Option("--explore", help="Of a sweep: visit all states of each channel instead of proving.")
     ] = False,
     max_states: Annotated[
-        int, option(whole_number(least=1), "N", "Explore no channel with more states. Default: 1,000,000.")
+        int, option(whole_number(least=1), "N", "Explore nothing with more states. Default: 1,000,000.")
     ] = MOST_STATES,
     spark: Annotated[
         str | None, typer.Option(metavar="MASTER", help="Check a sweep there: local[*], spark://..., sc://...")
@@ -110,6 +111,7 @@ def check(
         list[str] | None,
         typer.Option(metavar="NAME", help="Check only this model, or those of 'life-*'; may be repeated."),
     ] = None,
+    parameters: OwnParameters = None,
     as_json: Json = False,
 ) -> None:
     """Can it deadlock?
@@ -164,6 +166,11 @@ def check(
     \b
       permitflow check graph loop.toml
 
+    For a model of your own, explore all states: does one break an invariant, is one stuck, is a promise not kept?
+
+    \b
+      permitflow check my_protocol:SYSTEM --parameters SMALL
+
     Without any of these, check all models of the specification: each must come out as it is recorded, the ones with a
     seeded fault included.
 
@@ -173,7 +180,7 @@ def check(
       permitflow check --model one-above-stuck --json
 
     Exit code 0: live, or all models as recorded. 1: a deadlock, a graph that is not live or undecided, ends that refuse
-    each other, or a model differs. 2: unusable input.
+    each other, something wrong with a model of your own, or a model differs. 2: unusable input.
     """
     written = given_options(context)
     given = {kind: [name for name in written if name in names] for kind, names in _OPTIONS.items()}
@@ -193,11 +200,16 @@ def check(
         from permitflow_tools.parameters.graph import read_graph
 
         answer_for_graph(graph, read_graph(graph), as_json=as_json)
+    if file is not None and is_place(file):
+        others = [*given["numbers"], *given["sweep"], *given["gate"], *given["models"]]
+        if strange := [name for name in others if name != "--max-states"]:
+            unusable(f"{strange[0]} says nothing about a model of your own: leave it away")
+        answer_for_own(str(file), parameters, max_states, as_json=as_json)
+    if given["own"]:
+        unusable(f"{given['own'][0]} belongs to a model of your own: `permitflow check my_protocol:SYSTEM ...`")
     if given["gate"]:
         unusable(f"{given['gate'][0]} belongs to a gate: `permitflow check gate {given['gate'][0]} ...`")
     if file is not None:
-        if is_place(file):
-            unusable(f"{file} is a model of your own: `permitflow explain {file}` explores it")
         if strange := [*given["numbers"], *given["models"]]:
             unusable(f"{strange[0]} and a file do not go together: leave one of them away")
         description = read_description(file)

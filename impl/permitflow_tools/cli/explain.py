@@ -26,7 +26,7 @@ from permitflow_tools.cli.options import (
 )
 from permitflow_tools.cli.outcomes import Json, print_json, unusable
 from permitflow_tools.cli.output import STANDARD_OUTPUT, is_special, require_apart, write_files
-from permitflow_tools.cli.own import is_place, own_run
+from permitflow_tools.cli.own import OwnParameters, is_place, own_run
 from permitflow_tools.cli.permits import graph_of, run_of, setting_of
 from permitflow_tools.cli.trace import read_files, select_channels
 from permitflow_tools.parameters.read import description_of, is_toml
@@ -82,9 +82,7 @@ def explain(
     ] = False,
     channel: Annotated[str | None, typer.Option(metavar="NAME", help="Which channel of the trace.")] = None,
     allow_truncated: AllowTruncated = False,
-    parameters: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Of a model of your own: its parameters, in the same module.")
-    ] = None,
+    parameters: OwnParameters = None,
     max_states: Annotated[
         int, option(whole_number(least=1), "N", "Of a model of your own: visit no more states. Default: 2,000,000.")
     ] = 2_000_000,

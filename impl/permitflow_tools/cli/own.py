@@ -8,13 +8,19 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TypeAlias
 
-from permitflow_tools.cli.outcomes import unusable
+import typer
+
+from permitflow_tools.cli.outcomes import print_json, stop, unusable
 
 if TYPE_CHECKING:
     from permitflow_tools.explain.run import ExplainedRun
     from permitflow_tools.explain.state_graph import StateGraph
+
+OwnParameters: TypeAlias = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Of a model of your own: its parameters, in the same module.")
+]
 
 _PLACE = re.compile(r"[^\W\d][\w.]*:[^\W\d][\w.]*")
 
@@ -57,6 +63,20 @@ def own_run(
         advice = "; name the parameters with --parameters" if is_missing else ""
         unusable(f"{place}: {error}{advice}")
     return shown, "" if found is None else f"{found}\n"
+
+
+def answer_for_own(place: str, parameters: str | None, most_states: int, *, as_json: bool) -> NoReturn:
+    """Explore the system at ``place``, print what is wrong with it, step by step, and end the command."""
+    from permitflow_tools.explain.run import ExplainedRun, RunOutcome
+
+    run, found = own_run(place, parameters, with_graph=False, most_states=most_states)
+    assert isinstance(run, ExplainedRun), "no graph was asked for"
+    if as_json:
+        steps = [[step.action, *map(str, step.arguments)] for step in run.steps] if found else []
+        print_json({"model": place, "verdict": run.verdict.value, "sentence": run.sentence, "steps": steps})
+    else:
+        typer.echo(f"{found}\n{run.verdict.value}: {run.sentence}" if found else f"{run.verdict.value}: {run.sentence}")
+    stop(holds=run.verdict is RunOutcome.LIVE)
 
 
 def _loaded(place: str) -> Any:

@@ -186,7 +186,8 @@ def _live_run(system: System[Any, Any], parameters: Any, graph: Graph[Any]) -> E
         title=f"{look.in_numbers(parameters)}: nothing is wrong",
         verdict=RunOutcome.LIVE,
         sentence=f"All {graph.state_count:,} states were visited: none is stuck{held}. "
-        f"{_idle(system, parameters, graph)}This run leads to a state that is as far from the beginning as any.",
+        f"{_idle(system, parameters, graph)}".rstrip(),
+        remarks=("This run leads to a state that is as far from the beginning as any.",),
         parameters=parameters,
         start=graph.states[0],
         steps=graph.path_to(graph.state_count - 1),

@@ -294,3 +294,14 @@ def test_a_file_that_the_help_shows_can_be_checked(
     described = tmp_path / "described.toml"
     described.write_text(text)
     assert command("check", *of, str(described))[0] == code
+
+
+@pytest.mark.parametrize(("parameters", "code", "verdict"), [("FIVE", 0, "live"), ("SIX", 1, "stuck")])
+def test_a_model_of_ones_own_ends_the_command_with_its_verdict(
+    command: Command, report: Report, parameters: str, code: int, verdict: str
+) -> None:
+    asked = ("check", "tests.support.own_model:CALLS", "--parameters", parameters)
+    found, stdout, _ = command(*asked)
+    assert (found, stdout.splitlines()[-1].partition(":")[0]) == (code, verdict)
+    found, document = report(*asked)
+    assert (found, document["verdict"], len(document["steps"])) == (code, verdict, 10 * code)

@@ -64,7 +64,7 @@ def test_what_never_happens_in_a_live_model_is_told() -> None:
     moves = [Action[int, None](name, never) for name in ("sink", "fly")]
     stay = Action[int, None]("stay", lambda number, _: number)
     run, _ = explain_system(System("Idle", lambda _: 0, (stay, *moves), {}, leads_to={"Landed": promise}), None)
-    assert "In none of them sink, fly are possible. In none of them the premise of Landed holds. " in run.sentence
+    assert "In none of them sink, fly are possible. In none of them the premise of Landed holds." in run.sentence
 
 
 def test_a_loop_is_shown_at_the_end_of_its_run() -> None:
