@@ -94,6 +94,7 @@ def simulated(world: World) -> Iterator[None]:
         *((module, name, instead[name]) for module, name in _places()),
         (heartbeat, "_pinger", pinger),
         (server, "socket", sockets),
+        (calling, "_is_own", lambda *_: False),
         (calling, "_jitter", random.Random(ids.getrandbits(64))),
         (dialling.connected, "__defaults__", (SimulatedSocket,)),
         (mute_sockets, "socket", _SOCKETS_OF_MUTE),

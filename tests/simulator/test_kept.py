@@ -1,5 +1,9 @@
 """An exchange that keeps rows loses, doubles and reorders none, whatever fails and whenever."""
 
+import socket
+
+import pytest
+
 from tests.simulator.kept import run_seed
 from tests.simulator.running import collect, run_some
 from tests.simulator.world import quiet
@@ -34,3 +38,11 @@ def test_a_seed_of_a_kept_channel_tells_the_same_story_twice() -> None:
     collect()
     assert first.story
     assert (first.digest, first.story) == (second.digest, second.story)
+
+
+def test_a_simulated_program_asks_no_real_network(monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect(_self: socket.socket, address: object) -> None:
+        raise AssertionError(f"a real socket was to be connected to {address}")
+
+    monkeypatch.setattr(socket.socket, "connect", connect, raising=False)
+    assert not run_seed(4, False).broken
