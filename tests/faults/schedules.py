@@ -602,8 +602,8 @@ def _draw_fault(
     link = dice.choice(tuple(party for party in cast.links if not (is_end and party is Party.SENDER)))
     # What comes back is all framing and counts, and flipped bits of data are mostly those of values.
     is_data = dice.random() < (0.4 if kind is Kind.BIT_FLIP else 0.75)
-    # Outside of its workers, a word count has nothing that comes back.
-    is_data |= link in (Party.SENDER, Party.READER)
+    # Outside of its workers, a word count has nothing that comes back; between them, what does is ahead of the ends.
+    is_data |= link in (Party.SENDER, Party.READER) or (subject is Subject.MUTE and kind.has_turns)
     data = _data_of(link, method)
     way = data[0] if len(data) == 1 else dice.choice(data)
     direction = way if is_data or len(data) > 1 else _OPPOSITE[way]
