@@ -39,7 +39,7 @@ COLUMNS = ("id AS serial", "2 * id AS double", "id % 1009 AS square")
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 # Java compiles the loops, and workers are started.
 WARM_UP_ROUNDS = 1
-# How a worker, and the producer, reach an exchange on their host.
+# How a worker, and the producer or consumer, reach an exchange on their host.
 CARRIERS = {
     "shared memory": ("127.0.0.1:0", "auto"),
     "TCP": ("tcp://127.0.0.1:0", "never"),
@@ -75,13 +75,13 @@ async def produce(pipe: Connection, address: str, same_host: str, rows: int, chu
         await asyncio.to_thread(pipe.recv)
 
 
-async def consume(pipe: Connection, address: str) -> None:
+async def consume(pipe: Connection, address: str, same_host: str) -> None:
     """Count the rows of all channels."""
     pipe.send("ready")
     await asyncio.to_thread(pipe.recv)
 
     async def count(channel: str) -> int:
-        async with get(address, channel) as receiver:
+        async with get(address, channel, same_host=SameHost(same_host)) as receiver:
             return sum([message.rows async for message in receiver])
 
     pipe.send(sum(await asyncio.gather(*map(count, stream_channels(STREAM, SLOTS)))))
@@ -164,19 +164,25 @@ def writing(spark: SparkSession, rows: int, window: tuple[str, ...], batches: li
         with tempfile.TemporaryDirectory() as folder:
             data.write.mode("append").parquet(f"{folder}/table")
 
-    def write(address: str) -> None:
-        data.write.format("permitflow").mode("append").options(address=address, stream=STREAM, channels=SLOTS).save()
+    def job(same_host: str, address: str) -> None:
+        stream = data.write.format("permitflow").mode("append")
+        stream.options(address=address, stream=STREAM, channels=SLOTS, sameHost=same_host).save()
 
-    def in_batches(batch_rows: str) -> list[float]:
+    def through(carrier: str, batch_rows: str) -> list[float]:
+        listen, same_host = CARRIERS[carrier]
         spark.conf.set(BATCH_ROWS, batch_rows)
-        return through_an_exchange(("--address", "127.0.0.1:0", *window), consume, (), rows, write)
+        served = ("--address", listen, *window)
+        return through_an_exchange(served, consume, (same_host,), rows, partial(job, same_host))
 
+    default = spark.conf.get(BATCH_ROWS) or ""
     ways: dict[str, Way] = {
         "Parquet": lambda: cost(write_parquet),
         "a sink that throws rows away": lambda: cost(data.write.format(NullSink.name()).mode("append").save),
-        "the defaults": partial(in_batches, spark.conf.get(BATCH_ROWS) or ""),
     }
-    return ways | {f"batches of {each}": partial(in_batches, str(each)) for each in batches}
+    ways |= {carrier: partial(through, carrier, default) for carrier in CARRIERS}
+    return ways | {
+        f"shared memory, batches of {each}": partial(through, "shared memory", str(each)) for each in batches
+    }
 
 
 def main() -> None:
