@@ -1,6 +1,7 @@
 """A mistake in the text of a model is an error that names the action or the condition, and the state."""
 
 import sys
+from asyncio import CancelledError
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count, cycle
@@ -57,6 +58,14 @@ def guards_by_and(state: State, _: None) -> object:
 
 def exits(state: State, _: None) -> State:
     sys.exit("enough")
+
+
+def is_given_up(state: State, _: None) -> State:
+    raise CancelledError("no more")
+
+
+def returns_its_class(state: State, _: None) -> object:
+    return State
 
 
 def returns_a_tuple(state: State, _: None) -> object:
@@ -128,6 +137,8 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
         "a guard is written as require(...)",
     ),
     "an exit": (exits, "action 'up' in state State(n=0, seen=()): SystemExit: enough"),
+    "a cancellation": (is_given_up, "action 'up' in state State(n=0, seen=()): CancelledError: no more"),
+    "the class of a state": (returns_its_class, "action 'up' in state State(n=0, seen=()): it returned <class "),
     "another tuple": (returns_a_tuple, "action 'up' in state State(n=0, seen=()): it returned (1, ())"),
     "a guard that is a function": (
         guards_by_a_function,
@@ -182,6 +193,30 @@ def test_an_action_that_depends_on_something_else_is_named(dice: Iterator[bool])
 
     with pytest.raises(ModelError, match=r"action 'toss' in state .*: it does something else when it is tried again"):
         explore(system(Action("up", up), Action("toss", toss)), None)
+
+
+class Plain:
+    def __repr__(self) -> str:
+        return "a plain object"
+
+
+@pytest.mark.parametrize("make", [Plain, lambda: float("nan")], ids=["plain", "nan"])
+def test_a_value_that_equals_no_other_is_named(make: Callable[[], object]) -> None:
+    shown = repr(make())
+    with pytest.raises(ModelError, match=f"seen would be {shown}, and then {shown}; use values that equal others"):
+        explore(system(Action("up", lambda state, _: State(seen=make()))), None)
+
+
+@pytest.mark.parametrize("least", [3, 5], ids=["broken later", "asked again"])
+def test_an_invariant_that_depends_on_something_else_is_named(least: int) -> None:
+    asked: list[State] = []
+
+    def is_early(state: State, _: None) -> bool:
+        asked.append(state)
+        return len(asked) < least
+
+    with pytest.raises(ModelError, match=r"invariant 'Early' in state State\(n=[01], .*: it held, and does not when"):
+        explore(system(Action("up", up), invariants={"Early": is_early}), None)
 
 
 class Unprintable:

@@ -30,6 +30,8 @@ _CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.
 _MOST_ARGUMENTS = 100_000
 """Of an action, since each is tried in each state."""
 
+_ALONE = "; let it depend on state and parameters alone"
+
 S = TypeVar("S")
 P = TypeVar("P")
 
@@ -249,13 +251,15 @@ class _Search(Generic[S, P]):
                 after = action.perform(state, parameters, *arguments)
             except Disabled:
                 continue
-            except (Exception, SystemExit) as error:
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:
                 action.fail(_said(error), state, arguments, error)
             steps.append((move, action.require_state(after, state, arguments)))
         return steps
 
     def _look_again(self, position: int, state: S, steps: Sequence[tuple[int, S]], told: str) -> None:
-        """Require that the actions left the state as it was told, and do the same once more."""
+        """Require that the actions left the state as it was told, and do the same once more; invariants likewise."""
         # From Python 3.14 on a tuple remembers its hash, so it is found whatever became of its values.
         if shown(state) != told or self._positions.get(state) != position:
             raise ModelError(
@@ -268,8 +272,17 @@ class _Search(Generic[S, P]):
             except Exception as error:
                 action.fail(_unhashable(before[move], error), state, arguments, error)
             if not is_same:
-                told = "it does something else when it is tried again; let it depend on state and parameters alone"
-                action.fail(told, state, arguments)
+                different = _difference(before.get(move), again.get(move))
+                action.fail(f"it does something else when it is tried again{different}{_ALONE}", state, arguments)
+        self._ask_again([state])
+
+    def _ask_again(self, states: Sequence[S]) -> None:
+        """Require that the invariants that have held in these states still do."""
+        for state in states:
+            for name, holds in self._invariants.items():
+                if not truth_of(holds, state, self._parameters, "invariant", name):
+                    told = "it held, and does not when it is asked again"
+                    raise ModelError(f"invariant {name!r} in state {shown(state)}: {told}{_ALONE}")
 
     def _is_stuck(self, state: S, steps: Sequence[tuple[int, S]]) -> bool:
         if self._at_rest is None:
@@ -317,6 +330,8 @@ class _Search(Generic[S, P]):
             for name, holds in self._invariants.items()
             if not truth_of(holds, state, parameters, "invariant", name)
         ]
+        if broken:
+            self._ask_again(self.graph.states[: min(position, _LOOKED_AGAIN)])
         for name in broken:
             del self._invariants[name]
             self.graph.violations.append(self.graph.violation(name, position))
@@ -333,7 +348,9 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
         holds = condition(state, parameters)
     except Disabled:
         said, cause = "`require` refuses, which is for actions; return whether it holds", None
-    except (Exception, SystemExit) as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
         said, cause = _said(error), error
     else:
         if isinstance(holds, bool):
@@ -377,6 +394,19 @@ def _named(place: str) -> Iterator[None]:
 
 def _said(error: BaseException) -> str:
     return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+
+
+def _difference(first: object, second: object) -> str:
+    """What to say of two states that should be equal: which value differs; nothing of one that was refused."""
+    if first is None or second is None:
+        return ""
+    told = f"it would be {shown(first)}, and then {shown(second)}"
+    if isinstance(first, tuple) and isinstance(second, tuple):
+        for name, one, other in zip(getattr(first, "_fields", ()), first, second, strict=False):
+            if one != other:
+                told = f"{name} would be {shown(one)}, and then {shown(other)}"
+                break
+    return f": {told}; use values that equal others of the same content, as NaN and plain objects do not"
 
 
 def _unhashable(state: object, error: Exception) -> str:

@@ -131,7 +131,7 @@ def is_state(value: object, *, like: object) -> bool:
         return True
     fields: object = getattr(like, "_fields", None)
     if fields is not None:
-        return bool(getattr(value, "_fields", None) == fields)
+        return not isinstance(value, type) and bool(getattr(value, "_fields", None) == fields)
     return value is not None and isinstance(value, tuple | bool) == isinstance(like, tuple | bool)
 
 
