@@ -3,7 +3,7 @@
 import re
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -35,8 +35,17 @@ def own_run(
 ) -> "tuple[ExplainedRun | StateGraph, str]":
     """Explore the system at ``place``; the run, or the graph, for a page, and what was found as a table.
 
+    What the model prints goes to standard error: standard output is the answer's.
+
     Ends the command if there is no such system, or its text cannot be right.
     """
+    with redirect_stdout(sys.stderr):
+        return _explored(place, parameters, with_graph=with_graph, most_states=most_states)
+
+
+def _explored(
+    place: str, parameters: str | None, *, with_graph: bool, most_states: int
+) -> "tuple[ExplainedRun | StateGraph, str]":
     from permitflow_model.kernel.explore import MemoryLimitReached, StateLimitReached
     from permitflow_model.kernel.system import ModelError, System
     from permitflow_tools.explain.own import explain_states, explain_system
@@ -98,7 +107,12 @@ def imported(module: str, place: str) -> ModuleType:
     """A module of this folder, or an installed one; ends the command, naming ``place``, if it cannot be imported."""
     sys.path.insert(0, "")  # as python -m does: modules of this folder are found
     with _told(place):
-        return import_module(module)
+        found = import_module(module)
+    here = Path(f"{module}.py")
+    file = getattr(found, "__file__", None)
+    if here.is_file() and (file is None or not here.samefile(file)):
+        unusable(f"{place}: {module} is {file or 'built into Python'}, not {here} of this folder: rename yours")
+    return found
 
 
 @contextmanager

@@ -305,3 +305,25 @@ def test_a_model_of_ones_own_ends_the_command_with_its_verdict(
     assert (found, stdout.splitlines()[-1].partition(":")[0]) == (code, verdict)
     found, document = report(*asked)
     assert (found, document["verdict"], len(document["steps"])) == (code, verdict, 10 * code)
+
+
+def test_what_a_model_of_ones_own_prints_is_no_part_of_the_answer(
+    report: Report, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    told = (
+        "print('imported')\nSYSTEM = replace(CALLS, initial=lambda service: print('begun') or CALLS.initial(service))"
+    )
+    imports = "from dataclasses import replace\nfrom tests.support.own_model import CALLS, FIVE\n"
+    Path("talkative_model.py").write_text(f"{imports}{told}\n", encoding="utf-8")
+    assert report("check", "talkative_model:SYSTEM", "--parameters", "FIVE")[0] == 0
+
+
+def test_a_model_that_has_the_name_of_another_module_is_named(
+    command: Command, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("json.py").touch()
+    code, _, told = command("check", "json:SYSTEM")
+    assert code == 2
+    assert re.search(r"json:SYSTEM: json is \S*/json/__init__\.py, not json\.py of this folder: rename yours", told)
