@@ -37,7 +37,7 @@ class EndParameters(ChannelParameters):
         is_max_chunk_cost_open = self.max_chunk_cost == 0
         self._fill_in()
         if is_max_chunk_cost_open and self.max_chunk_cost < 1:
-            rule = f"must be below row_permits = {self.row_permits}, else no room is left for any chunk"
+            rule = f"must be below row_permits = {self.row_permits} unless max_chunk_cost is stated"
             raise InvalidParametersError(name="permit_batch", value=self.permit_batch, rule=rule)
         for name in ("row_permits", "permit_batch", "max_chunk_cost", "barrier_permits"):
             if getattr(self, name) < 1:

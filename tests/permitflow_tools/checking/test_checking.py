@@ -71,7 +71,7 @@ def test_a_graph_that_may_be_too_large_is_tried() -> None:
 def test_a_channel_that_cannot_be_says_why() -> None:
     finding = one(Check.DECIDE, {"row_permits": [4], "permit_batch": [4]})
     assert finding.verdict == "impossible"
-    assert finding.reason == "permit_batch must be below row_permits = 4, else no room is left for any chunk"
+    assert finding.reason == "permit_batch must be below row_permits = 4 unless max_chunk_cost is stated"
 
 
 def test_a_window_that_the_receiver_does_not_allow_is_not_live() -> None:
