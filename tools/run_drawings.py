@@ -2,7 +2,7 @@
 tables; and draw the packages of docs/concepts/architecture.md, and a mistake in the code that a proof refutes.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from html import escape
 from multiprocessing import get_context
@@ -19,16 +19,23 @@ from permitflow_tools.checking.deciding import answer_for
 from permitflow_tools.cli.permits import run_of, setting_of
 from permitflow_tools.explain import svg
 from permitflow_tools.explain.assets import asset
-from permitflow_tools.explain.look import Look
+from permitflow_tools.explain.look import BAR_AT, BAR_WIDTH, Look, call
+from permitflow_tools.explain.looks.permit_channel import PLACES, ledger_of
 from permitflow_tools.explain.looks.table import look_of
 from permitflow_tools.explain.refutation import refutation
-from permitflow_tools.explain.run_page import film
+from permitflow_tools.explain.run import ExplainedRun
 from tests.support.mutated_code import mistaken_code
 from tools.marks import pasted
 from tools.mutants import CHECKOUT, read_mutants
 
 FOLDER = Path(__file__).resolve().parent.parent / "docs" / "pictures"
 FILM = "deadlock-film.svg"
+_FILMED = (8, 3, 7)
+"""Permits, batch and largest chunk of the README's film."""
+_STEP_SECONDS, _END_SECONDS = 1.6, 4.0
+_FILM_MARGIN, _FILM_WIDTH = 20, BAR_WIDTH + 40  # so narrow that its letters can be read on a telephone
+_FILM_STYLE = ".story text, .story .action { font-size: 16px; }\n"
+
 PAGES = FOLDER.parent / "protocols"
 TABLES = {
     "demand.md": ("four-two.jsonl",),
@@ -180,9 +187,55 @@ def with_tables(page: str) -> str:
     return text
 
 
-def film_of_the_readme() -> str:
-    """The smallest deadlock that shows why batches matter: 8 permits, batches of 3, chunks of up to 7."""
-    return film(run_of(answer_for(setting_of(8, 3, 7, None, flush_idle=False)), with_barriers=False))
+def film() -> str:
+    """The smallest deadlock that shows why batches matter: one state after the other, again and again.
+
+    A reader who asked for less motion, or whose viewer has none, sees the last state.
+    """
+    permits, batch, largest = _FILMED
+    run = run_of(answer_for(setting_of(permits, batch, largest, None, flush_idle=False)), with_barriers=False)
+    last = len(run.steps)
+    seconds = _STEP_SECONDS * (last + 1) + _END_SECONDS
+    styles = [asset("palette.css"), asset("storyboard.css"), _FILM_STYLE]
+    title = f"{permits} permits, batches of {batch}, chunks of up to {largest} rows"
+    parts = [svg.text(_FILM_MARGIN, 32, title, class_="strong")]
+    for number in range(last + 1):
+        begin = 100 * number * _STEP_SECONDS / seconds
+        end = 100 * (number + 1) * _STEP_SECONDS / seconds if number < last else 100
+        styles.append(
+            f".story .scene-{number} {{ animation: scene-{number} {seconds:.1f}s step-end infinite; "
+            f"visibility: {'visible' if number == last else 'hidden'}; }}\n"
+            f"@keyframes scene-{number} {{ 0% {{ visibility: {'hidden' if number else 'visible'}; }} "
+            f"{begin:.2f}% {{ visibility: visible; }} {end:.2f}% {{ visibility: hidden; }} }}\n"
+        )
+        parts.append(svg.element("g", *_scene(run, number), class_=f"scene scene-{number}"))
+    styles.append("@media (prefers-reduced-motion: reduce) { .story .scene { animation: none; } }\n")
+    ledgers = [ledger_of(state) for state in (run.start, *(step.state for step in run.steps))]
+    used = [place for place in PLACES if any(getattr(ledger, place).rows for ledger in ledgers)]
+    for number, place in enumerate(used):
+        x, y = _FILM_MARGIN + number % 2 * _FILM_WIDTH / 2, 226 + number // 2 * 26
+        parts.append(svg.element("rect", class_=f"place {place}", x=x, y=y, width=14, height=14, rx=3))
+        parts.append(svg.text(x + 22, y + 13, PLACES[place], class_="muted"))
+    size = {"width": _FILM_WIDTH, "height": 286}
+    sheet = svg.element("rect", class_="sheet", rx=12, **size)
+    return svg.document([sheet, *parts], **size, title=f"{run.title}. {run.sentence}", styles=styles, class_="story")
+
+
+def _scene(run: ExplainedRun, number: int) -> Iterator[str]:
+    """A state: the action that led to it, all permits, and what there is to say."""
+    before, state = run.start, run.start
+    if number:
+        step, state = run.steps[number - 1], run.steps[number - 1].state
+        before = run.steps[number - 2].state if number > 1 else run.start
+        yield svg.text(_FILM_MARGIN, 70, f"{number}. {call(step.action, step.arguments)}", class_="action")
+        yield svg.text(_FILM_WIDTH - _FILM_MARGIN, 70, run.look.actor(step.action), class_="muted right")
+    at = f"translate({_FILM_MARGIN - BAR_AT} 0)"
+    yield svg.element("g", *run.look.drawn(run.parameters, state, 88), transform=at)
+    notes = run.look.notes(run.parameters, before, state)
+    if number == len(run.steps):
+        notes = [(line, "bad-text") for line in svg.lines(run.sentence, 46)]
+    for line, (note, kind) in enumerate(notes):
+        yield svg.text(_FILM_MARGIN, 140 + 23 * line, note, class_=kind)
 
 
 def refuted() -> str:
@@ -206,7 +259,7 @@ def _refuted() -> str:
 
 
 def main() -> None:
-    (FOLDER / FILM).write_text(film_of_the_readme(), encoding="utf-8")
+    (FOLDER / FILM).write_text(film(), encoding="utf-8")
     (FOLDER / REFUTED).write_text(refuted(), encoding="utf-8")
     (FOLDER / PACKAGES).write_text(packages(), encoding="utf-8")
     for page in TABLES:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 DOCUMENTS = Path(__file__).resolve().parents[2] / "docs"
-PICTURE = DOCUMENTS / "permitflow_tools/explain/slow-service.svg"
+PICTURE = DOCUMENTS / "pictures/slow-service.svg"
 DOCUMENT = DOCUMENTS / "start/tutorial.md"
 MARK = "the results, written by nox -s tutorial"
 
@@ -128,8 +128,8 @@ def draw(outcomes: Sequence[Outcome], settings: Settings, path: Path) -> None:
     from matplotlib.figure import Figure
 
     # The same figures give the same file.
-    with mpl.rc_context({"svg.hashsalt": "permitflow", "svg.fonttype": "none", "font.size": 9}):
-        figure = Figure(figsize=(8, 4), layout="constrained")
+    with mpl.rc_context({"svg.hashsalt": "permitflow", "svg.fonttype": "none", "font.size": 10}):
+        figure = Figure(figsize=(5.2, 3.9), layout="constrained")
         _curves(figure.subplots(), outcomes, settings)
         path.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(path, metadata={"Date": None} if path.suffix == ".svg" else None)
@@ -141,10 +141,8 @@ def _curves(axes: "Axes", outcomes: Sequence[Outcome], settings: Settings) -> No
         axes.plot(outcome.seconds, memory, color=f"C{number}", linewidth=2, label=outcome.name)
         axes.axvline(outcome.sent_seconds, color=f"C{number}", linestyle=":", linewidth=1)
     size = f"{settings.rows:,} rows, {settings.rows * settings.document_bytes / 1e6:,.0f} MB"
-    axes.set_title(f"{size}, and a service of {settings.rows_per_second:,} rows/s; dotted: all was handed over")
-    axes.set(
-        xlabel="seconds since both jobs began", ylabel="memory between the jobs, MB more than at first", ylim=(0, None)
-    )
+    axes.set_title(f"{size}, and a service of {settings.rows_per_second:,} rows/s;\ndotted: all was handed over")
+    axes.set(xlabel="seconds since both jobs began", ylabel="MB more between the jobs", ylim=(0, None))
     axes.legend(frameon=False)
     axes.grid(alpha=0.3)
 

@@ -9,7 +9,6 @@ from typing import Any, ClassVar, NamedTuple, TypeAlias
 from permitflow_model.kernel.system import Action, Step, System, shown
 from permitflow_model.mistakes import mistakes_in
 from permitflow_model.tla_values import camel_case, format_value, state_to_tla
-from permitflow_tools.explain import svg
 from permitflow_tools.explain.specification import FalseGuard, Specification, false_guard
 
 # A drawing's measures, in pixels.
@@ -231,11 +230,17 @@ class Look:
         new = self.variables(state)
         return ", ".join(f"{name} {old[name]} \u2192 {new[name]}" for name in new if old[name] != new[name])
 
-    def drawn(self, parameters: Any, before: Any, state: Any, y: float) -> Iterator[str]:
-        """A state in the drawing, with the changes since the one before."""
+    notes_at: ClassVar[int] = BAR_AT
+    """Where the notes on a state begin."""
+
+    def drawn(self, parameters: Any, state: Any, y: float) -> Iterator[str]:
+        """A state in the drawing, if it is more than its notes."""
+        yield from ()
+
+    def notes(self, parameters: Any, before: Any, state: Any) -> list[tuple[str, str]]:
+        """Lines beside a state: what has changed since the one before; each with its class."""
         text = self.changes(before, state)
-        shown = text if len(text) <= MOST_CHANGES else f"{text[: MOST_CHANGES - 1]}\u2026"
-        yield svg.text(BAR_AT, y + 16, shown, class_="muted")
+        return [(text if len(text) <= MOST_CHANGES else f"{text[: MOST_CHANGES - 1]}\u2026", "muted")]
 
     # A state graph.
 

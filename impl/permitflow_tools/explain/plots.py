@@ -42,7 +42,7 @@ _CROSSES_APART = 0.045
 _MOST_COLUMNS = 4
 _PANEL_INCHES = (2.9, 2.6)
 _FRAME_INCHES = (0.9, 1.9)
-_LEAST_WIDTH_INCHES = 8.0
+_LEAST_WIDTH_INCHES = 6.7
 _MOST_TICKS = 9
 # A cell with few states is pale, but still a cell.
 _PALEST, _STRONGEST = 0.3, 0.9
@@ -292,7 +292,7 @@ class VerdictMap(_Picture):
         from matplotlib.lines import Line2D
         from matplotlib.patches import Patch
 
-        columns = min(len(self.panels), _MOST_COLUMNS)
+        columns = min(math.ceil(math.sqrt(len(self.panels))), _MOST_COLUMNS)
         rows = math.ceil(len(self.panels) / columns)
         width = max(_LEAST_WIDTH_INCHES, columns * _PANEL_INCHES[0] + _FRAME_INCHES[0])
         height = rows * _PANEL_INCHES[1] * (1 if columns > 1 else 1.6) + _FRAME_INCHES[1]
@@ -323,7 +323,7 @@ class VerdictMap(_Picture):
         colours = _palette()
         patches = [Patch(color=colours[name], label=it) for it, name in _COLOURS_OF_VERDICTS.items() if it in there]
         line = Line2D([], [], color=colours["ink"], linewidth=2.4, label=self.line_label)
-        figure.legend(handles=[*patches, line], loc="outside lower center", ncols=4, handlelength=1.6)
+        figure.legend(handles=[*patches, line], loc="outside lower center", ncols=columns + 1, handlelength=1.6)
         return figure
 
 

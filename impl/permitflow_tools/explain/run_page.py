@@ -81,41 +81,6 @@ def storyboard(run: ExplainedRun, *, standalone: bool = True) -> str:
     return svg.document([sheet, *parts], width=DRAWING_WIDTH, height=y, title=title, styles=styles, class_="story")
 
 
-def film(run: ExplainedRun, *, step_seconds: float = 1.6, end_seconds: float = 4.0) -> str:
-    """The run as a drawing that moves by itself, again and again: one state after the other in the same place.
-
-    A reader who asked for less motion sees the last state.
-    """
-    states = len(run.steps) + 1
-    whole = states * step_seconds + end_seconds
-    styles = [asset("palette.css"), asset("storyboard.css"), ".story .scene { visibility: hidden; }\n"]
-    parts: list[str] = []
-    for number in range(states):
-        begin = 100 * number * step_seconds / whole
-        end = 100 * (number + 1) * step_seconds / whole if number + 1 < states else 100
-        styles.append(
-            f"@keyframes scene-{number} {{ 0% {{ visibility: {'hidden' if number else 'visible'}; }} "
-            f"{begin:.2f}% {{ visibility: visible; }} {end:.2f}% {{ visibility: hidden; }} }}\n"
-            f".story .scene-{number} {{ animation: scene-{number} {whole:.1f}s step-end infinite; }}\n"
-        )
-        drawn = [*_row(run, number, 78)]
-        if number + 1 == states:
-            styles.append(
-                "@media (prefers-reduced-motion: reduce) { .story .scene { animation: none; } "
-                f".story .scene-{number} {{ visibility: visible; }} }}\n"
-            )
-            drawn += svg.paragraph(MARGIN, 30, run.sentence, width=110, leading=22, class_="sentence bad-text")
-        else:
-            drawn.append(svg.text(MARGIN, 30, ", ".join(f"{fact.name} {fact.value}" for fact in facts_of(run))))
-        parts.append(svg.element("g", *drawn, class_=f"scene scene-{number}"))
-    legend, height = _legend(run, 148)
-    sheet = svg.element("rect", class_="sheet", width=DRAWING_WIDTH, height=height, rx=12)
-    title = f"{run.title}. {run.sentence}"
-    return svg.document(
-        [sheet, *parts, *legend], width=DRAWING_WIDTH, height=height, title=title, styles=styles, class_="story"
-    )
-
-
 def _head(run: ExplainedRun, y: float) -> tuple[list[str], float]:
     is_bad = run.verdict in (RunOutcome.STUCK, RunOutcome.VIOLATED, RunOutcome.INVALID)
     facts = ", ".join(f"{name} {value}" for name, value, _ in facts_of(run))
@@ -174,7 +139,9 @@ def _row(run: ExplainedRun, number: int, y: float) -> Iterator[str]:
     yield svg.text(MARGIN + 28, y + 16, f"{run.skipped + number:,}", class_="muted right")
     yield svg.text(_ACTION_AT, y + 16, action, class_="action" if number else "muted")
     yield svg.text(_ACTOR_AT, y + 16, actor, class_="muted")
-    yield from run.look.drawn(run.parameters, before, state, y)
+    yield from run.look.drawn(run.parameters, state, y)
+    for line, (note, kind) in enumerate(run.look.notes(run.parameters, before, state)):
+        yield svg.text(run.look.notes_at, y + 16 + 16 * line, note, class_=kind)
 
 
 def _end(run: ExplainedRun, y: float) -> tuple[list[str], float]:

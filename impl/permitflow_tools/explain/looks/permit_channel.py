@@ -237,7 +237,6 @@ def ranges(numbers: tuple[int, ...]) -> str:
     return ", ".join(f"{part[0]:,}" if len(part) == 1 else f"{part[0]:,}\u2013{part[-1]:,}" for part in parts)
 
 
-_NOTE_AT = BAR_AT + BAR_WIDTH + 22
 _LEAST_WIDTH = 1.5  # so that a single permit of thousands is seen
 
 
@@ -365,8 +364,10 @@ class PermitLook(Look):
         title = f"All {parameters.row_permits:,} row permits, step by step"
         return [*parts, svg.text(MARGIN, y + 12, title, class_="strong")]
 
-    def drawn(self, parameters: Parameters, before: State, state: State, y: float) -> Iterator[str]:
-        """A bar of all permits; what moved, and what the next chunk needs."""
+    notes_at = BAR_AT + BAR_WIDTH + 22
+
+    def drawn(self, parameters: Parameters, state: State, y: float) -> Iterator[str]:
+        """A bar of all permits, and how much of it the next chunk needs."""
         yield from _bar(parameters, state, y)
         need, is_short = _need(parameters, state)
         if need:
@@ -374,9 +375,12 @@ class PermitLook(Look):
             end = BAR_AT + min(state.waiting.head().cost * BAR_WIDTH / parameters.row_permits, BAR_WIDTH)
             kind = "need short" if is_short else "need"
             yield svg.element("path", class_=kind, d=f"M{BAR_AT + 1} {y + BAR_HEIGHT + 2}v4H{end:.2f}v-4")
+
+    def notes(self, parameters: Parameters, before: State, state: State) -> list[tuple[str, str]]:
+        """What moved, and what the next chunk needs."""
+        need, is_short = _need(parameters, state)
         notes = [(_moves(before, state), "muted"), (need, "bad-text" if is_short else "muted")]
-        for number, (note, class_) in enumerate(note for note in notes if note[0]):
-            yield svg.text(_NOTE_AT, y + 16 + 16 * number, note, class_=class_)
+        return [note for note in notes if note[0]]
 
     # A state graph.
 
