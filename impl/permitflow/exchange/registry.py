@@ -1,5 +1,6 @@
 """The channels of an exchange by their names."""
 
+import asyncio
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -151,6 +152,7 @@ class Exchange:
         self.admission = Admission(limits or Limits())
         """What is open, and may be."""
         self._memory: dict[str, Place] = {}  # of channels
+        self._servers = set[object]()
         self._past_lives = 0
         """How many channels were removed or reset: their names are not kept."""
 
@@ -175,10 +177,28 @@ class Exchange:
 
         None: some channel keeps its rows, of which only the number is bounded.
         """
-        channels = self._channels.values()
-        if any(isinstance(channel, ReplayChannel) for channel in channels):
+        if self._keepers:
             return None
-        return sum(3 * channel.stream_most_bytes for channel in channels)
+        return sum(3 * channel.stream_most_bytes for channel in self._channels.values())
+
+    def begin_serving(self, server: object) -> None:
+        """A server runs from now on: look each second for rows that expire."""
+        self._servers.add(server)
+        self.staging.go_on()
+        for channel in self._keepers:
+            channel.expiring.go_on()
+
+    async def end_serving(self, server: object) -> None:
+        """A server is over.  With the last one, all background work ends: the store may be closed."""
+        self._servers.discard(server)
+        if not self._servers:
+            writing = self.staging.stop().union(*(channel.expiring.stop() for channel in self._keepers))
+            if writing:
+                await asyncio.wait(writing)
+
+    @property
+    def _keepers(self) -> list[ReplayChannel]:
+        return [channel for channel in self._channels.values() if isinstance(channel, ReplayChannel)]
 
     @property
     def is_durable(self) -> bool:
@@ -342,6 +362,8 @@ class Exchange:
         for channel in keepers:
             self.staging.add_channel(channel, staging_rows)
             self._channels[channel.name] = channel
+            if self._servers:
+                channel.expiring.go_on()
         return keepers
 
     def _require_free(self, names: Sequence[str]) -> None:

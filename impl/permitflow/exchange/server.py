@@ -484,7 +484,8 @@ def _require_safe(address: Address, security: Security) -> None:
 class ExchangeServer:
     """Serves the channels of an exchange at an address, as an asynchronous context manager.
 
-    Several servers may serve one exchange.
+    Several servers may serve one exchange.  While one of them runs, the exchange looks each second for rows that
+    expire; once the last one has stopped, nothing is written any more, and the store may be closed.
     """
 
     def __init__(
@@ -527,6 +528,7 @@ class ExchangeServer:
         reception = Reception(exchange, resume_seconds=resume_seconds, handshake_seconds=handshake_seconds)
         terms = _Terms(reception, address, handshake_seconds, silence_seconds, security, access, reflection)
         self._listener = _LISTENERS[where.scheme](terms)
+        self._exchange = exchange
         self._access = access
         self._following: asyncio.Task[None] | None = None
 
@@ -542,6 +544,7 @@ class ExchangeServer:
             TransportError: the server cannot listen at the address.
         """
         await self._listener.start()
+        self._exchange.begin_serving(self)
         if self._access is not None:
             self._following = lasting_task(self._access.follow(), name="following the file of rights")
         return self
@@ -556,6 +559,7 @@ class ExchangeServer:
         if self._following is not None:
             self._following.cancel()
             await asyncio.wait({self._following})
+        await self._exchange.end_serving(self)
 
     async def wait_until_stopped(self) -> None:
         """Wait until the server is stopped."""

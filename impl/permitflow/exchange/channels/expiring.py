@@ -64,8 +64,9 @@ class Expiring:
         finally:
             self._task = None
 
-    def stop(self) -> None:
-        """Look no more."""
+    def stop(self) -> set[asyncio.Task[None]]:
+        """Look no more before ``go_on``; return the write that is under way, if any."""
         if self._looking is not None:
             self._looking.cancel()
             self._looking = None
+        return set() if self._task is None else {self._task}

@@ -94,7 +94,7 @@ class StagingAreas:
             )
             if part.state is PartState.LATE:
                 self._left_over.append(part)
-        self._go_on()
+        self.go_on()
 
     def remove_channel(self, name: str) -> None:
         """Forget a channel and its staged rows, which the store has forgotten already."""
@@ -106,7 +106,7 @@ class StagingAreas:
     def open(self, channel: str, staging: Staging) -> Part:
         """Begin an attempt; see ``StagingBooks.open``."""
         part = self.books.open(channel, staging, self._clock())
-        self._go_on()
+        self.go_on()
         return part
 
     async def stage(self, part: Part, chunks: Sequence[pa.RecordBatch]) -> int:
@@ -256,16 +256,16 @@ class StagingAreas:
         """Prepared rows of queries of which nothing was heard for long.  See ``StagingBooks.in_doubt``."""
         return sum(part.rows for part in self.books.in_doubt(channel, self._clock()))
 
-    def stop(self) -> None:
-        """Stop all background work; a later exchange may continue with the store."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tidying is not None:
-            self._tidying.cancel()
-
     # Background work.
 
-    def _go_on(self) -> None:
+    def stop(self) -> set[asyncio.Task[None]]:
+        """Look no more before ``go_on``; return the writes that are under way."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+            self._tidying = None
+        return {*self._tasks}
+
+    def go_on(self) -> None:
         """Start the background work: forget late parts, and look for expired ones while rows are staged."""
         try:
             loop = asyncio.get_running_loop()
@@ -288,7 +288,7 @@ class StagingAreas:
         for place in self._places.values():
             if place.area.line:
                 place.channel.note_change()  # those that wait look at the clock
-        self._go_on()
+        self.go_on()
 
     def _forget(self, parts: Sequence[Part]) -> None:
         for part in parts:

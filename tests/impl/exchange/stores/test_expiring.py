@@ -1,5 +1,8 @@
 """Kept rows expire by time and by bytes: who needed them is told, and all others go on."""
 
+import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -13,7 +16,7 @@ from tests.support.kept_rows import SCHEMA, fill, numbers, read, refused, rows
 from tests.support.number_streams import CHANNEL, SMALL
 from tests.support.simulated_time import Clock
 from tests.support.stored_rows import OpenStore
-from tests.support.turns import until
+from tests.support.turns import turns, until
 
 HOUR_SECONDS = 3600.0
 
@@ -30,20 +33,27 @@ async def serving(
     kept_rows: int = 8,
     expire_seconds: float | None = HOUR_SECONDS,
     expire_bytes: int | None = None,
+    listen: str = "127.0.0.1:0",
+    is_late: bool = False,
 ) -> AsyncIterator[tuple[ReplayChannel, str, Clock]]:
     store, clock = store or Store(), Clock(1e9)
     store.clock = clock
     exchange = Exchange(store=store)
-    channel = exchange.add_channel(
-        CHANNEL,
-        SMALL,
-        retention=Retention.REPLAY,
-        consumers=consumers or ("default",),
-        kept_rows=kept_rows,
-        expire_seconds=expire_seconds,
-        expire_bytes=expire_bytes,
-    )
-    async with ExchangeServer(exchange) as server:
+
+    def add() -> ReplayChannel:
+        return exchange.add_channel(
+            CHANNEL,
+            SMALL,
+            retention=Retention.REPLAY,
+            consumers=consumers or ("default",),
+            kept_rows=kept_rows,
+            expire_seconds=expire_seconds,
+            expire_bytes=expire_bytes,
+        )
+
+    before = None if is_late else add()
+    async with ExchangeServer(exchange, listen) as server:
+        channel = before or add()
         yield channel, server.address, clock
 
 
@@ -141,6 +151,46 @@ async def test_what_has_expired_stays_so_when_the_exchange_starts_again(open_sto
         await refused(read(address), RowsExpiredError)
         assert await read(address, 6, 8) == [6, 7]
         assert channel.statistics().expired_rows == 0
+
+
+async def test_rows_of_a_store_expire_though_none_come(open_store: OpenStore) -> None:
+    async with serving(store=open_store()) as (_, address, _):
+        await fill(address, 0, 4)
+    async with serving(store=open_store()) as (channel, address, clock):
+        clock.seconds += HOUR_SECONDS
+        await has_expired(channel, 4)
+        await fill(address, 4, 6)
+    async with serving(store=open_store(), is_late=True) as (channel, _, clock):
+        clock.seconds += 2 * HOUR_SECONDS
+        await has_expired(channel, 6)
+
+
+async def test_nothing_holds_an_exchange_whose_last_server_is_closed() -> None:
+    async with serving() as (channel, address, _):
+        await fill(address, 0, 4)
+        async with put(address, CHANNEL, SCHEMA, staging=Staging("q", 0, 0, "x")) as sender:
+            await sender.send(rows(4, 6))
+            await sender.end(closes_channel=False)
+    left = weakref.ref(channel)
+    del channel
+    gc.collect()
+    assert left() is None
+
+
+async def test_a_server_stops_after_the_expiry_is_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with serving(listen="tcp://127.0.0.1:0") as (channel, _, clock):
+        await channel.append(rows(0, 4))
+        begun, right = asyncio.Event(), channel.store.expire
+
+        async def expire(row: int, next_barrier: int = 0) -> None:
+            begun.set()
+            await turns()
+            await right(row, next_barrier)
+
+        monkeypatch.setattr(channel.store, "expire", expire)
+        clock.seconds += HOUR_SECONDS
+        await begun.wait()
+    assert channel.books.expired_row == 4
 
 
 async def test_a_store_that_fails_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
