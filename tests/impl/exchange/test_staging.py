@@ -249,18 +249,22 @@ async def test_what_is_prepared_is_so_after_a_restart_until_rolled_back(tmp_path
             await exchange.staging.publish("q", 0, [prepared])
 
 
-async def test_a_rollback_that_cannot_be_written_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("order", ["rollback", "discard"])
+async def test_what_cannot_be_forgotten_on_disk_stays_and_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, order: str
+) -> None:
     def fails(*_: object) -> int:
         raise OSError(errno.EIO, "the disk fails")
 
     with exchange_in(tmp_path) as (exchange, _):
-        await exchange.staging.prepare("q", 0, [await stage(exchange, [1, 2, 3], 0)])
+        part = await stage(exchange, [1, 2, 3], 0)
+        await exchange.staging.prepare("q", 0, [part])
     with exchange_in(tmp_path, staging_timeout_seconds=-1) as (exchange, _):
         async with ExchangeServer(exchange) as server, control(server.address) as orders:
             with monkeypatch.context() as disk:
                 disk.setattr(os, "write", fails)
                 with pytest.raises(StoreWriteError, match="the disk fails"):
-                    await orders.rollback(["a"])
+                    await (orders.rollback(["a"]) if order == "rollback" else orders.discard("q", 0, [part]))
         assert exchange.staging.in_doubt_rows("a") == 3
 
 

@@ -273,6 +273,10 @@ MOST_ATTEMPTS = 131_072
 kilobyte, with or without rows."""
 
 
+def _staging_of(query: str, batch: int, part: StagedPart) -> Staging:
+    return Staging(query, batch, part.partition, part.attempt)
+
+
 class StagingBooks:
     """The books of all channels of an exchange.  Not thread-safe; does no I/O.
 
@@ -488,17 +492,19 @@ class StagingBooks:
 
         Attempts that are not named stay: others may run the batch again, and this order may come late.
         """
-        dropped = []
-        for named in parts:
-            part = self._parts.get((named.channel, Staging(query, batch, named.partition, named.attempt)))
-            if part is not None:
-                self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
-                dropped.append(part)
+        dropped = self.unpublished(query, batch, parts)
+        for part in dropped:
+            self._drop(part, PartState.FORGOTTEN, "was discarded: its batch was given up", now)
         self._hear(query, now)
-        return tuple(dropped)
+        return dropped
+
+    def unpublished(self, query: str, batch: int, parts: Sequence[StagedPart]) -> tuple[Part, ...]:
+        """Those of these attempts at a batch that are here, and not published."""
+        keys = dict.fromkeys((part.channel, _staging_of(query, batch, part)) for part in parts)
+        return tuple(self._parts[key] for key in keys if key in self._parts)
 
     def _find(self, query: str, batch: int, stated: StagedPart) -> Part:
-        staging = Staging(query, batch, stated.partition, stated.attempt)
+        staging = _staging_of(query, batch, stated)
         part = self._parts.get((stated.channel, staging))
         if part is None:
             missing = "is not staged: it never came, its stream broke off, or it was forgotten or discarded since"

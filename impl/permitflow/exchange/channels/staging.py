@@ -220,11 +220,25 @@ class StagingAreas:
         self._note_change(publication.late)
 
     async def discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
-        """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``."""
+        """Forget unpublished attempts; return the number of their rows.  See ``StagingBooks.discard``.
+
+        Raises:
+            StoreError: the write failed; the attempts of this channel, and of some others, stay.
+        """
         async with self.ordering:
-            dropped = self.books.discard(query, batch, parts, self._clock())
-        self._forget(dropped)
-        return sum(part.rows for part in dropped)
+            return await self._discard(query, batch, parts)
+
+    @settled
+    async def _discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
+        rows = 0
+        for channel in dict.fromkeys(part.channel for part in parts):
+            named = [part for part in parts if part.channel == channel]
+            if found := self.books.unpublished(query, batch, named):
+                await self._places[channel].channel.store.forget([part.staging for part in found])
+            dropped = self.books.discard(query, batch, named, self._clock())
+            self._note_change(dropped)
+            rows += sum(part.rows for part in dropped)
+        return rows
 
     async def rollback(self, channel: str) -> int:
         """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``.

@@ -145,7 +145,7 @@ def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> Non
 
 def test_a_late_abort_gives_up_the_attempts_that_it_names_only(exchange: Exchange) -> None:
     died, successor = exchange.staged(2, attempt="died"), exchange.staged(2, attempt="successor")
-    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "died", 2)], now=0.0) == (died,)
+    assert exchange.books.discard("q", 0, [StagedPart("a", 0, "died", 2)] * 2, now=0.0) == (died,)
     assert not exchange.publish(successor)
 
 
