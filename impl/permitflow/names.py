@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from permitflow.errors import InvalidParametersError
+from permitflow.errors import InvalidParametersError, printable, shortened
 
 MOST_NAME_CHARACTERS = 200
 """An exchange may keep a name for the lifetime of the channel."""
@@ -20,6 +20,11 @@ def require_name(name: str, value: str) -> None:
     if len(value) > MOST_NAME_CHARACTERS:
         rule = f"must have at most {MOST_NAME_CHARACTERS} characters"
         raise InvalidParametersError(name=name, value=f"{value[:MOST_NAME_CHARACTERS]}…", rule=rule)
+
+
+def told(text: str, most_characters: int = MOST_NAME_CHARACTERS) -> str:
+    """What an exchange has told, in one line; what is longer than any name of ours is cut."""
+    return printable(shortened(text, most_characters))
 
 
 def require_once_each(channels: Iterable[str]) -> None:

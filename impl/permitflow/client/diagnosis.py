@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 from permitflow.carriers.security import Security
 from permitflow.client.aio_control import control
 from permitflow.errors import PeerGoneError, PeerTimeoutError, PermitflowError
-from permitflow.stream.traffic import ChannelTraffic, KeptRows
+from permitflow.stream.traffic import ChannelTraffic, KeptRows, lag_in_words
 
 SLOTS = "all channels of a stream must be read at the same time: does the reading job have a task slot for each?"
 """The likely cause of a starved stream of a Spark job."""
@@ -121,10 +121,10 @@ def why_no_room(traffic: ChannelTraffic) -> str:
 
 
 def _why_kept(kept: KeptRows) -> str:
-    behind = [f"{name!r} {rows}" for name, rows in kept.lag_rows.items() if rows]
+    behind = {name: rows for name, rows in kept.lag_rows.items() if rows}
     if not behind:
         return "the channel keeps no rows, and the exchange is slow: is it overloaded, or its disk?"
-    lags = ", ".join(behind)
+    lags = lag_in_words(behind)
     return f"rows are kept until all consumers have acknowledged them; these have not, by this many rows: {lags}"
 
 

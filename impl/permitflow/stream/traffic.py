@@ -1,7 +1,15 @@
 """The traffic of an exchange's channels: counts, and the rates between two of them."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from heapq import nlargest
+from itertools import islice
+from operator import itemgetter
+
+from permitflow.names import told
+
+_MOST_PARTS = 20
+"""Consumers or gauges of a channel that are told in words."""
 
 FIGURES: Mapping[str, str] = {
     "state": "The channel's state: waiting, open, ended, spent or broken.",
@@ -188,3 +196,16 @@ def _flow(before: ChannelTraffic | None, now: ChannelTraffic, seconds: float) ->
 def _share(of_time: float) -> float:
     # Clocks are read one after the other; and streams that are over are forgotten after a while.
     return min(1.0, max(0.0, of_time))
+
+
+def lag_in_words(lag_rows: Mapping[str, int], between: str = ", ") -> str:
+    """Each consumer, and the rows that it has still to acknowledge; of many consumers those with most rows."""
+    lags = lag_rows.items()
+    shown = lags if len(lags) <= _MOST_PARTS else nlargest(_MOST_PARTS, lags, key=itemgetter(1))
+    return some((f"{told(name)} {rows:,}" for name, rows in shown), len(lags), between)
+
+
+def some(parts: Iterable[str], number: int, between: str = ", ") -> str:
+    """The first of ``number`` parts, and how many more there are."""
+    shown = [*islice(parts, _MOST_PARTS)]
+    return between.join(shown if number <= _MOST_PARTS else [*shown, f"and {number - _MOST_PARTS:,} more"])

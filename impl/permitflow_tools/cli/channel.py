@@ -8,6 +8,8 @@ import typer
 
 from permitflow.errors import printable, shortened
 from permitflow.exchange.books.replay import Retention
+from permitflow.names import told
+from permitflow.stream.traffic import lag_in_words
 from permitflow.wire.texts import MOST_CHARACTERS
 from permitflow_tools.cli.channel_options import ChannelOptions, channel_options
 from permitflow_tools.cli.console import open_console, open_table, print_lines, print_table
@@ -15,7 +17,7 @@ from permitflow_tools.cli.dialling import Place, dials
 from permitflow_tools.cli.option_groups import with_options
 from permitflow_tools.cli.options import StreamName, given_options, option, stream_name, whole_number
 from permitflow_tools.cli.outcomes import ExitCode, Json, complain, print_json
-from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words, lag_in_words, told
+from permitflow_tools.cli.traffic_table import bytes_here, in_doubt_in_words
 
 if TYPE_CHECKING:
     from permitflow.client import ChangedChannel, ListedChannel
@@ -103,7 +105,7 @@ def _show(listed: "Sequence[ListedChannel[Any]]", places: Mapping[str, str], *, 
             f"{_waiting(each):,}",
             f"{bytes_here(traffic):,}",
             "" if traffic.room_rows is None else f"{traffic.room_rows:,}",
-            *([lag_in_words(traffic.kept)] if kept else []),
+            *([lag_in_words(traffic.kept.lag_rows) if traffic.kept else ""] if kept else []),
             each.parameters.flow.name,
             told(traffic.reason, MOST_CHARACTERS) or in_doubt_in_words(traffic),
         )

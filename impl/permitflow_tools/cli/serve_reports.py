@@ -11,10 +11,10 @@ from rich.live import Live
 
 from permitflow.errors import printable
 from permitflow.exchange.draining import Remainder
-from permitflow.stream.traffic import ChannelTraffic, Rates
+from permitflow.stream.traffic import ChannelTraffic, Rates, lag_in_words
 from permitflow_tools.cli.console import open_console
 from permitflow_tools.cli.outcomes import complain
-from permitflow_tools.cli.traffic_table import gauges_in_words, in_doubt_in_words, lag_in_words, traffic_table
+from permitflow_tools.cli.traffic_table import gauges_in_words, in_doubt_in_words, traffic_table
 from permitflow_tools.parameters.quantities import size_text
 
 
@@ -198,7 +198,7 @@ def _out(traffic: ChannelTraffic) -> str:
     beyond = f", {kept.published_rows:,} published beyond the window" if kept.published_rows else ""
     expired = f", {traffic.expired_rows:,} expired" if traffic.expired_rows else ""
     acknowledged = traffic.rows_out - traffic.expired_rows
-    return f"{acknowledged:,} acknowledged (still to come: {lag_in_words(kept)}){expired}{staged}{beyond}"
+    return f"{acknowledged:,} acknowledged (still to come: {lag_in_words(kept.lag_rows)}){expired}{staged}{beyond}"
 
 
 def _by_channel(rows: Mapping[str, int]) -> str:

@@ -1,17 +1,14 @@
 """What flows through channels, as a table and in words: the same in ``permitflow serve`` and ``permitflow top``."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from heapq import nlargest
-from itertools import chain, islice
-from operator import itemgetter
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.table import Table
 
-from permitflow.errors import printable, shortened
-from permitflow.names import MOST_NAME_CHARACTERS
-from permitflow.stream.traffic import ChannelTraffic, KeptRows, Rates
+from permitflow.names import told
+from permitflow.stream.traffic import ChannelTraffic, Rates, lag_in_words, some
 from permitflow_tools.parameters.quantities import size_text
 
 
@@ -25,9 +22,6 @@ class _Column(NamedTuple):
         """The width of its widest line."""
         return max(cell_len(line) for text in (self.heading, *self.cells) for line in text.split("\n"))
 
-
-_MOST_PARTS = 20
-"""Consumers or gauges of a channel that are shown; JSON has all."""
 
 # What a narrow terminal can do without, the first first.
 _DISPENSABLE = (
@@ -100,7 +94,8 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
         _Column("blocked in/out", [f"{flow.blocked_share:.0%}/{flow.consumer_blocked_share:.0%}" for flow in flows]),
     ]
     if any(traffic.kept is not None for traffic in traffics):
-        columns.append(_Column("lag", [lag_in_words(traffic.kept, between="\n") for traffic in traffics], False))
+        lags = [traffic.kept.lag_rows if traffic.kept else {} for traffic in traffics]
+        columns.append(_Column("lag", [lag_in_words(each, "\n") for each in lags], False))
     if any(traffic.expired_rows for traffic in traffics):
         columns.append(_Column("expired", [f"{traffic.expired_rows:,}" for traffic in traffics]))
     if any(map(in_doubt_in_words, traffics)):
@@ -110,11 +105,6 @@ def _columns(flows: Sequence[Rates]) -> list[_Column]:
     if any(traffic.consumer_stopped_seconds for traffic in traffics):
         columns.append(_Column("stopped", [f"{flow.consumer_stopped_share:.0%}" for flow in flows]))
     return columns
-
-
-def told(text: str, most_characters: int = MOST_NAME_CHARACTERS) -> str:
-    """What an exchange has told, in one line; what is longer than any name of ours is cut."""
-    return printable(shortened(text, most_characters))
 
 
 def bytes_here(traffic: ChannelTraffic) -> int:
@@ -127,21 +117,8 @@ def in_doubt_in_words(traffic: ChannelTraffic) -> str:
     return f"{traffic.kept.in_doubt_rows:,} rows in doubt" if traffic.kept and traffic.kept.in_doubt_rows else ""
 
 
-def lag_in_words(kept: KeptRows | None, between: str = ", ") -> str:
-    """Each consumer, and the rows that it has still to acknowledge; of many consumers those with most rows."""
-    lags = {} if kept is None else kept.lag_rows
-    shown = lags.items() if len(lags) <= _MOST_PARTS else nlargest(_MOST_PARTS, lags.items(), key=itemgetter(1))
-    return _some((f"{told(name)} {rows:,}" for name, rows in shown), len(lags), between)
-
-
 def gauges_in_words(traffic: ChannelTraffic, between: str = ", ") -> str:
     """Each gauge of the channel's flow: its name and its number; out: of the streams to its consumers."""
     inside = (f"{told(name)} {number:,}" for name, number in traffic.gauges.items())
     outside = (f"{told(name)} out {number:,}" for name, number in traffic.consumer_gauges.items())
-    return _some(chain(inside, outside), len(traffic.gauges) + len(traffic.consumer_gauges), between)
-
-
-def _some(parts: Iterable[str], number: int, between: str) -> str:
-    """The first of them, and how many more there are."""
-    shown = [*islice(parts, _MOST_PARTS)]
-    return between.join(shown if number <= _MOST_PARTS else [*shown, f"and {number - _MOST_PARTS:,} more"])
+    return some(chain(inside, outside), len(traffic.gauges) + len(traffic.consumer_gauges), between)

@@ -25,6 +25,8 @@ QUIET = ChannelTraffic(
 )
 FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"audit": 12, "etl": 20}))
 
+MANY_BEHIND = KeptRows(next_row=20_000, acknowledged={f"c{number}": number for number in range(20_000)})
+
 
 @pytest.mark.parametrize(
     ("explain", "traffic", "words"),
@@ -39,13 +41,15 @@ FULL = replace(QUIET, rows_held=8, kept=KeptRows(next_row=20, acknowledged={"aud
             replace(QUIET, consumers=1, rows_with_consumers=5, rows_held=3),
             "1 consumer is connected and slow or stuck: 5 rows are with it, 3 wait in the channel",
         ),
-        (why_no_permits, FULL, "these have not, by this many rows: 'audit' 8"),
+        (why_no_permits, FULL, "these have not, by this many rows: audit 8"),
+        (why_no_permits, replace(QUIET, kept=MANY_BEHIND), ": c0 20,000, c1 19,999, "),
+        (why_no_permits, replace(QUIET, kept=MANY_BEHIND), ", c19 19,981, and 19,980 more"),
         (why_no_permits, replace(QUIET, kept=KeptRows(next_row=9, acknowledged={"etl": 9})), "the exchange is slow"),
         (
             why_no_room,
             replace(QUIET, kept=KeptRows(next_row=20, acknowledged={"etl": 12}, staged_rows=1, published_rows=31)),
             "31 rows of earlier batches are beyond the channel's permits; rows are kept until all consumers have "
-            "acknowledged them; these have not, by this many rows: 'etl' 8",
+            "acknowledged them; these have not, by this many rows: etl 8",
         ),
         (
             why_no_room,
