@@ -27,7 +27,8 @@ QUICK = (
     *("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender"),
     *("code-adaptive-gate: it", "code-adaptive-gate: the least", "code-adaptive-window-receiver: the target"),
     *("code-gate-sender: the oldest", "code-gate-receiver: all go on", "code-gate-receiver: an input ends"),
-    "code-gate-loops: an input that was not admitted",
+    *("code-gate-loops: an input that was not admitted", "code-gate-withdrawing-sender: a message"),
+    "code-gate-withdrawing-sender: the backlog",
 )
 SAMPLES = {
     "code-permits-sender: the oldest leaves",

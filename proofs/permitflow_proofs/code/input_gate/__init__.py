@@ -3,6 +3,7 @@
 from permitflow_proofs.code.input_gate.counts import COUNTS
 from permitflow_proofs.code.input_gate.receiver import RECEIVER, TOGETHER
 from permitflow_proofs.code.input_gate.sender import ANY_LENGTH, SENDER
+from permitflow_proofs.code.input_gate.withdrawals import OBLIGATIONS as WITHDRAWALS
 from permitflow_proofs.code.refinement import obligation
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -21,6 +22,17 @@ def theorems() -> tuple[Theorem, ...]:
             module="InputGate",
             operator="Next",
             obligations=(*map(obligation, SENDER), *ANY_LENGTH, *COUNTS),
+        ),
+        Theorem(
+            id="code-gate-withdrawing-sender",
+            statement=(
+                "Likewise where messages are taken back: from the end of the line, from before another one, all of it, "
+                "or chunks that were expected. More credit than its own and than waits returns with the next "
+                "announcement, and none behind a barrier; nothing else is refused or done than without withdrawals."
+            ),
+            module="WithdrawingGate",
+            operator="Next",
+            obligations=WITHDRAWALS,
         ),
         Theorem(
             id="code-gate-receiver",

@@ -29,7 +29,7 @@ from permitflow_model.input_gate_queues import effect_in
 from permitflow_model.input_gate_trace import GateExplanation, TraceEvent
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.replay import World
-from permitflow_model.kernel.system import Disabled, require
+from permitflow_model.kernel.system import Disabled, System, require
 from permitflow_proofs.input_gate import SUBJECT, any_parameters
 from permitflow_proofs.kernel.arbitrary import arbitrary
 from permitflow_proofs.kernel.chapter import claim
@@ -73,6 +73,12 @@ class Contents(NamedTuple):
     def without_head(self) -> "Contents":
         """The others."""
         return self.without(1) if self.ahead > 0 else self._behind_barrier()
+
+    def last(self) -> Item:
+        """The newest item, of which is asked only which epoch is due behind it: data of that one says as much."""
+        due = function("due")(self.barriers)
+        limit(due >= 0)
+        return Item("data", due, 0)
 
     def _behind_barrier(self) -> "Contents":
         """Some is before the next barrier: the same for all queues of as many barriers, of which one is left behind."""
@@ -171,9 +177,10 @@ class Chunks:
 
     __hash__ = None  # type: ignore[assignment]  # compared by symbols
 
-    def __init__(self, contents: Contents, count: int, rows: int) -> None:
-        """``rows``: of the oldest chunk, if there is one."""
+    def __init__(self, contents: Contents, count: int, rows: int, earlier: "Chunks | None" = None) -> None:
+        """``rows``: of the oldest chunk, if there is one; ``earlier``: it was without its newest message, if known."""
         self.contents = contents
+        self._earlier = earlier
         self._count = count
         self._rows = rows
 
@@ -228,7 +235,12 @@ class Chunks:
             grown = self.contents.more(cost_of(message.rows))
         else:
             grown = self.contents._replace(barriers=self.contents.barriers + 1)
-        return Chunks(grown, self._count + 1, self._rows)
+        return Chunks(grown, self._count + 1, self._rows, self)
+
+    def without_last(self) -> "Chunks":
+        """Without the message that was pushed last."""
+        assert self._earlier is not None
+        return self._earlier
 
 
 # Any number of inputs.
@@ -318,7 +330,7 @@ def _offered(state: State, made: Parameters, channel: Channel, count: int) -> St
     contents = [content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox)]
     require(made.backlog - sum([each.data + each.barriers for each in contents]) >= count)
     require(not channel.closed)
-    return _with(state, channel, waiting=_counts(channel.waiting).more(count))
+    return with_counts(state, channel, waiting=_counts(channel.waiting).more(count))
 
 
 def _sent(state: State, _made: Parameters, channel: Channel, count: int) -> State:
@@ -327,7 +339,7 @@ def _sent(state: State, _made: Parameters, channel: Channel, count: int) -> Stat
     require(not channel.stopped)
     require(channel.credit >= count)
     left = content_in(waiting).data - count
-    return _with(state, channel, waiting=waiting.without(count), credit=channel.credit - count, announced=left)
+    return with_counts(state, channel, waiting=waiting.without(count), credit=channel.credit - count, announced=left)
 
 
 def _delivered(state: State, made: Parameters, channel: Channel, count: int) -> State:
@@ -337,7 +349,7 @@ def _delivered(state: State, made: Parameters, channel: Channel, count: int) -> 
         return SYSTEM.perform("Deliver", state, made, _name_of(state, channel))
     require(wire.ahead >= count)
     left = wire.without(count)
-    return _with(state, channel, wire=left, inbox=inbox.more(count), required=left.told)
+    return with_counts(state, channel, wire=left, inbox=inbox.more(count), required=left.told)
 
 
 def _consumed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
@@ -347,7 +359,7 @@ def _consumed(state: State, _made: Parameters, channel: Channel, count: int) -> 
     require(inbox.ahead >= count)
     home = min(channel.borrowed, count)
     kept = {"borrowed": channel.borrowed - home, "free": channel.free + count - home}
-    return _with(state, channel, inbox=inbox.without(count), **kept)._replace(pool=state.pool + home)
+    return with_counts(state, channel, inbox=inbox.without(count), **kept)._replace(pool=state.pool + home)
 
 
 def _borrowed(state: State, _made: Parameters, channel: Channel, count: int) -> State:
@@ -356,10 +368,12 @@ def _borrowed(state: State, _made: Parameters, channel: Channel, count: int) -> 
     require(not channel.over)
     require(channel.borrowed + count - content_in(channel.inbox).data <= channel.required)
     more = {"borrowed": channel.borrowed + count, "free": channel.free + count}
-    return _with(state, channel, **more)._replace(pool=state.pool - count)
+    return with_counts(state, channel, **more)._replace(pool=state.pool - count)
 
 
-MANY: Mapping[str, Callable[[State, Parameters, Channel, int], State]] = {
+Many = Mapping[str, Callable[[State, Parameters, Channel, int], State]]
+
+MANY: Many = {
     "OfferData": _offered,
     "SendData": _sent,
     "Deliver": _delivered,
@@ -374,7 +388,8 @@ def _counts(queue: Any) -> Contents:
     return queue
 
 
-def _with(state: State, channel: Channel, **changes: Any) -> State:
+def with_counts(state: State, channel: Channel, **changes: Any) -> State:
+    """The state with other counts of this channel, which is one of it."""
     return state._replace(channels=state.channels.put(_name_of(state, channel), channel._replace(**changes)))
 
 
@@ -382,7 +397,7 @@ def _name_of(state: State, channel: Channel) -> int:
     return next(name for name in state.channels.names() if state.channels.get(name) is channel)
 
 
-def times(action: str, state: State, made: Parameters, name: int, count: int) -> State:
+def times(action: str, state: State, made: Parameters, name: int, count: int, many: Many = MANY) -> State:
     """The state behind this many steps; of what ``OTHERS`` do, only loans, which leave the pool.
 
     Raises:
@@ -393,15 +408,15 @@ def times(action: str, state: State, made: Parameters, name: int, count: int) ->
         return state._replace(pool=state.pool - count)
     if not count > 0:
         return state
-    if action not in MANY:
+    if action not in many:
         return SYSTEM.perform(action, state, made, name)
-    return MANY[action](state, made, state.channels.get(name), count)
+    return many[action](state, made, state.channels.get(name), count)
 
 
-def attempted(action: str, state: State, made: Parameters, name: int, count: int) -> State | None:
+def attempted(action: str, state: State, made: Parameters, name: int, count: int, many: Many = MANY) -> State | None:
     """Likewise; None if they are not possible."""
     try:
-        return times(action, state, made, name, count)
+        return times(action, state, made, name, count, many)
     except Disabled:
         return None
 
@@ -409,15 +424,17 @@ def attempted(action: str, state: State, made: Parameters, name: int, count: int
 class Explanation(GateExplanation):
     """Explains events of any size."""
 
+    many: Many = MANY
+
     def __init__(self, made: Parameters) -> None:
         """Inputs are named by their numbers."""
         super().__init__(made, {"0": 0, "1": 1})
 
     def states(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> Iterable[State]:
         """The last state only."""
-        if action not in MANY:
+        if action not in self.many:
             return super().states(action, state, arguments, count)
-        return (times(action, state, self.parameters, arguments[0], count),)
+        return (times(action, state, self.parameters, arguments[0], count, self.many),)
 
     def perform(self, world: World[State], event: TraceEvent) -> list[World[State]]:
         """As of recorded runs; that others go on is a step if it is the first that is told of it."""
@@ -427,7 +444,7 @@ class Explanation(GateExplanation):
         if event.action == "Align" and is_pending(state):
             return [World(SYSTEM.perform("Align", state, self.parameters))]
         if event.action == "Borrow":
-            return [World(times("Borrow", state, self.parameters, OTHERS, *event.arguments))]
+            return [World(times("Borrow", state, self.parameters, OTHERS, event.arguments[0]))]
         return [world]
 
 
@@ -489,17 +506,29 @@ def _grants_fit(wrong: int) -> bool:
 
 
 def _next_follows(action: str, wrong: int) -> bool:
-    """One step more, behind any number of them."""
+    """Of the gate without withdrawals."""
     made, _ = any_numbers()
     changes: dict[str, Any] = {name: natural(f"input.{name}") for name in ("required", "free", "borrowed")}
     changes.update({name: truth(f"input.{name}") for name in ("blocked", "released", "over")})
     if SYSTEM.action(action).end == "receiver":
         changes.update({"inbox": Contents(natural("input.inbox")), "wire": Wire(natural("input.wire"))})
     channel = any_channel("input")._replace(**changes)
+    return next_follows(SYSTEM, MANY, action, channel, made, wrong, natural("count"))
+
+
+def next_follows(
+    system: System[State, Parameters],
+    many: Many,
+    action: str,
+    channel: Channel,
+    made: Parameters,
+    wrong: int,
+    count: int,
+) -> bool:
+    """One step more, behind any number of them."""
     state = State(Members((channel,)), natural("pool"), 0, failed=truth("failed"))
-    count = natural("count")
-    before, after = (attempted(action, state, made, 0, number) for number in (count, count + 1 + wrong))
-    following = None if before is None else take(SYSTEM, made, before, [(action, (0,))])
+    before, after = (attempted(action, state, made, 0, number, many) for number in (count, count + 1 + wrong))
+    following = None if before is None else take(system, made, before, [(action, (0,))])
     return following is after if following is None or after is None else bool(is_same_state(following, after))
 
 

@@ -5,6 +5,7 @@ The line of chunks holds credit, as the model's queue; how much each chunk but t
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from permitflow.flows.gate import core
@@ -62,12 +63,16 @@ class SenderCase(Case[State, Parameters]):
     """Fields of which no state tells."""
     count: int
     """Messages that wait."""
+    oldest: int
+    """Rows of the oldest chunk, if one does."""
     expected: int
     """Credit that is expected to be offered."""
     told: int
     """What the code believes to have announced: less than the model where data tells the rest."""
     has_sent: bool
     """Has data left that tells it?"""
+    offered: tuple[Offered[Any], ...] = ()
+    """The newest messages that wait, as far as they are known."""
 
     def __init__(self) -> None:
         """Any state at all."""
@@ -76,7 +81,6 @@ class SenderCase(Case[State, Parameters]):
         line, self.expected = channel.waiting, natural("expected")
         assert isinstance(line, Contents)
         self.channel = channel = channel._replace(waiting=line.more(self.expected))
-        assume(sender_facts(channel, made))
         self.oldest, self.count = natural("oldest_rows"), natural("messages")
         limit(self.oldest <= self.most)
         limit(implies(line.ahead > 0, self.oldest <= line.ahead))
@@ -84,19 +88,29 @@ class SenderCase(Case[State, Parameters]):
         limit(equal(self.count, 0) == all_of([line.ahead <= 0, line.barriers <= 0]))
         self.has_sent, self.told = truth("has_sent"), natural("told")
         limit(self.told <= channel.announced)
-        limit(any_of([self.has_sent, equal(self.told, channel.announced)]))
         limit(implies(channel.stopped, implies(self.has_sent, False)))
         self.watermark: Message[Any] | None = Message(Kind.WATERMARK, None) if self.has_watermark else None
         self.history = {name: natural(name.strip("_")) for name in _TOLD_OF_NO_STATE}
         for consumed, sent in (("_consumed", "_sent"), ("_consumed_barriers", "_sent_barriers")):
             limit(self.history[consumed] <= self.history[sent])
         limit(self.history["_watermark_permits"] <= 1)
-        limit(any_of([equal(channel.epoch, self.history["_last_number"] + 1), equal(channel.epoch, 0)]))
+        limit(channel.epoch <= self.history["_last_number"] + 1)
+        self.know(channel, made)
         super().__init__(self.begin(State(Members((channel,)), 0, 0, failed=False), made), made)
+
+    def know(self, channel: Channel, made: Parameters) -> None:
+        """What holds besides, where nothing is ever taken back."""
+        assume(sender_facts(channel, made))
+        limit(any_of([self.has_sent, equal(self.told, channel.announced)]))
+        limit(any_of([equal(channel.epoch, self.history["_last_number"] + 1), equal(channel.epoch, 0)]))
 
     def begin(self, state: State, _made: Parameters) -> State:
         """The state at the beginning of the call."""
         return state
+
+    def data_sent(self, state: State, count: int) -> State | None:
+        """The state once so much data has left; None if it may not."""
+        return attempted("SendData", state, self.parameters, 0, count)
 
     def line(self, state: State, expected: int) -> Chunks:
         """What waits in a state, but for what is only expected."""
@@ -120,7 +134,7 @@ class SenderCase(Case[State, Parameters]):
     def make(self, record: Callable[..., None] | None) -> Any:
         """An end with these counts."""
         end: Any = core.GateSender(as_code(self.parameters, self.most), record=recorder(record, "0", "sender"))
-        line = _Summed(self.line(self.state, self.expected), Offered, lambda offered: offered.message)
+        line = _Summed(self.line(self.state, self.expected), Offered, lambda offered: offered.message, self.offered)
         fields = {"_waiting": line, "_expected": self.expected, "_has_sent": self.has_sent}
         return put(end, {**self.history, **self.stands_for(self.state), **fields, "_watermark": self.watermark})
 
@@ -214,7 +228,7 @@ def _may_send(case: SenderCase) -> bool:
     message = line.head()
     if message.kind is Kind.BARRIER:
         return is_possible(case, ("SendBarrier", (0,)))
-    return attempted("SendData", case.state, case.parameters, 0, cost_of(message.rows)) is not None
+    return case.data_sent(case.state, cost_of(message.rows)) is not None
 
 
 def _sent(case: SenderCase, _after: State, outcome: Outcome) -> Mapping[str, Any]:
@@ -447,7 +461,7 @@ SENDER: tuple[Call[Any], ...] = (
 # Any number of chunks: by the invariant of the loop over them.
 
 
-class _Sending(SenderCase):
+class Sending(SenderCase):
     """The application has any number of chunks, and nothing waits."""
 
     batch: Batch
@@ -477,11 +491,12 @@ class _Sending(SenderCase):
         """The state once this many have left."""
         cost = self.batch.costs(count)
         offered = attempted("OfferData", self.state, self.parameters, 0, cost - min(cost, self.expected))
-        return None if offered is None else attempted("SendData", offered, self.parameters, 0, cost)
+        return None if offered is None else self.data_sent(offered, cost)
 
 
-def _leave(wrong: int) -> bool:
-    case = _Sending()
+def leave(make: Callable[[], Sending], wrong: int) -> bool:
+    """As many leave at once as may."""
+    case = make()
     batch = case.batch
     with standing_in(case.modules):
         try:
@@ -503,7 +518,7 @@ def _leave(wrong: int) -> bool:
 
 
 def _are_admitted(wrong: int) -> bool:
-    case = _Sending()
+    case = Sending()
     limit(case.batch.least >= 0)
     with standing_in(case.modules):
         try:
@@ -514,5 +529,5 @@ def _are_admitted(wrong: int) -> bool:
 
 ANY_LENGTH: tuple[SymbolicObligation, ...] = (
     claim("as many are admitted as may leave", _are_admitted, "one more"),
-    claim("any number leave at once", _leave, "it has one credit more"),
+    claim("any number leave at once", partial(leave, Sending), "it has one credit more"),
 )
