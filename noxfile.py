@@ -94,7 +94,6 @@ COMMANDS = {
     ),
     # Measurements, into build/bench; `python -m benchmarks update-docs` pastes them into docs.
     "measure-spark": ("Spark jobs with the exchange and without (3 minutes)", ["-m benchmarks run --part spark"]),
-    "measure-imbalance": ("bounds that differ starve one of two upstreams", ["-m benchmarks run --part imbalance"]),
     "measure-curves": (
         "how our own figures depend on permits, batch, distance and number of channels (10 minutes)",
         ["-m benchmarks run --curves --rounds 3"],

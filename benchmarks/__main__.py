@@ -11,11 +11,10 @@ from rich.console import Console
 from rich.markdown import Markdown
 
 from benchmarks.curves import measure_batches, measure_delays, measure_stalled, measure_windows
-from benchmarks.documents import draw_all, update_documents
+from benchmarks.documents import DOCUMENTS, draw_all, update_documents
 from benchmarks.field import FULL, SMOKE, Field, Settings, open_field
 from benchmarks.harness import CHECKOUT
 from benchmarks.idle_channels import measure_idle_channels
-from benchmarks.imbalance import measure_imbalance
 from benchmarks.local_channel import measure_local
 from benchmarks.peers.way import find_ways
 from benchmarks.results import RESULTS_FILE, UNMEASURED, Results, Row, describe_machine
@@ -26,7 +25,6 @@ from benchmarks.tables import TABLES
 from benchmarks.throughput import measure_latency, measure_stream_ends, measure_throughput
 
 DEFAULT_FOLDER = CHECKOUT / "build" / "bench"
-DOCUMENTS = CHECKOUT / "docs"
 
 
 def measure_spark_jobs(settings: Settings) -> Sequence[Row]:
@@ -38,7 +36,6 @@ def measure_spark_jobs(settings: Settings) -> Sequence[Row]:
 
 # Parts that start processes of their own, or none.
 ALONE: dict[str, Callable[[Settings], Sequence[Row]]] = {
-    "imbalance": measure_imbalance,
     "local": measure_local,
     "stages": measure_stages,
     "spark": measure_spark_jobs,
@@ -58,7 +55,7 @@ AMONG_WAYS: dict[str, Callable[[Field], Sequence[Row]]] = {
 }
 PARTS = (*ALONE, *AMONG_WAYS)
 # Ours beside others.
-COMPARISON = ("imbalance", "local", "stages", "throughput", "latency", "ends")
+COMPARISON = ("local", "stages", "throughput", "latency", "ends")
 # How our own figures depend on numbers: minutes more, and nothing that others are compared with.
 CURVES = ("stores", "resuming", "channels", "windows", "batches", "delays", "stalled")
 

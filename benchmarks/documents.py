@@ -6,14 +6,15 @@
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from benchmarks.harness import CHECKOUT
 from benchmarks.jobs import PAYLOADS
-from benchmarks.results import Results
+from benchmarks.results import Results, Row, table
 from benchmarks.tables import TABLES
 from tools.marks import pasted
 
@@ -100,6 +101,16 @@ def draw_all(results: Results, folder: Path, prefix: str = "") -> Iterator[Path]
             path = folder / f"{prefix}{name}.svg"
             figure.savefig(path, metadata={"Date": None})
             yield path
+
+
+DOCUMENTS = CHECKOUT / "docs"
+
+
+def paste(page: str, mark: str, rows: Iterable[Row]) -> None:
+    """Paste a table of simulated figures into a page."""
+    path = DOCUMENTS / page
+    path.write_text(pasted(path.read_text("utf-8"), f"simulated: {mark}", f"{table([*rows])}\n"), "utf-8")
+    print(f"wrote {mark} into {path}")
 
 
 MARKED = re.compile(r"(?<=<!-- measured: )\w+(?= -->)")

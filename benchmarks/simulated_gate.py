@@ -7,23 +7,22 @@ exchange with a channel for each input.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from itertools import count, pairwise
-from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
 import typer
 
-from benchmarks.results import Row, table
+from benchmarks.documents import paste
+from benchmarks.results import Row
 from permitflow import ChannelParameters, GateParameters, Parameters
 from permitflow.flows.gate.core import Gate
 from permitflow.flows.messages import Kind, Message
 from permitflow.flows.seam import Inbound, Outbound
-from tools.marks import pasted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,20 +370,11 @@ def alignment_rows(place: dict[str, Any]) -> Iterator[Row]:
             yield {"rates, way": f"1:{ratio}, {way}", **run_alignments(way, ratio, **place)}
 
 
-DOCUMENTS = Path(__file__).resolve().parents[1] / "docs"
-
-
-def _paste(page: str, mark: str, rows: Iterable[Row]) -> None:
-    path = DOCUMENTS / page
-    path.write_text(pasted(path.read_text("utf-8"), f"simulated: {mark}", f"{table([*rows])}\n"), "utf-8")
-    typer.echo(f"wrote {mark} into {path}")
-
-
 def main() -> None:
     """Paste the tables."""
     for place, options in PLACES.items():
-        _paste("reference/measurements.md", f"barriers, {place}", alignment_rows(options))
-    _paste("protocols/adaptive-window.md", "a pool that adapts", adaptive_rows())
+        paste("reference/measurements.md", f"barriers, {place}", alignment_rows(options))
+    paste("protocols/adaptive-window.md", "a pool that adapts", adaptive_rows())
 
 
 if __name__ == "__main__":

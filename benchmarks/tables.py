@@ -80,7 +80,7 @@ def verdicts(results: Results) -> str:
 
 # Parts of which the rows are a table.
 PLAIN = (
-    *("latency", "local", "stages", "imbalance", "spark"),
+    *("latency", "local", "stages", "spark"),
     *("windows", "batches", "delays", "stalled", "stores", "resuming", "channels"),
 )
 TABLES: dict[str, Callable[[Results], str]] = {

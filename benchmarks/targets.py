@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from benchmarks.imbalance import BOUNDS, CONTROL, EQUAL_COSTS, PERMITS, WIDE_BOUNDS, WIDE_PERMITS
 from benchmarks.local_channel import ANYIO
 from benchmarks.peers.way import ways_for
 from benchmarks.results import Results, Row, Series
@@ -21,10 +20,6 @@ LEAST_LOCAL = 2.0
 MOST_BYTES_FOR_A_BYTE = 1.25
 MOST_IDLE_GIBIBYTES = 1.0
 MOST_IDLE_CORES = 0.1
-# Rows per second of the faster upstream as a multiple of the slower one's.
-LEAST_IMBALANCE = {BOUNDS.name: 3.0, WIDE_BOUNDS.name: 3.0}
-MOST_IMBALANCE = {PERMITS.name: 1.05, WIDE_PERMITS.name: 1.05, CONTROL.name: 1.05}
-MOST_POINTS_APART = 5.0
 # Latency as a multiple of another way's.
 MOST_LATENCY = {"remote": 1.2, "same host": 0.4}
 # Jobs of Spark.  Rows per second as a multiple of the peer's; and the seconds of a query.
@@ -64,7 +59,6 @@ def judge(results: Results) -> list[PromiseVerdict]:
         "local": _local,
         "stages": _stages,
         "ends": _ends,
-        "imbalance": _imbalance,
         "spark": _spark,
         "stalled": _stopped,
         "channels": _idle,
@@ -123,20 +117,6 @@ def _ends(ends: list[Row]) -> Iterator[PromiseVerdict]:
     for end in ends:
         what = f"{end['way']}: failures in {end['streams']:,} ends of streams with permits on their way"
         yield _most(what, float(end["failed"]), 0.0)
-
-
-def _imbalance(found: list[Row]) -> Iterator[PromiseVerdict]:
-    by_setup = {row[""]: row for row in found}
-    for name, least in LEAST_IMBALANCE.items():
-        if name in by_setup:
-            yield PromiseVerdict(f"imbalance, {name}", by_setup[name]["ratio"], least)
-    for name, most in MOST_IMBALANCE.items():
-        if name in by_setup:
-            yield _most(f"imbalance, {name}", by_setup[name]["ratio"], most)
-    if (equal := by_setup.get(EQUAL_COSTS.name)) is not None:
-        pairs = zip(equal["local waits"].values, equal["remote waits"].values, strict=True)
-        apart = Series.of(100 * abs(local - remote) for local, remote in pairs)
-        yield _most(f"points between back-pressure rates, {EQUAL_COSTS.name}", apart, MOST_POINTS_APART)
 
 
 def _spark(jobs: list[Row]) -> Iterator[PromiseVerdict]:

@@ -6,7 +6,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from benchmarks.imbalance import SETUPS, row_of
 from benchmarks.jobs import PAYLOADS, Job, Tally
 from benchmarks.results import Results, Row, Series
 from benchmarks.stages import CHUNK, FILTER, SINGLE, rows_of
@@ -107,12 +106,6 @@ def test_a_further_step_costs_what_four_cost_more_than_one() -> None:
     one, four = rows_of(found)
     assert one["ratio of a further step"] is None
     assert four["ratio of a further step"] == Series.of([36 / 30, 72 / 60])
-
-
-@pytest.mark.parametrize(("local", "told"), [(3.0, "met"), (2.9, "not met"), (1 / 3.1, "met"), (0.0, "met")])
-def test_an_imbalance_is_one_whichever_upstream_starves(local: float, told: str) -> None:
-    (verdict,) = judge(results(imbalance=[row_of(SETUPS[0].name, [((local, 1.0), (0.5, 0.5))])]))
-    assert verdict.told == told
 
 
 def test_results_are_read_as_they_were_written(tmp_path: Path) -> None:
