@@ -207,7 +207,8 @@ def _value_of(line: str) -> Any:
     try:
         return _decode(line)
     except Exception:  # of msgspec's releases, each has another base
-        return json.loads(line)  # so that errors are the same with either decoder
+        # So errors are the same with either decoder.  Some editors begin a file with a byte order mark.
+        return json.loads(line.removeprefix("\ufeff"))
 
 
 def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[tuple[LinePosition, list[str]]]:

@@ -1,10 +1,13 @@
 """``permitflow trace``: recorded runs, judged by the specification."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +17,7 @@ from typer.core import TyperGroup
 
 from permitflow.errors import TraceTruncatedError, shortened
 from permitflow_tools.cli.console import open_console, open_progress, open_table, print_lines, print_table
-from permitflow_tools.cli.options import AllowTruncated, chosen, option, rows, whole_number
+from permitflow_tools.cli.options import AllowTruncated, chosen, option, readable, rows, whole_number
 from permitflow_tools.cli.outcomes import Json, print_json, requires_extra, stop, unusable
 from permitflow_tools.cli.output import require_folder
 from permitflow_tools.cli.spark_session import require_master, spark_session
@@ -53,9 +56,14 @@ def _group() -> None:
 
 @trace.command()
 def validate(
+    context: typer.Context,
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE", help="Trace files (.jsonl, .parquet) or folders of them, of one run."),
+        typer.Argument(
+            metavar="FILE",
+            parser=readable,
+            help="Trace files (.jsonl, .parquet) or folders of them, of one run; - is standard input.",
+        ),
     ],
     channel: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this channel; may be repeated.")
@@ -89,6 +97,7 @@ def validate(
       permitflow trace validate run/                         all trace files of a folder
       permitflow trace validate producer.jsonl server.jsonl  the two ends of a channel
       permitflow trace validate run/ --channel orders/0      one channel of it
+      zcat run.jsonl.gz | permitflow trace validate -        what comes through a pipe
       permitflow trace validate run/ --checkpoint run.ckpt   can be interrupted, and goes on
       permitflow trace validate run/ --spark spark://host:7077
       permitflow trace validate run/ --with-tlc              TLC as a referee
@@ -103,6 +112,7 @@ def validate(
     if spark is not None:
         require_master(spark)
     require_folder("--checkpoint", checkpoint)
+    files = [_lasting(file, context.with_resource) for file in files]
     trace = scan_files(files, allow_truncated)
     names = chosen("--channel", channel or [], trace.channels, "channel")
     kept = None
@@ -354,13 +364,24 @@ def _query_as_json(verdict: "QueryVerdict") -> dict[str, object]:
     }
 
 
+def _lasting(file: Path, hold: Callable[[AbstractContextManager[str]], str]) -> Path:
+    """A file that can be read more than once: of what comes through a pipe, a copy in a folder that is ``hold``'s."""
+    if not file.is_fifo():
+        return file
+    copy = Path(hold(TemporaryDirectory()), file.name)
+    with file.open("rb") as source, copy.open("wb") as target:
+        shutil.copyfileobj(source, target)
+    return copy
+
+
 def read_files(files: Sequence[Path], allow_truncated: bool) -> "Trace":
     """Read the files of one run, or end the command."""
     from permitflow.tracing import read_trace
 
     try:
-        with requires_extra("grpc"):
-            return read_trace(*files, allow_truncated=allow_truncated)
+        with requires_extra("grpc"), ExitStack() as stack:
+            lasting = [_lasting(file, stack.enter_context) for file in files]
+            return read_trace(*lasting, allow_truncated=allow_truncated)
     except TraceTruncatedError as error:
         unusable(f"{error} (--allow-truncated)")
 

@@ -1,5 +1,6 @@
 """Reads rows from a file or a pipe, batch by batch: at most some MiB are in memory."""
 
+import codecs
 import io
 import re
 from collections.abc import Iterator
@@ -283,6 +284,7 @@ _NO_OBJECT = re.compile(rb"\n[ \t\r]*[^{ \t\r\n]")
 
 def _json(block: bytes, schema: pa.Schema | None) -> pa.Table:
     """Raises one of ``_UNREADABLE``."""
+    block = block.removeprefix(codecs.BOM_UTF8)  # some editors begin a file with it
     if _NO_OBJECT.search(b"\n" + block):  # of null, Arrow makes a row without values, or a crash
         raise ValueError('a line must be an object, as {"n": 1}')
     parse = pyarrow.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error" if schema else "infer")

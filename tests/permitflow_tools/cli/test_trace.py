@@ -1,6 +1,7 @@
 """``permitflow trace``: what it says of good recordings, bad ones and unusable ones, and its exit code."""
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -53,6 +54,19 @@ def test_the_two_ends_in_two_files_are_one_run(ends: tuple[Path, Path], command:
     shown = next(line for line in stdout.splitlines() if "sender + receiver" in line).split()
     assert shown[4:] == ["35", "21", "19", "30", "9", "30", "5", "of", "12", "valid"]
     assert "1 channel valid: 35 events are steps of the specification" in stdout
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"], ids=["plain", "with a byte order mark"])
+def test_a_recording_comes_through_a_pipe(
+    good: Path, report: Report, monkeypatch: pytest.MonkeyPatch, mark: str
+) -> None:
+    out, into = os.pipe()
+    with open(out), open(into, "w") as pipe:
+        monkeypatch.setattr("permitflow_tools.cli.options.STANDARD_INPUT", Path(f"/dev/fd/{out}"))
+        pipe.write(mark + good.read_text())
+        pipe.close()
+        code, found = report("trace", "validate", "-")
+    assert (code, found["channels"][0]["events"]) == (0, 35)
 
 
 def test_a_long_name_in_a_file_is_cut(good: Path, command: Command) -> None:

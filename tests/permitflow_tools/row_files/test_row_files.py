@@ -68,6 +68,12 @@ def test_what_was_written_is_read_again(row_format: RowFormat) -> None:
     assert read(encoded(ROWS, row_format), row_format, ROWS.schema) == ROWS
 
 
+@pytest.mark.parametrize("row_format", [RowFormat.CSV, RowFormat.JSON_LINES])
+def test_a_byte_order_mark_is_none_of_the_text(row_format: RowFormat) -> None:
+    content = "\ufeff".encode() + encoded(ROWS, row_format)
+    assert read(content, row_format) == read(content, row_format, ROWS.schema) == ROWS
+
+
 @pytest.mark.parametrize("row_format", [RowFormat.CSV, RowFormat.JSON_LINES, RowFormat.ARROW])
 def test_a_pipe_is_read_however_it_is_cut(row_format: RowFormat) -> None:
     content = encoded(ROWS, row_format, is_stream=True)
