@@ -7,6 +7,7 @@ is brought to its end.
 import json
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from contextlib import suppress
 from io import BytesIO
 from pathlib import Path
@@ -57,10 +58,11 @@ class _Arrow(RowWriter):
 
 class _Csv(RowWriter):
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
-        self._writer = pyarrow.csv.CSVWriter(file, schema)
+        self._schema = _with_types(schema, lambda kind: _OF_VIEWS.get(kind, kind))
+        self._writer = pyarrow.csv.CSVWriter(file, self._schema)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._writer.write_batch(batch)
+        self._writer.write_batch(batch.cast(self._schema))
 
     def close(self) -> None:
         self._writer.close()
@@ -96,13 +98,37 @@ class _JsonLines(RowWriter):
     def __init__(self, file: BinaryIO, schema: pa.Schema) -> None:
         if len(set(schema.names)) < len(schema.names):
             raise ValueError("JSON cannot hold two columns of one name")
-        self._file = file
+        self._file, self._schema = file, _with_types(schema, _without_maps)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._file.write("".join(map(_line, rows_of(batch))).encode())
+        self._file.write("".join(map(_line, rows_of(batch.cast(self._schema)))).encode())
 
     def close(self) -> None:
         """Each line is whole."""
+
+
+# What Arrow writes as CSV, for what it does not.
+_OF_VIEWS = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary()}
+
+
+def _with_types(schema: pa.Schema, fitting: Callable[[pa.DataType], pa.DataType]) -> pa.Schema:
+    return pa.schema([(field.name, fitting(field.type)) for field in schema])
+
+
+def _without_maps(kind: pa.DataType) -> pa.DataType:
+    """With lists of objects in place of maps: of pairs, whose two values have two types, Arrow reads no list."""
+    if pa.types.is_map(kind):
+        pair = [("key", _without_maps(kind.key_type)), ("value", _without_maps(kind.item_type))]
+        return pa.list_(pa.struct(pair))
+    if not _has_map(kind):
+        return kind
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _without_maps(field.type)) for field in kind.fields])
+    return pa.list_(_without_maps(kind.value_type))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    return pa.types.is_map(kind) or any(_has_map(kind.field(place).type) for place in range(kind.num_fields))
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -186,6 +186,21 @@ def test_json_has_values_that_it_does_not_know_as_text() -> None:
     assert encoded(values, RowFormat.JSON_LINES).decode() == line
 
 
+def test_a_view_is_written_as_csv_too() -> None:
+    kinds = pa.schema([("s", pa.string_view()), pa.field("x", pa.binary_view(), nullable=False)])
+    views = pa.table({"s": ["a", None], "x": [b"b", b""]}, kinds)
+    assert encoded(views, RowFormat.CSV) == b'"s","x"\n"a","b"\n,""\n'
+
+
+def test_a_map_is_json_that_is_read_again() -> None:
+    kind = pa.map_(pa.string(), pa.int64())
+    nested = pa.struct([pa.field("l", pa.large_list(kind), nullable=False)])
+    maps = pa.table({"m": [{"a": 1}, {}], "s": [{"l": [{"b": None}]}, None]}, pa.schema([("m", kind), ("s", nested)]))
+    content = encoded(maps, RowFormat.JSON_LINES)
+    assert content.splitlines()[0] == b'{"m": [{"key": "a", "value": 1}], "s": {"l": [[{"key": "b", "value": null}]]}}'
+    assert encoded(read(content, RowFormat.JSON_LINES), RowFormat.JSON_LINES) == content
+
+
 def test_a_format_refuses_rows_that_it_cannot_hold() -> None:
     with pytest.raises(ValueError, match="two columns of one name"):
         open_writer(io.BytesIO(), RowFormat.JSON_LINES, pa.schema([("a", pa.int64()), ("a", pa.int64())]))
