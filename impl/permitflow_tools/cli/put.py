@@ -253,6 +253,16 @@ class _KeyedSink:
         return sum(each.sent_rows - each.rows_held for each in self._dispatch.statistics())
 
 
+def _has_too_large_row(batch: Any) -> bool:
+    from permitflow.wire.arrow import BatchCodec
+
+    try:
+        BatchCodec(batch.schema).cut(batch)
+    except ChunkTooLargeError:
+        return True
+    return False
+
+
 class _Moving:
     """Rows on their way from an input into a channel."""
 
@@ -319,8 +329,8 @@ class _Moving:
         try:
             self._patience(lambda: self._sink.send(batch))
         except ChunkTooLargeError as error:
-            if isinstance(self._sink, _KeyedSink) or error.rows > 1:  # its dictionaries are: the stream has failed
-                raise
+            if isinstance(self._sink, _KeyedSink) or not _has_too_large_row(batch):
+                raise  # the dictionaries of a chunk are, perhaps of an earlier one: the stream has failed
             # None of it was sent: bring in the rows before the one that is too large.
             self._read -= batch.num_rows
             if batch.num_rows == 1:

@@ -195,10 +195,15 @@ async def test_a_row_that_is_too_large_is_told_by_its_number(command: Command, t
         assert (await shell("get", NAME, "--rows", "2"))[1] == '{"s": "a"}\n{"s": "b"}\n'
 
 
-async def test_dictionaries_that_are_too_large_are_told_of_no_row(command: Command, tmp_path: Path) -> None:
-    source = tmp_path / "words.parquet"
-    words = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 50_000, pa.int32()), ["a", "x" * (17 << 20)])
-    pa.parquet.write_table(pa.table({"s": words}), source)
+@pytest.mark.parametrize("rows_of_a_chunk", [1, 100])
+async def test_dictionaries_that_are_too_large_are_told_of_no_row(
+    command: Command, tmp_path: Path, rows_of_a_chunk: int
+) -> None:
+    source = tmp_path / "words.arrow"
+    words = pa.DictionaryArray.from_arrays(pa.array([0, 1] * 50, pa.int32()), ["a", "x" * (17 << 20)])
+    table = pa.table({"s": words})
+    with pa.ipc.new_file(source, table.schema) as file:
+        file.write_table(table, rows_of_a_chunk)
     async with beside(command) as shell:
         code, _, error = await shell("put", NAME, str(source))
         assert (code, error.startswith("Error: a chunk that cannot be cut (rows: ")) == (1, True)
