@@ -15,9 +15,13 @@ def test_a_run_keeps_an_archive_for_the_next(
 ) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     archive, model = archive_of(find_java(), find_jar()), models["one-above-stuck"]
+    lost = archive.with_name("tlc-lost.jsa")
+    archive.parent.mkdir()
+    lost.touch()
+    lost.with_suffix(".jar").symlink_to(tmp_path / "gone.jar")
     found = run_model(model, spec_directory=spec_directory)
     assert (str(found.verdict), found.states) == (str(model.expect), model.states)
-    assert [*archive.parent.iterdir()] == [archive]
+    assert {*archive.parent.iterdir()} == {archive, archive.with_suffix(".jar")}, "without that of a jar that is gone"
     with archive_options(find_java(), find_jar(), tmp_path) as options:
         assert f"-XX:SharedArchiveFile={archive}" in options
 

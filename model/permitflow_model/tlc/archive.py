@@ -37,15 +37,19 @@ def archive_options(java: Path, jar: Path, folder: Path) -> Iterator[list[str]]:
             yield [*_QUIETLY, f"-XX:ArchiveClassesAtExit={made}"]
             # Without it, all works as well.
             with suppress(OSError):
-                _keep(made, archive)
+                _keep(made, archive, jar)
         finally:
             _making.release()
     else:
         yield []
 
 
-def _keep(made: Path, archive: Path) -> None:
+def _keep(made: Path, archive: Path, jar: Path) -> None:
     """Others see the whole archive or none, after a power loss as well: Java does not look whether it is whole."""
+    for link in archive.parent.glob("tlc-*.jar"):
+        if not link.exists():  # its jar is gone, as with the environment that had it
+            link.with_suffix(".jsa").unlink(missing_ok=True)
+            link.unlink()
     archive.parent.mkdir(parents=True, exist_ok=True)
     partial = archive.with_name(f"{archive.name}.{os.getpid()}")
     try:
@@ -54,5 +58,6 @@ def _keep(made: Path, archive: Path) -> None:
             target.flush()
             os.fsync(target.fileno())
         partial.replace(archive)
+        archive.with_suffix(".jar").symlink_to(jar.resolve())
     finally:
         partial.unlink(missing_ok=True)

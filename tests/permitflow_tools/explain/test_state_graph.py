@@ -95,6 +95,12 @@ def test_a_state_graph_is_walked_by_keyboard(visit: Open) -> None:
 
 
 @needs_dot
+def test_a_graph_without_a_stuck_state_offers_none(visit: Open) -> None:
+    graph = reachable(LOOK, Parameters(row_permits=2, permit_batch=1, max_chunk_cost=1, sizes=(1,)))
+    assert visit(graph_page(graph)).page.locator("#next-stuck").is_hidden()
+
+
+@needs_dot
 def test_every_state_of_a_graph_shows_the_model_s_numbers(visit: Open) -> None:
     graph = reachable(LOOK, Parameters(row_permits=2, permit_batch=2, max_chunk_cost=2, sizes=(1, 2)))
     opened = visit(graph_page(graph), scheme="dark", width=800)

@@ -24,7 +24,7 @@ class GraphPage {
     document.getElementById("smaller").addEventListener("click", () => this.resize(this.zoom / 1.25));
     document.getElementById("fit").addEventListener("click", () => this.fit());
     const next = document.getElementById("next-stuck");
-    next.disabled = this.stuck.length === 0;
+    next.hidden = this.stuck.length === 0;
     next.addEventListener("click", () => this.choose(this.stuck.find((state) => state > this.chosen) ?? this.stuck[0]));
     addEventListener("keydown", (event) => this.#key(event));
     addEventListener("hashchange", () => this.#goToAddress());
