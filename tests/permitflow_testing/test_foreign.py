@@ -162,7 +162,7 @@ def test_the_rules_of_an_end_have_a_time_that_is_said(on_node: str, monkeypatch:
         report = judge_command(driver, end="sender", only=rules, when_judged=judged)
     _, last = report.verdicts
     assert last.outcome is Outcome.NOT_APPLICABLE
-    assert last.finding == "not asked to its end: the rules of this end have taken more than 60 minutes"
+    assert last.finding == "not asked to its end: the rules of this end have taken more than 60 min"
     assert report.faults == ("asked 2 of 3 rules, because your driver takes too long (--limit-minutes)",)
     assert not report.broken
 
@@ -259,7 +259,7 @@ WRONG = {
     "answers-an-error": ('say(\'{"id": 1, "error": "no"}\')', "answers 'hello' with an error: no"),
     "refuses": ('say(\'{"id": 1, "refused": "no"}\')', "your driver refuses 'hello': no"),
     "is-cancelled": ('say(\'{"id": 1, "cancelled": true}\')', "'hello' (request 1) as cancelled, although nobody has"),
-    "says-nothing": ("", "has not answered 'hello' (request 1) within 0.2 s"),
+    "says-nothing": ("", "'hello' (request 1) within 0.2 s; each answer must be written at once, without a buffer"),
 }
 
 

@@ -151,7 +151,7 @@ class Driver:
             DriverError: it is gone, has broken the rules of this protocol, or the time for the rules is over.
         """
         if monotonic() > self._until:
-            raise OutOfTime(f"the rules of this end have taken more than {self._limit_minutes:g} minutes")
+            raise OutOfTime(f"the rules of this end have taken more than {self._limit_minutes:g} min")
         if self._process is None:
             self._process = _Process(self._program, self.note)
         self._numbers += 1
@@ -195,13 +195,15 @@ class Driver:
         request.limit_seconds = seconds
         if self._process is not None and self._process.error is not None:
             return self._process.error
-        return self.in_vain(f"your driver has not answered {request.name}", seconds)
+        is_first = request.word == "hello"  # the mistake of many: the answer waits in a buffer
+        hint = "; each answer must be written at once, without a buffer" if is_first else ""
+        return self.in_vain(f"your driver has not answered {request.name}", seconds, hint)
 
-    def in_vain(self, what: str, seconds: float) -> DriverError:
+    def in_vain(self, what: str, seconds: float, hint: str = "") -> DriverError:
         """What to raise after a wait: the process is not asked any more, and after some waits none is."""
         self._is_silent = True
         self.unanswered += 1
-        problem = DriverError(f"{what} within {seconds:g} s{self.last_words()}")
+        problem = DriverError(f"{what} within {seconds:g} s{self.last_words()}{hint}")
         if self.is_given_up:
             problem.ends_all = "your driver keeps the kit waiting"
         return problem
