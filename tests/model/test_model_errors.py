@@ -362,6 +362,29 @@ def test_a_forgotten_initial_state_is_named() -> None:
         explore(system(Action("up", up), initial=lambda _: None), None)
 
 
+def interrupts(*_: object) -> bool:
+    raise KeyboardInterrupt
+
+
+def leaves(*_: object) -> State:
+    sys.exit(0)
+
+
+def test_an_initial_state_that_leaves_is_no_success() -> None:
+    with pytest.raises(ModelError, match="the initial state: SystemExit: 0"):
+        explore(system(initial=leaves), None)
+
+
+@pytest.mark.parametrize(
+    "interrupted",
+    [system(Action("up", interrupts)), system(initial=interrupts), system(invariants={"Holds": interrupts})],
+    ids=["an action", "an initial state", "an invariant"],
+)
+def test_an_interrupt_is_no_error_of_the_model(interrupted: System[Any, Any]) -> None:
+    with pytest.raises(KeyboardInterrupt):
+        explore(interrupted, None)
+
+
 def test_an_initial_value_that_cannot_be_hashed_is_named() -> None:
     with pytest.raises(ModelError, match=r"the initial state: seen would be \[\]: unhashable type: 'list'"):
         explore(system(Action("up", up), initial=lambda _: State(seen=[])), None)

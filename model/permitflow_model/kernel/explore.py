@@ -251,8 +251,6 @@ class _Search(Generic[S, P]):
                 after = action.perform(state, parameters, *arguments)
             except Disabled:
                 continue
-            except KeyboardInterrupt:
-                raise
             except BaseException as error:
                 action.fail(_said(error), state, arguments, error)
             steps.append((move, action.require_state(after, state, arguments)))
@@ -348,8 +346,6 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
         holds = condition(state, parameters)
     except Disabled:
         said, cause = "`require` refuses, which is for actions; return whether it holds", None
-    except KeyboardInterrupt:
-        raise
     except BaseException as error:
         said, cause = _said(error), error
     else:
@@ -388,11 +384,14 @@ def _named(place: str) -> Iterator[None]:
     """Name the place of what goes wrong in the text of a model."""
     try:
         yield
-    except Exception as error:
+    except BaseException as error:
         raise ModelError(f"{place}: {_said(error)}") from (None if isinstance(error, ModelError) else error)
 
 
 def _said(error: BaseException) -> str:
+    """What the text of a model has raised, which cannot be right whatever it is; only an interrupt is its user's."""
+    if isinstance(error, KeyboardInterrupt):
+        raise error
     return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
 
 
