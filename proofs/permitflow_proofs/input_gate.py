@@ -12,7 +12,6 @@ from permitflow_model.input_gate import (
     GATE_CLAUSES,
     OUT_OF_ORDER,
     SYSTEM,
-    data_here,
     due_after,
     is_grant,
     is_item,
@@ -45,6 +44,7 @@ from permitflow_proofs.input_gate_states import (
     any_item,
     any_parameters,
     any_state,
+    bounded_by_less,
     granted_in,
     lawful,
 )
@@ -387,15 +387,6 @@ def _clauses() -> tuple[Theorem, ...]:
     )
 
 
-def _bounded(less: int, state: State, parameters: Parameters) -> bool:
-    floating = parameters.floating - less
-    return state.channels.sum_of(_floating_here, parameters) <= floating
-
-
-def _floating_here(channel: Channel, parameters: Parameters) -> int:
-    return max(0, data_here(channel) - parameters.exclusive)
-
-
 def _at_least_one(name: str, holds: Callable[[int], bool], twin_change: str) -> SymbolicObligation:
     return SymbolicObligation(name, partial(holds, 1), partial(holds, 0), twin_change)
 
@@ -408,7 +399,7 @@ def _consequences() -> tuple[Theorem, ...]:
             "bounded",
             "Bounded",
             "The gate never stores more than the buffers of its pool and of its channels.",
-            follows("in every state", SYSTEM.invariants["Bounded"], partial(_bounded, 1), "one buffer less"),
+            follows("in every state", SYSTEM.invariants["Bounded"], bounded_by_less, "one buffer less"),
         ),
         theorem(
             "awaited",

@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import cast
 
-from permitflow_model.input_gate import CHANNEL_CLAUSES, GATE_CLAUSES, OUT_OF_ORDER, SYSTEM, ChannelClause, due_after
+from permitflow_model.input_gate import (
+    CHANNEL_CLAUSES,
+    GATE_CLAUSES,
+    OUT_OF_ORDER,
+    SYSTEM,
+    ChannelClause,
+    due_after,
+    floating_here,
+)
 from permitflow_model.input_gate_alignment import is_blocked
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
 from permitflow_model.input_gate_queues import effect_in, promise_in, span_in
@@ -118,6 +126,11 @@ def any_lawful_state(names: Iterable[str], parameters: Parameters) -> State:
     assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
     channels.settle()
     return state
+
+
+def bounded_by_less(state: State, parameters: Parameters) -> bool:
+    """False: the gate never stores as much as it has buffers for."""
+    return state.channels.sum_of(floating_here, parameters) < parameters.floating
 
 
 def any_state(parameters: Parameters) -> State:

@@ -84,7 +84,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "withdrawing-gate-",
-    promises=frozenset({"safe", "in-epoch", "live-exclusive", "live-floating"}),
+    promises=frozenset({"safe", "bounded", "in-epoch", "live-exclusive", "live-floating"}),
 )
 
 
@@ -241,6 +241,14 @@ def theorems() -> tuple[Theorem, ...]:
             "or given up, and the gate will know what was told.",
             *SUBJECT.induction(
                 INVARIANT["Together"], lambda state, _: state._replace(pool=state.pool + 1), "a buffer more"
+            ),
+        ),
+        theorem(
+            "bounded",
+            "Bounded",
+            "Whatever is taken back, the gate never stores more than the buffers of its pool and of its channels.",
+            SUBJECT.holds_whenever_invariant(
+                "in every state", SYSTEM.invariants["Bounded"], gate.bounded_by_less, "one buffer less"
             ),
         ),
         theorem(
