@@ -24,6 +24,7 @@ from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, c
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
+    ChannelRemovedError,
     InvalidParametersError,
     PreparedRowsError,
     RetentionError,
@@ -282,6 +283,21 @@ async def test_a_channel_may_be_removed_while_its_rollback_is_written(tmp_path: 
             may_go_on.set()
         assert rolling.result() == 2
         exchange.staging.stop()
+
+
+async def test_a_channel_may_be_removed_while_an_attempt_begins(tmp_path: Path) -> None:
+    may_go_on = threading.Event()
+    with SqliteStore(tmp_path) as store:
+        exchange = Exchange(store=store)
+        channel = exchange.add_channel("a", retention=Retention.REPLAY)
+        async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
+            store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+            sender = put(server.address, "a", _SCHEMA, staging=Staging("q", 0, 0, "x"))
+            group.create_task(refused(sender.__aenter__(), ChannelRemovedError))
+            await until(channel.writing.locked)
+            exchange.remove_channel("a")
+            may_go_on.set()
+        assert not exchange.staging.books.has_staged
 
 
 async def test_an_attempt_of_a_channel_that_is_over_is_not_prepared(tmp_path: Path) -> None:

@@ -357,10 +357,9 @@ class StagedProducer(KeepingProducer):
         if not areas.books.was_published(staging.query, staging.batch):
             rows = await channel.declare(schema)
         await self._end.meet()
-        part = self._part = areas.open(channel.name, staging)
         if not areas.books.was_published(staging.query, staging.batch):
-            # Another producer may have ended the channel meanwhile.
-            channel.require_appendable(rows)
+            channel.require_appendable(rows)  # it may have ended meanwhile, or been removed
+        part = self._part = areas.open(channel.name, staging)
         self._agree(schema, rows=rows)
         if await self._keep_all(lambda pieces: areas.stage(part, pieces)) is not None:
             # ``closes_channel`` has no effect here: only a control request closes a channel with staged rows.
