@@ -43,6 +43,7 @@ from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.exchange.registry import Exchange
 from permitflow.exchange.serving import METHODS
 from permitflow.lasting import lasting_task
+from permitflow.opening import require_extra
 from permitflow.wire.wire_errors import forget_frames
 
 __all__ = ["ExchangeServer"]
@@ -95,7 +96,16 @@ class _GrpcListener:
             for method in METHODS
         }
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
-        try:
+        await self._health.add_to(server)
+        if self._terms.reflection:
+            require_extra("reflection", "grpc_reflection")
+            from grpc_health.v1 import health
+            from grpc_reflection.v1alpha import reflection
+
+            import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
+
+            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
+        try:  # last: gRPC keeps the port of a server that never starts
             port = (
                 server.add_insecure_port(self._terms.address)
                 if self._pems is None
@@ -103,14 +113,6 @@ class _GrpcListener:
             )
         except RuntimeError as error:
             raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=error) from error
-        await self._health.add_to(server)
-        if self._terms.reflection:
-            from grpc_health.v1 import health
-            from grpc_reflection.v1alpha import reflection
-
-            import permitflow.wire.v1.exchange_pb2  # noqa: F401 - registers the service's definition
-
-            reflection.enable_server_reflection((SERVICE, health.SERVICE_NAME, reflection.SERVICE_NAME), server)
         admission = self._reception.exchange.admission
         self._peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
         await server.start()
@@ -120,7 +122,7 @@ class _GrpcListener:
         self._address = f"{self._terms.address.rpartition(':')[0]}:{port}"
 
     async def stop(self, grace_seconds: float) -> None:
-        server, self._server = self._server, None
+        server = self._server
         if server is None:
             return
         self._reception.refuse()
@@ -133,6 +135,7 @@ class _GrpcListener:
             for task in tasks:
                 task.cancel()
             await asyncio.wait(tasks)
+        self._server = None  # only now: a stop that was cancelled is repeated
 
     async def wait_until_stopped(self) -> None:
         if self._server is not None:
@@ -251,7 +254,6 @@ class _StreamListener(ABC):
     async def stop(self, grace_seconds: float) -> None:
         if not self._is_listening:
             return
-        self._is_listening = False
         await self._refuse_all()
         self._refusing.set()
         self._reception.refuse()
@@ -266,6 +268,7 @@ class _StreamListener(ABC):
             await self._until_over(_BETWEEN_CANCELS_SECONDS)
         await self._reception.close()
         await self._release()
+        self._is_listening = False  # only now: a stop that was cancelled is repeated
         self._stopped.set()
 
     async def _until_over(self, timeout_seconds: float) -> None:

@@ -6,7 +6,9 @@ No failure to accept is the end of accepting.
 import asyncio
 import errno
 import logging
+import re
 import socket
+import sys
 from contextlib import suppress
 
 import grpc
@@ -16,13 +18,15 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.connection import SERVICE
 from permitflow.carriers.framing import header
-from permitflow.client import control
+from permitflow.client import control, get
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
+from tests.support.kept_rows import SCHEMA, refused
 from tests.support.served import served
+from tests.support.turns import turns
 
 
 @pytest.mark.parametrize(
@@ -119,6 +123,31 @@ async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
     (task,) = serving
     assert task is not None
     assert task.cancelled()
+
+
+async def test_a_stop_that_was_given_up_is_repeated(listen: str) -> None:
+    exchange = Exchange()
+    exchange.add_channel("a", schema=SCHEMA)
+    async with ExchangeServer(exchange, listen) as server, get(server.address, "a") as receiver:
+        receiving = asyncio.create_task(refused(receiver.receive(), PeerGoneError))
+        stopping = asyncio.create_task(server.stop(grace_seconds=60))
+        await turns()
+        stopping.cancel()
+        await asyncio.wait({stopping})
+        await server.stop()
+        assert (await receiving).reason == "it is being stopped"
+
+
+async def test_a_server_that_lacks_an_extra_keeps_no_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with ExchangeServer(Exchange()) as server:
+        address = server.address
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "grpc_reflection", None)
+        with pytest.raises(ModuleNotFoundError, match=re.escape("permitflow[reflection]")):
+            async with ExchangeServer(Exchange(), address, reflection=True):
+                pass
+    async with ExchangeServer(Exchange(), address) as server:
+        assert server.address == address
 
 
 async def test_reflection_describes_the_service_if_it_is_asked_for() -> None:
