@@ -872,7 +872,9 @@ Qed.
 (* Where something waits and is not blocked, or nothing is waited for, the protocol can move, if there is a buffer. *)
 Theorem never_stuck s :
   Exclusive > 0 \/ Floating > 0 -> reachable s -> failed s = false ->
-  joined s \/ (exists c, waits (channels s c)) -> exists t, protocol s t.
+  (exists c, blocked (channels s c) = true) /\ (forall c, blocked (channels s c) = true \/ over (channels s c) = true) \/
+  (exists c, waits (channels s c)) ->
+  exists t, protocol s t.
 Proof.
   intros Buffers R Works [Joined | [c [Waits Free]]]; [eexists; apply Align; assumption |].
   pose proof (invariant_always s R) as I.
