@@ -436,6 +436,11 @@ class AioControl:
         """Accept no more orders."""
         self._is_closed = True
 
+    async def hang_up(self) -> None:
+        """Accept no more orders, and let go of the connection."""
+        self.close()
+        await self._line.close()
+
 
 class _ControlOfSeveral(AioControl):
     """Questions and orders about channels that several exchanges have: each gets those about its own."""
@@ -539,7 +544,10 @@ class _ControlOfSeveral(AioControl):
 
     async def _line_to(self, address: str) -> AioControl:
         line = self._lines.get(address)
-        if line is None or line.is_closed:
+        if line is not None and line.is_closed:
+            await line.hang_up()  # others follow it, until the block is left
+            line = None
+        if line is None:
             line = self._lines[address] = await self._dial(address)
         return line
 
@@ -639,8 +647,7 @@ async def control(
             await line.open()
             yield orders
         finally:
-            orders.close()
-            await line.close()
+            await orders.hang_up()
 
     if len(addresses) == 1:
         async with at(address) as orders:

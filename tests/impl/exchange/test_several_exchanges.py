@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import NoReturn
 
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -195,6 +196,22 @@ async def test_all_channels_are_those_of_all_exchanges_or_partial() -> None:
             assert orders.survey.is_whole
         with pytest.raises(PeerGoneError, match=away.removeprefix("tcp://")):
             await orders.channels()
+
+
+async def test_an_exchange_that_hangs_up_often_costs_one_connection() -> None:
+    async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1 << 10)
+        writer.write_eof()
+        await reader.read()
+        writer.close()
+
+    async with serving(Exchange()) as servers, await asyncio.start_server(hang_up, "127.0.0.1", 0) as other:
+        port = other.sockets[0].getsockname()[1]
+        async with control(f"{listed(servers)},tcp://127.0.0.1:{port}", resume_seconds=0) as orders:
+            for _ in range(3):
+                await orders.statistics(partial=True)
+            held = [each for each in psutil.Process().net_connections("tcp") if each.raddr and each.raddr.port == port]
+            assert len(held) == 1
 
 
 async def test_a_channel_at_two_exchanges_is_named() -> None:
