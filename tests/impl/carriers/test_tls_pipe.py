@@ -6,12 +6,17 @@ import random
 import socket
 import struct
 from contextlib import closing, suppress
+from typing import TYPE_CHECKING
 
 import pytest
 
+from permitflow.carriers.pipe import watched
 from permitflow.carriers.tls import TlsPipe, begun
 from permitflow.carriers.tls_files import client_context, server_context
 from tests.support.certificates import Certificates
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)
 
@@ -56,3 +61,38 @@ async def test_bytes_that_found_no_room_come_again_in_order(certificates: Certif
                 came += space[:count]
         assert came == data
         assert refusals
+
+
+class Asked(socket.socket):
+    """Notes how much each system call was to move."""
+
+    def recv(self, most_bytes: int, flags: int = 0) -> bytes:
+        self.received = max(getattr(self, "received", 0), most_bytes)
+        return super().recv(most_bytes, flags)
+
+    def send(self, data: "ReadableBuffer", flags: int = 0) -> int:
+        self.sent = max(getattr(self, "sent", 0), memoryview(data).nbytes)
+        return super().send(data, flags)
+
+
+@pytest.mark.parametrize(
+    ("size_bytes", "sent", "asked"), [(1 << 10, 1 << 10, (16 << 10) + 256), (1 << 20, 64 << 10, 64 << 10)]
+)
+async def test_a_system_call_moves_64_kib_of_large_messages_only(
+    size_bytes: int, sent: int, asked: int, certificates: Certificates
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        near = Asked()
+        near.connect(listener.getsockname())
+        far = Asked(fileno=listener.accept()[0].detach())
+    with (
+        closing(TlsPipe(near, client_context(certificates.trusting).current(), server_name="127.0.0.1")) as sender,
+        closing(TlsPipe(far, server_context(certificates.server).current(), server_name=None)) as receiver,
+    ):
+        await asyncio.gather(sender.handshake(), receiver.handshake())
+        near.sent = far.received = 0
+        sender.send([bytes(size_bytes)])
+        await watched(receiver.watch_reading, receiver.unwatch_reading)
+        receiver.receive_into(memoryview(bytearray(size_bytes)))
+        assert sent < near.sent < sent + 256  # it is encrypted
+        assert far.received == asked

@@ -61,6 +61,7 @@ REFUSED = {
     "conform json:Queue": "module json has no Queue",
     f"conform {QUEUE.replace('Queue', 'Queu')}": "queues has no QueuChannel; did you mean QueueChannel?",
     "conform json:JSONDecoder": "json:JSONDecoder is not a class of permitflow_testing.ChannelAdapter",
+    f"conform {QUEUE} --limit-seconds 3": "--limit-seconds needs --command",
     f"conform {QUEUE} --pair": "is a channel as a whole, a permitflow_testing.ChannelAdapter; leave --pair away",
     "conform json:__name__ --pair": "json:__name__ makes nothing; --pair needs a callable",
     f"conform {QUEUE} --rule windows": "--rule: there is no rule 'windows'; did you mean window",
