@@ -304,6 +304,7 @@ class InputGate(Generic[T]):
         self._inputs.append(added)
 
     def _require_new(self, name: str) -> None:
+        asyncio.get_running_loop()  # before anything changes: an input's task needs it
         self._require_open()
         if any(each.name == name for each in self._inputs):
             raise InvalidParametersError(name="name", value=name, rule="must be new to the gate")

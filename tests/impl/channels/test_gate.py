@@ -290,6 +290,19 @@ def test_an_input_that_is_alone_may_be_cancelled() -> None:
         sender.send_nowait("chunk", 1)
 
 
+def test_an_input_that_is_opened_outside_of_a_loop_takes_no_place() -> None:
+    gate = InputGate[str](GateParameters())
+    with pytest.raises(RuntimeError, match="no running event loop"):
+        gate.open_channel("early")
+
+    async def join() -> list[object]:
+        async with gate:
+            await gate.open_channel("in time").end()
+            return [item async for item in gate]
+
+    assert asyncio.run(join()) == []
+
+
 async def test_a_cancelled_call_has_received_nothing() -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")
