@@ -4,7 +4,7 @@ import os
 import re
 import sys
 import threading
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, redirect_stdout
 from difflib import get_close_matches
 from pathlib import Path
 from pkgutil import resolve_name
@@ -23,6 +23,7 @@ from permitflow_tools.cli.own import imported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
     from permitflow_testing import ChannelAdapter, PairAdapter, Report, RuleVerdict
     from permitflow_testing.foreign.driver import Driver
@@ -127,8 +128,9 @@ def conform(
             unusable(f"{name} needs --command")
     if adapter is None:
         unusable("MODULE:ADAPTER or --command is missing")
-    made = _load(adapter, is_pair=pair)
-    _ = _pair(made, adapter) if pair else _channel(made, adapter)  # before the rest is looked at
+    with _printing_aside(as_json):
+        made = _load(adapter, is_pair=pair)
+        _ = _pair(made, adapter) if pair else _channel(made, adapter)  # before the rest is looked at
     only = _rules(flow, rule or [], is_pair=pair)
     lines = _Lines(only, is_silent=as_json)
     options: dict[str, Any] = {
@@ -140,11 +142,12 @@ def conform(
     }
     try:
         with _ending_in_any_case():
-            report = (
-                judge_pair(_pair(made, adapter), **options)
-                if pair
-                else judge_adapter(_channel(made, adapter), **options, when_stuck=_end_stuck)
-            )
+            with _printing_aside(as_json):
+                report = (
+                    judge_pair(_pair(made, adapter), **options)
+                    if pair
+                    else judge_adapter(_channel(made, adapter), **options, when_stuck=_end_stuck)
+                )
             if as_json:
                 print_json(report.as_json())
             else:
@@ -153,6 +156,11 @@ def conform(
             stop(holds=report.conforms)
     except InvalidParametersError as error:
         unusable(str(error))
+
+
+def _printing_aside(as_json: bool) -> "AbstractContextManager[object]":
+    """What an adapter prints is no part of a JSON object on standard output."""
+    return redirect_stdout(sys.stderr) if as_json else nullcontext()
 
 
 class _Where(NamedTuple):

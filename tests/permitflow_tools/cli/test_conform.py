@@ -37,6 +37,18 @@ def test_a_report_counts_rules_that_hold_and_are_broken(command: Command) -> Non
     assert command("conform", QUEUE, "--rule", "window")[0] == 0
 
 
+def test_what_an_adapter_prints_is_no_part_of_the_answer(
+    command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    imports = "print('imported')\nfrom permitflow_testing.examples.queues import QueueChannel\n"
+    Path("talkative_queue.py").write_text(
+        f"{imports}class Talks(QueueChannel):\n    def __init__(self): print('made')\n"
+    )
+    code, stdout, _ = command("conform", "talkative_queue:Talks", "--rule", "window", "--json")
+    assert (code, json.loads(stdout)["conforms"]) == (0, True)
+
+
 def test_another_protocols_rules(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A queue has room again when a message is taken: the next one leaves too early."""
     (tmp_path / "one_place.py").write_text(ONE_PLACE)
