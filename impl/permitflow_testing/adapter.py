@@ -1,5 +1,6 @@
 """The adapter that a third party writes for its channel, and the features that a channel may lack."""
 
+from collections.abc import Set
 from enum import StrEnum
 from inspect import iscoroutinefunction
 from typing import Any, ClassVar, NamedTuple
@@ -186,12 +187,21 @@ _CALLED = frozenset({"send_chunk_now", "offer_watermark", "abort", "consume"})
 
 
 def require_methods(adapter: ChannelAdapter) -> None:
-    """Require the three methods that every run needs, and that each method is of the kind that the kit calls.
+    """Require the three methods that every run needs, that each is of the kind that the kit calls, and fit numbers.
 
     Raises:
-        InvalidParametersError: one is missing, or is ``async`` where it must not be, or the other way round.
+        InvalidParametersError: one is missing, or is ``async`` where it must not be, or the other way round; a number
+            is out of its range, or ``lacks`` has something else than features.
     """
     name = type(adapter).__name__
+    for number, least, is_allowed in (("hops", 1, True), ("timeout_seconds", 0, False), ("quiet_seconds", 0, True)):
+        value = getattr(adapter, number)
+        if not isinstance(value, int | float) or not (value > least or (is_allowed and value == least)):
+            rule = f"must have {number} {'of at least' if is_allowed else 'above'} {least} instead of {value!r}"
+            raise InvalidParametersError(name="adapter", value=name, rule=rule)
+    if not isinstance(adapter.lacks, Set) or not adapter.lacks <= set(Feature):
+        rule = f"must have a set of features as lacks, of {', '.join(Feature)}, instead of {adapter.lacks!r}"
+        raise InvalidParametersError(name="adapter", value=name, rule=rule)
     for method in ("open", "offer_chunk", "take"):
         if getattr(type(adapter), method) is getattr(ChannelAdapter, method):
             raise InvalidParametersError(name="adapter", value=name, rule=f"must have a method {method}")

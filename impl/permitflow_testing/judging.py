@@ -209,7 +209,7 @@ class ChannelJudge(_Judge):
         """
         try:
             adapter = make()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             rule = f"must be made without arguments, but {raising(error)}"
             raise InvalidParametersError(name="adapter", value=getattr(make, "__name__", make), rule=rule) from error
         require_methods(adapter)
@@ -255,7 +255,7 @@ class ChannelJudge(_Judge):
                 self._cannot_open = f"cannot be opened: it {self.watch.sentence}"
             except asyncio.CancelledError:
                 self._cannot_open = f"cannot be used: it {CANCELS_ALL}"
-            except Exception as error:
+            except (Exception, SystemExit) as error:
                 what, where = raising(error), place_of(error)
                 what = f"it {what}" if what.startswith("raises") else what
                 self._cannot_open = f"cannot be opened: {what}" + (f" ({where})" if where else "")
@@ -281,6 +281,9 @@ class ChannelJudge(_Judge):
             return self._blocks(rule)
         except asyncio.CancelledError:
             return RuleVerdict(rule, Outcome.BREAKS, CANCELS_ALL)
+        except SystemExit as error:
+            self._given_up = "the adapter ends the program"
+            return RuleVerdict.raised(rule, error)
 
     def _blocks(self, rule: Rule) -> RuleVerdict:
         return RuleVerdict(rule, Outcome.BREAKS, self.watch.sentence, tuple(self.watch.blocked))

@@ -370,8 +370,14 @@ class RuleVerdict:
         }
 
 
+def _first(error: BaseException) -> BaseException:
+    """The first one of a group: what a task of the adapter's own task group has raised."""
+    return _first(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
 def raising(error: BaseException) -> str:
     """A finding."""
+    error = _first(error)
     if isinstance(error, AdapterError):
         return str(error)
     return f"raises {type(error).__name__}: {shortened(str(error))}"
@@ -379,6 +385,7 @@ def raising(error: BaseException) -> str:
 
 def _where(error: BaseException) -> list[str]:
     """The last lines of code that it came through."""
+    error = _first(error)
     if isinstance(error, AdapterError):
         return []
     return [shortened(line) for line in "".join(format_exception(error)[-3:]).rstrip().splitlines()]
@@ -386,6 +393,7 @@ def _where(error: BaseException) -> list[str]:
 
 def place_of(error: BaseException) -> str:
     """The line of code that raised it; empty if that is the kit."""
+    error = _first(error)
     frames = extract_tb(error.__traceback__)
     if isinstance(error, AdapterError) or not frames:
         return ""

@@ -46,6 +46,8 @@ def said(report: Report) -> str:
             "value='1', rows=1); the kind must be a Kind, the value the whole number that",
         ),
         (wrong.CancelsItself, "your send raises CancelledError, although nobody has cancelled it"),
+        (wrong.Exits, "raises SystemExit: 0\nasked 1 of 5 rules, because the adapter ends the program"),
+        (wrong.RaisesAGroup, "raises ValueError: from a task"),
         (wrong.CancelsAll, "cancels tasks that are not its own: the kit's was among them"),
     ],
 )
@@ -131,6 +133,22 @@ def test_a_method_of_the_wrong_colour_is_refused() -> None:
         judge_adapter(AsyncConsume)
     with pytest.raises(InvalidParametersError, match="async def offer_chunk"):
         judge_adapter(PlainSend)
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "said"),
+    [
+        ("hops", 0, "hops of at least 1 instead of 0"),
+        ("timeout_seconds", 0, "timeout_seconds above 0 instead of 0"),
+        ("quiet_seconds", -1, "quiet_seconds of at least 0 instead of -1"),
+        ("quiet_seconds", "1", "quiet_seconds of at least 0 instead of '1'"),
+        ("lacks", "batching", "a set of features as lacks, of weights, .*, instead of 'batching'"),
+        ("lacks", {"bacthing"}, "a set of features as lacks, .*, instead of {'bacthing'}"),
+    ],
+)
+def test_an_attribute_that_cannot_be_is_named(attribute: str, value: object, said: str) -> None:
+    with pytest.raises(InvalidParametersError, match=said):
+        judge_adapter(type("Odd", (CountedQueue,), {attribute: value}), only=["window"])
 
 
 def test_an_adapter_that_cannot_be_made_is_refused() -> None:

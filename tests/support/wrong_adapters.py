@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import sys
 import time
 
 from permitflow import ChannelParameters, Kind, RecorderFactory
@@ -47,6 +48,25 @@ class NeverTakes(Swallows):
     async def take(self) -> Received:
         await asyncio.sleep(3600)
         raise AssertionError("nobody waits so long")
+
+
+class Exits(CountedQueue):
+    """A send that ends the program, with success."""
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        sys.exit(0)
+
+
+class RaisesAGroup(CountedQueue):
+    """A send in a group of tasks, one of which fails."""
+
+    async def offer_chunk(self, serial: int, rows: int) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(_fail())
+
+
+async def _fail() -> None:
+    raise ValueError("from a task")
 
 
 class NeverCloses(CountedQueue):
