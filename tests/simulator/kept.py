@@ -44,7 +44,7 @@ from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import byte_window_of
 from tests.simulator.sockets import Conditions, Network
 from tests.simulator.stores import SimulatedSystem, new_store
-from tests.simulator.surroundings import INSECURE, simulated
+from tests.simulator.surroundings import INSECURE, simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
 
 SCHEMA: Final = pa.schema([("n", pa.int64())])
@@ -190,9 +190,7 @@ class KeptRun:
         random = Random(seed)
         self.seed, self.plan = seed, Plan.drawn(random)
         plan = self.plan
-        self.world = World(seed, turn_seconds=plan.turn_seconds, most_in_turn=plan.most_in_turn)
-        if tells:
-            self.world.story = []
+        self.world = World(seed, turn_seconds=plan.turn_seconds, most_in_turn=plan.most_in_turn, tells=tells)
         self.network = Network(self.world, plan.conditions)
         self.disk = SimulatedDisk(self.world.random)
         self.disk.on_crash = self._exchange_dies
@@ -218,18 +216,16 @@ class KeptRun:
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
         outcome = Outcome(self.seed, seen=self.seen)
-        with simulated(self.world):
-            try:
-                self._run()
-                for host in self.world.hosts:
-                    self.broken += host.problems
-            finally:
-                self.disk.on_crash = lambda: None
-                self.disk.crash()
-                self.world.close()
-                self.system.unmount()
-        outcome.broken, outcome.digest, outcome.seconds = self.broken, self.world.digest, self.world.now
-        outcome.story = self.world.story or []
+        try:
+            with simulated_run(self.world, outcome):
+                try:
+                    self._run()
+                finally:
+                    self.disk.on_crash = lambda: None
+                    self.disk.crash()
+                outcome.broken += self.broken
+        finally:
+            self.system.unmount()
         return outcome
 
     def _run(self) -> None:
@@ -255,6 +251,8 @@ class KeptRun:
             self._is_stopping = True
             self._exchange.schedule(self._stopping.set)
             world.run(until=world.now + 60.0)
+            if not twin_at(self.seed):  # of two that run the same program, one may live on
+                self.broken += world.left_behind()
             self._judge_file()
         except WaitsForEver as error:
             waiting = [
@@ -277,7 +275,7 @@ class KeptRun:
             disk.crashes_at = disk.operations + plan.dies_in_operation[self._lives]
             self._next_has_power = self.world.random.random() < plan.had_power
         self._lives += 1
-        _begin(host, self._serve())
+        host.begin(self._serve())
 
     async def _serve(self) -> None:
         plan = self.plan
@@ -386,13 +384,13 @@ class KeptRun:
         assert client.act is not None, "it has a host of its own"
         assert client.host is None or not client.host.is_running_now, "two lives of one client would take turns"
         client.host = self.world.new_host(client.name)
-        _begin(client.host, self._go_on(client, client.act))
+        client.host.begin(self._go_on(client, client.act))
 
     def _begin_twin(self, client: _Client) -> None:
         """Start the same program a second time, though the first one may live: one of them is to hear of the other."""
         if client.act is not None and not client.is_over:
             self.world.tell(client.name, "is started again beside itself")
-            _begin(self.world.new_host(client.name), self._go_on(client, client.act))
+            self.world.new_host(client.name).begin(self._go_on(client, client.act))
 
     async def _go_on(self, client: _Client, act: Callable[[_Client], Awaitable[None]]) -> None:
         """Try until it is done."""
@@ -643,14 +641,6 @@ class KeptRun:
 
 def _rows(first: int, start: int, stop: int, schema: pa.Schema = SCHEMA) -> pa.RecordBatch:
     return pa.record_batch([pa.array(range(first + start, first + stop), pa.int64())] * len(schema), schema=schema)
-
-
-def _begin(host: Host, work: Awaitable[None]) -> None:
-    asyncio.events._set_running_loop(host)
-    try:
-        host.create_task(work, name=f"main of {host.name}")  # type: ignore[arg-type]
-    finally:
-        asyncio.events._set_running_loop(None)
 
 
 def run_seed(seed: int, tells: bool) -> Outcome:

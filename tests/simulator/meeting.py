@@ -78,7 +78,7 @@ class Meeting:
             AssertionError: the model allows a step not, or something is left behind.
         """
         world = self._world = World(0)
-        network = self._network = Network(world, Conditions(lost_share=self.way.lost_share))
+        self._network = Network(world, Conditions(lost_share=self.way.lost_share))
         self._oracle = Oracle()
         self._hosts: dict[str, Host] = {}
         self._stopping: asyncio.Event | None = None
@@ -95,26 +95,17 @@ class Meeting:
                 if self._stopping is not None and self._hosts[EXCHANGE].is_running_now:
                     self._hosts[EXCHANGE].schedule(self._stopping.set)
                     world.run(until=world.now + LONG_SECONDS)
-                self._require_order(network)
+                self._require_order()
             except WaitsForEver as error:
-                waiting = [
-                    f"{host.name}: {task.get_name()}"
-                    for host in world.hosts
-                    if host.is_running_now
-                    for task in host.unfinished()
-                ]
-                raise WaitsForEver(f"{error}; waiting: {'; '.join(waiting)}") from None
+                raise WaitsForEver(f"{error}; waiting: {'; '.join(world.unfinished())}") from None
             finally:
                 world.close()
         return self
 
-    def _require_order(self, network: Network) -> None:
+    def _require_order(self) -> None:
         assert self._oracle.broken == []
-        for host in self._world.hosts:
-            assert host.problems == []
-            if host.is_running_now:
-                assert [task.get_name() for task in host.unfinished()] == []
-        assert [each.name for each in network.sockets.values() if not each.is_closed and each.host.is_running_now] == []
+        assert [problem for host in self._world.hosts for problem in host.problems] == []
+        assert [*self._world.left_behind()] == []
 
     # Who comes, and what happens to them.
 
@@ -122,11 +113,7 @@ class Meeting:
         host = self._hosts[party] = self._world.new_host(party)
         acts = {EXCHANGE: self._serve, PRODUCER: self._produce, CONSUMER: self._consume}
         act = acts[party]()
-        asyncio.events._set_running_loop(host)
-        try:
-            host.create_task(act if party == EXCHANGE else self._play(party, act), name=f"main of {party}")
-        finally:
-            asyncio.events._set_running_loop(None)
+        host.begin(act if party == EXCHANGE else self._play(party, act))
 
     def _stop(self, stop: Stop) -> None:
         host = self._hosts[stop.party]

@@ -42,7 +42,7 @@ from tests.simulator.disk import NEVER, SimulatedDisk
 from tests.simulator.mute_oracle import JudgedPipeline
 from tests.simulator.outcome import Outcome
 from tests.simulator.sockets import Conditions, Network, SimulatedSocket
-from tests.simulator.surroundings import simulated
+from tests.simulator.surroundings import simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
 
 FRONT: Final = "front"
@@ -254,9 +254,7 @@ class MuteRun:
     def __init__(self, plan: Plan, *, tells: bool = False) -> None:
         """``tells``: keep the story."""
         self.plan = plan
-        self.world = World(plan.seed, turn_seconds=plan.turn_seconds, most_in_turn=plan.most_in_turn)
-        if tells:
-            self.world.story = []
+        self.world = World(plan.seed, turn_seconds=plan.turn_seconds, most_in_turn=plan.most_in_turn, tells=tells)
         self.network = Network(self.world, plan.conditions)
         self.disk = SimulatedDisk(self.world.random)
         self.disk.on_crash = lambda: self._kill(BACK)
@@ -280,14 +278,9 @@ class MuteRun:
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
         outcome = Outcome(self.plan.seed, seen=self.seen, steps=self.steps)
-        with simulated(self.world):
-            try:
-                self._run()
-                self.broken += [problem for host in self.world.hosts for problem in host.problems]
-            finally:
-                self.world.close()
-        outcome.broken, outcome.digest, outcome.seconds = self.broken, self.world.digest, self.world.now
-        outcome.story = self.world.story or []
+        with simulated_run(self.world, outcome):
+            self._run()
+            outcome.broken += self.broken
         return outcome
 
     def _run(self) -> None:
@@ -308,7 +301,7 @@ class MuteRun:
             self._judge()
             self._stop()
             world.run(until=world.now + 60.0)
-            self._judge_remains()
+            self.broken += self.world.left_behind()
         except WaitsForEver as error:
             self.broken.append(f"{error}: {self._who_waits()}")
 
@@ -761,14 +754,6 @@ class MuteRun:
             self._visits.cancel()
         for reader in self._readers.values():
             reader.close()
-
-    def _judge_remains(self) -> None:
-        for host in self.world.hosts:
-            if host.is_running_now and (left := [*host.unfinished()]):
-                self.broken.append(f"{host.name} leaves tasks behind: {', '.join(task.get_name() for task in left)}")
-        for each in self.network.sockets.values():
-            if not each.is_closed and each.host.is_running_now:
-                self.broken.append(f"{each.name} stays open")
 
 
 def run_seed(seed: int, tells: bool) -> Outcome:

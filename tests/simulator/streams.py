@@ -22,7 +22,7 @@ from tests.simulator.oracle import Oracle
 from tests.simulator.outcome import Outcome
 from tests.simulator.schedule import CONSUMER, EXCHANGE, Fault, Schedule, Trouble, draw
 from tests.simulator.sockets import Network
-from tests.simulator.surroundings import INSECURE, simulated
+from tests.simulator.surroundings import INSECURE, simulated_run
 from tests.simulator.world import Host, WaitsForEver, World
 
 CHANNEL = "c"
@@ -58,9 +58,9 @@ class StreamsRun:
     def __init__(self, schedule: Schedule, *, tells: bool = False) -> None:
         """``tells``: keep the story."""
         self.schedule = schedule
-        self.world = World(schedule.seed, turn_seconds=schedule.turn_seconds, most_in_turn=schedule.most_in_turn)
-        if tells:
-            self.world.story = []
+        self.world = World(
+            schedule.seed, turn_seconds=schedule.turn_seconds, most_in_turn=schedule.most_in_turn, tells=tells
+        )
         self.network = Network(self.world, schedule.conditions)
         self.oracle = Oracle(on_step=self._on_step if tells else None, key_of=key_of)
         self._recorder: RecorderFactory = self.oracle.recorder
@@ -76,16 +76,10 @@ class StreamsRun:
     def run(self) -> Outcome:
         """Run it to its end, and judge it."""
         outcome = Outcome(self.schedule.seed, seen=self.seen)
-        world = self.world
-        with simulated(world):
-            try:
-                outcome.broken += self._run()
-                outcome.broken += self.oracle.broken
-                outcome.broken += [problem for host in world.hosts for problem in host.problems]
-            finally:
-                world.close()
-        outcome.digest, outcome.seconds, outcome.steps = world.digest, world.now, self.oracle.steps
-        outcome.story = world.story or []
+        with simulated_run(self.world, outcome):
+            outcome.broken += self._run()
+            outcome.broken += self.oracle.broken
+        outcome.steps = self.oracle.steps
         outcome.states = {state for judge in self.oracle.judges for state in judge.states}
         return outcome
 
@@ -116,13 +110,7 @@ class StreamsRun:
 
     def _who_waits(self) -> str:
         waiting = [name for name, client in self.clients.items() if not client.is_over]
-        tasks = [
-            f"{host.name}: {task.get_name()}"
-            for host in self.world.hosts
-            if host.is_running_now
-            for task in host.unfinished()
-        ]
-        return f"{', '.join(waiting) or EXCHANGE} waits; tasks: {'; '.join(tasks)}"
+        return f"{', '.join(waiting) or EXCHANGE} waits; tasks: {'; '.join(self.world.unfinished())}"
 
     # The parties.
 
@@ -133,7 +121,7 @@ class StreamsRun:
         self.exchanges.append(host)
         self._exchange_is_over = False
         self._stopping = asyncio.Event()  # before it serves: all others may be over by then
-        _begin(host, self._serve(self._stopping))
+        host.begin(self._serve(self._stopping))
 
     async def _serve(self, stopping: asyncio.Event) -> None:
         schedule = self.schedule
@@ -160,7 +148,7 @@ class StreamsRun:
 
     def _start(self, name: str, act: Callable[[Client], Coroutine[Any, Any, None]]) -> None:
         client = self.clients[name] = Client(self.world.new_host(name))
-        _begin(client.host, self._play(client, act))
+        client.host.begin(self._play(client, act))
 
     def _note_over(self, client: Client) -> None:
         """Somebody is over; those who wait for it get another one, as from an operator."""
@@ -318,7 +306,7 @@ class StreamsRun:
     # Laws.
 
     def _judged(self) -> list[str]:
-        return [*self._judged_endings(), *self._judged_rows(), *self._judged_remains()]
+        return [*self._judged_endings(), *self._judged_rows(), *self.world.left_behind()]
 
     def _judged_endings(self) -> list[str]:
         broken: list[str] = []
@@ -350,16 +338,6 @@ class StreamsRun:
                     broken.append(f"{name}'s watermarks went back: {marks}")
         return broken
 
-    def _judged_remains(self) -> list[str]:
-        broken: list[str] = []
-        for host in self.world.hosts:
-            if host.is_running_now and (left := [*host.unfinished()]):
-                broken.append(f"{host.name} leaves tasks behind: {', '.join(task.get_name() for task in left)}")
-        for each in self.network.sockets.values():
-            if not each.is_closed and each.host.is_running_now:
-                broken.append(f"{each.name} stays open")
-        return broken
-
     def _may_fail(self, name: str, error: BaseException) -> bool:
         """Was there more than what everybody must bear?"""
         if isinstance(error, ChannelCancelledError) and self.schedule.receiving is Receiving.LEAVES:
@@ -377,14 +355,6 @@ def run_seed(seed: int, tells: bool) -> Outcome:
     run = StreamsRun(draw(seed), tells=tells)
     run.world.tell("schedule", str(run.schedule))
     return run.run()
-
-
-def _begin(host: Host, work: Coroutine[Any, Any, None]) -> None:
-    asyncio.events._set_running_loop(host)
-    try:
-        host.create_task(work, name=f"main of {host.name}")
-    finally:
-        asyncio.events._set_running_loop(None)
 
 
 def _producer_of(message: int) -> int:

@@ -18,6 +18,7 @@ from permitflow.exchange import Security, server
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.mute import sockets as mute_sockets
 from tests.simulator.datagrams import DatagramSocket
+from tests.simulator.outcome import Outcome
 from tests.simulator.sockets import SimulatedSocket
 from tests.simulator.world import Host, World
 
@@ -114,6 +115,18 @@ def simulated(world: World) -> Iterator[None]:
         for where, name, value in before:
             setattr(where, name, value)
         random.setstate(state)
+
+
+@contextmanager
+def simulated_run(world: World, outcome: Outcome) -> Iterator[None]:
+    """The same until this world ends; the outcome gets what is the same of all worlds."""
+    with simulated(world):
+        try:
+            yield
+            outcome.broken += [problem for host in world.hosts for problem in host.problems]
+        finally:
+            world.close()
+    outcome.digest, outcome.seconds, outcome.story = world.digest, world.now, world.story or []
 
 
 _found: list[tuple[Any, str]] = []

@@ -89,20 +89,21 @@ class NumberedTask(asyncio.Task[T]):
 class World:
     """The clock, what is due when, and the hosts."""
 
-    def __init__(self, seed: int, *, turn_seconds: float = 2e-5, most_in_turn: int = 8) -> None:
+    def __init__(self, seed: int, *, turn_seconds: float = 2e-5, most_in_turn: int = 8, tells: bool = False) -> None:
         """With nothing in it.
 
         Args:
             seed: of everything that is drawn.
             turn_seconds: how long a turn of a host takes.
             most_in_turn: the most callbacks that a host runs in a turn.
+            tells: keep the story.
         """
         self.random = Random(seed)
         self.first_hash = (seed + 1) * _MOST_NUMBERS
         """Hashes of this world's tasks are greater, and those of the next one's greater still."""
         self.now = 0.0
         self.hosts: list[Host] = []
-        self.story: list[tuple[float, str, str]] | None = None
+        self.story: list[tuple[float, str, str]] | None = [] if tells else None
         """What has happened, if it is to be told: when, where and what."""
         self.network: Network
         self._turn_seconds, self._most_in_turn = turn_seconds, most_in_turn
@@ -167,6 +168,19 @@ class World:
     def new_host(self, name: str) -> "Host":
         """A running process with nothing to do."""
         return Host(self, name)  # type: ignore[abstract]  # nobody asks it for anything else
+
+    def unfinished(self) -> Iterator[str]:
+        """Tasks of running hosts that are not over, each behind its host's name."""
+        for host in self.hosts:
+            if host.is_running_now:
+                yield from (f"{host.name}: {task.get_name()}" for task in host.unfinished())
+
+    def left_behind(self) -> Iterator[str]:
+        """What running hosts should have ended or closed, in words."""
+        yield from (f"{task} is left behind" for task in self.unfinished())
+        for each in self.network.sockets.values():
+            if not each.is_closed and each.host.is_running_now:
+                yield f"{each.name} stays open"
 
     def new_number(self) -> int:
         """Unique in this world."""
@@ -409,6 +423,14 @@ class Host(asyncio.AbstractEventLoop):
         )
         self._tasks.append(task)
         return task
+
+    def begin(self, work: Coroutine[Any, Any, None]) -> None:
+        """From outside of the host: its program begins."""
+        events._set_running_loop(self)
+        try:
+            self.create_task(work, name=f"main of {self.name}")
+        finally:
+            events._set_running_loop(None)
 
     def get_debug(self) -> bool:
         """See asyncio."""
