@@ -184,17 +184,19 @@ def chunks(numbers: list[int]) -> list[pa.RecordBatch]:
     return [pa.record_batch({"n": pa.array([number], pa.int64())}) for number in numbers]
 
 
-async def stage(exchange: Exchange, numbers: list[int], batch: int, *, ends: bool = True) -> StagedPart:
+async def stage(
+    exchange: Exchange, numbers: list[int], batch: int, *, ends: bool = True, channel: str = "a"
+) -> StagedPart:
     name = f"attempt at {numbers} {random.random()}"
     pieces = chunks(numbers)
-    await exchange.replay_channel("a").declare(pieces[0].schema)
-    part = exchange.staging.open("a", Staging("q", batch, 0, name))
+    await exchange.replay_channel(channel).declare(pieces[0].schema)
+    part = exchange.staging.open(channel, Staging("q", batch, 0, name))
     done = 0
     while done < len(pieces):
         done += await exchange.staging.stage(part, pieces[done:])
     if ends:
         exchange.staging.end(part)
-    return StagedPart("a", 0, name, len(numbers))
+    return StagedPart(channel, 0, name, len(numbers))
 
 
 async def read(channel: ReplayChannel, rows: int) -> list[int]:
@@ -267,6 +269,28 @@ async def test_what_cannot_be_forgotten_on_disk_stays_and_is_told(
                 with pytest.raises(StoreWriteError, match="the disk fails"):
                     await (orders.rollback(["a"]) if order == "rollback" else orders.discard("q", 0, [part]))
         assert exchange.staging.in_doubt_rows("a") == 3
+
+
+async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path) -> None:
+    begun, may_go_on = threading.Event(), threading.Event()
+
+    def be_busy(_: object) -> None:
+        begun.set()
+        may_go_on.wait(60)
+
+    with SqliteStore(tmp_path) as store:
+        exchange = Exchange(store=store)
+        exchange.add_channels(CHANNELS, retention=Retention.REPLAY)
+        parts = [await stage(exchange, [1, 2], 0, channel=channel) for channel in CHANNELS]
+        commits = store.commits
+        store.database.post(be_busy)
+        await until(begun.is_set)
+        async with asyncio.TaskGroup() as group:
+            discarding = group.create_task(exchange.staging.discard("q", 0, parts))
+            await turns()
+            may_go_on.set()
+        assert (discarding.result(), store.commits - commits) == (4, 2)
+        exchange.staging.stop()
 
 
 async def test_a_channel_may_be_removed_while_its_rollback_is_written(tmp_path: Path) -> None:

@@ -230,15 +230,18 @@ class StagingAreas:
 
     @settled
     async def _discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
-        rows = 0
-        for channel in dict.fromkeys(part.channel for part in parts):
-            named = [part for part in parts if part.channel == channel]
-            if found := self.books.unpublished(query, batch, named):
-                await self._places[channel].channel.store.forget([part.staging for part in found])
-            dropped = self.books.discard(query, batch, named, self._clock())
-            self._note_change(dropped)
-            rows += sum(part.rows for part in dropped)
-        return rows
+        found: dict[str, list[Staging]] = {}
+        for part in self.books.unpublished(query, batch, parts):
+            found.setdefault(part.channel, []).append(part.staging)
+        # All at once: they share a flush.
+        forgetting = (self._places[channel].channel.store.forget(some) for channel, some in found.items())
+        failures = [*await asyncio.gather(*forgetting, return_exceptions=True)]
+        stay = {channel for channel, failure in zip(found, failures, strict=True) if failure is not None}
+        dropped = self.books.discard(query, batch, [each for each in parts if each.channel not in stay], self._clock())
+        self._note_change(dropped)
+        for failure in filter(None, failures):
+            raise failure
+        return sum(part.rows for part in dropped)
 
     async def rollback(self, channel: str) -> int:
         """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``.
