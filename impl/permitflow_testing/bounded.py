@@ -6,11 +6,12 @@ A call that does not end is cancelled some times, and then left alone: the run g
 import asyncio
 import ctypes
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from inspect import CORO_CLOSED, getcoroutinestate
 from numbers import Integral
+from threading import Thread
 from typing import Any, TypeAlias, TypeVar
 
 from permitflow.flows.messages import Kind
@@ -332,16 +333,26 @@ def keep_for_ever(made: Iterable[Any]) -> None:
 
 
 class _Threads(ThreadPoolExecutor):
-    """The loop's own threads; nobody waits for one that a call has blocked."""
+    """The loop's own threads, one for each call: a blocked one takes no other's place, and holds no program."""
 
-    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        super().shutdown(wait=False, cancel_futures=True)
+    def submit(self, fn: Callable[..., T], /, *args: Any, **kwargs: Any) -> Future[T]:
+        future = Future[T]()
+
+        def work() -> None:
+            if future.set_running_or_notify_cancel():
+                try:
+                    future.set_result(fn(*args, **kwargs))
+                except BaseException as error:
+                    future.set_exception(error)
+
+        Thread(target=work, daemon=True, name="adapter").start()
+        return future
 
 
 def new_loop() -> asyncio.AbstractEventLoop:
     """An event loop whose end waits for no thread."""
     loop = asyncio.new_event_loop()
-    loop.set_default_executor(_Threads(thread_name_prefix="adapter"))
+    loop.set_default_executor(_Threads())
     return loop
 
 

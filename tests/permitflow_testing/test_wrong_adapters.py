@@ -3,6 +3,9 @@
 import asyncio
 import gc
 import signal
+import subprocess
+import sys
+import threading
 import time
 
 import pytest
@@ -106,6 +109,34 @@ def test_no_handler_of_the_tests_own_is_replaced() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+async def _last_of_many(count: int) -> int:
+    """The answer of a thread, while so many others are blocked."""
+    gate = threading.Event()
+    blocked = [asyncio.create_task(asyncio.to_thread(gate.wait)) for _ in range(count)]
+    try:
+        return await asyncio.wait_for(asyncio.to_thread(int), 5.0)
+    finally:
+        gate.set()
+        await asyncio.gather(*blocked)
+
+
+def test_threads_that_calls_have_blocked_take_no_others_place() -> None:
+    with bounded.own_runner() as runner:
+        assert runner.run(_last_of_many(40)) == 0
+
+
+LEAVES_A_THREAD = """
+import asyncio, contextlib, threading
+from permitflow_testing.bounded import own_runner
+with own_runner() as runner, contextlib.suppress(TimeoutError):
+    runner.run(asyncio.wait_for(asyncio.to_thread(threading.Event().wait), 0.01))
+"""
+
+
+def test_a_thread_that_is_left_behind_holds_no_program() -> None:
+    subprocess.run([sys.executable, "-c", LEAVES_A_THREAD], timeout=60, check=True)
 
 
 class ComputesLong(CountedQueue):
