@@ -230,13 +230,23 @@ def _blocks(path: Path, start: LinePosition, allow_truncated: bool) -> Iterator[
                 offset, line = offset + len(whole) + 1, line + len(lines)
     except OSError as error:
         raise TraceUnreadableError(path=str(path), line=0, reason=error.strerror or str(error)) from error
-    if rest and not allow_truncated:
+    if rest and _is_whole(rest):
+        yield LinePosition(offset, line), [_decoded(path, line, rest)]
+    elif rest and not allow_truncated:
         raise TraceTruncatedError(
             path=str(path),
             line=line + 1,
             reason="the last line is half written: its writer was killed or the disk was full; "
             "what comes before can be read with allow_truncated",
         )
+
+
+def _is_whole(line: bytes) -> bool:
+    """Is a line without an end a whole one?  No beginning of an object is an object."""
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _refuse_long(path: Path, line: int) -> NoReturn:

@@ -175,6 +175,8 @@ def check_sequence(channel: str, log: Iterable[Event], seen: dict[End, int]) -> 
         due = seen.get(event.end, 0) + 1
         if event.sequence != due:
             reason = f"event {due} of the {event.end} is missing, event {event.sequence} comes instead"
+            if 1 <= event.sequence < due:
+                reason = f"event {event.sequence} of the {event.end} comes again, where event {due} is due"
             raise TraceMismatchError(channel=channel, reason=reason)
         seen[event.end] = due
 

@@ -252,6 +252,17 @@ def test_a_missing_event_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text("".join((*lines[:3], *lines[4:-1])))
     with pytest.raises(TraceMismatchError, match="event 3 of the sender is missing, event 4 comes instead"):
         read_trace(tmp_path)
+    (tmp_path / "a.jsonl").write_text("".join((*lines[:4], *lines[2:-1])))
+    with pytest.raises(TraceMismatchError, match="event 2 of the sender comes again, where event 4 is due"):
+        read_trace(tmp_path)
+
+
+def test_a_whole_last_line_needs_no_end(tmp_path: Path) -> None:
+    with FileTrace(tmp_path / "a.jsonl") as trace:
+        offer_and_send(PermitSender(AGREED, record=trace.recorder("c", "sender", PERMIT_ACTIONS, STATED)), 3)
+    before = read_trace(tmp_path).channels["c"]
+    (tmp_path / "a.jsonl").write_text("".join(lines_of(tmp_path / "a.jsonl")).rstrip("\n"))
+    assert read_trace(tmp_path).channels["c"] == before
 
 
 AT_EXIT = """
