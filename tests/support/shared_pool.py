@@ -1,4 +1,4 @@
-"""``SharedPool.tla``, action for action: any number of channels that borrow from one pool."""
+"""A model with a family, on which tests try what is said of families: channels that borrow from one pool."""
 
 from dataclasses import dataclass
 from itertools import product
@@ -13,7 +13,7 @@ from permitflow_model.kernel.system import Action, System, require
 
 @dataclass(frozen=True, kw_only=True)
 class Parameters(Bounded):
-    """The constants of the specification."""
+    """The channels, the pool's permits, and the largest cost of a message."""
 
     channels: Positive
     permits: Positive

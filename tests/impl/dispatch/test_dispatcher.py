@@ -94,6 +94,24 @@ async def test_a_slow_channel_delays_no_other_part_of_its_chunk() -> None:
     assert channels.read(1) == [(RIGHT[1], 6)]
 
 
+async def test_a_barrier_waits_for_the_channel_that_has_one() -> None:
+    channels = Channels(2)
+    await channels.dispatcher.send_barrier(1)
+    assert channels.read(1) == [1]
+    sending = asyncio.create_task(channels.dispatcher.send_barrier(2))
+    await turns()
+    assert (channels.read(1), sending.done()) == ([2], False)
+    assert channels.read(0) == [1]
+    await sending
+    assert channels.read(0) == [2]
+
+
+async def test_a_watermark_leaves_at_once() -> None:
+    channels = Channels(2)
+    await channels.dispatcher.send_watermark(9)
+    assert (channels.read(0), channels.read(1)) == ([9], [9])
+
+
 async def test_a_chunk_above_the_window_of_a_channel_leaves_in_slices() -> None:
     channels = Channels(2)
     sending = asyncio.create_task(channels.dispatcher.send(rows(LEFT)))
@@ -155,19 +173,21 @@ async def test_a_call_cancelled_in_line_has_sent_nothing() -> None:
 
 @pytest.mark.parametrize("is_waiting", [False, True], ids=["before", "while another channel is waited for"])
 async def test_a_channel_whose_reader_is_gone_ends_the_stream(is_waiting: bool) -> None:
-    channels = Channels(2)
-    await channels.dispatcher.send(rows(LEFT[:4]))
+    channels = Channels(3)
+    slow, (lost,) = keys_of(0, 3, 5), keys_of(1, 3)
+    await channels.dispatcher.send(rows(slow[:4]))
     if is_waiting:
         asyncio.get_running_loop().call_soon(channels.receivers[1].close)
     else:
         channels.receivers[1].close()
     with pytest.raises(DispatchError) as caught:
-        await channels.dispatcher.send([(LEFT[4], 4), (RIGHT[0], 5)])
+        await channels.dispatcher.send([*rows(slow[4:] * is_waiting), (lost, 5)])
     assert caught.value.channel == channels.dispatcher.ends[1].name
-    with pytest.raises(ChannelAbortedError, match="takes no more rows"):
-        channels.read(0)
+    for other in (0, 2):
+        with pytest.raises(ChannelAbortedError, match="takes no more rows"):
+            channels.read(other)
     with pytest.raises(DispatchError):
-        await channels.dispatcher.send([(LEFT[0], 0)])
+        await channels.dispatcher.send([(slow[0], 0)])
     with pytest.raises(DispatchError):
         await channels.dispatcher.end()
 
