@@ -272,6 +272,19 @@ def test_a_wrong_driver_is_a_sentence(wrong: str, tmp_path: Path) -> None:
     assert said in str(problem.value)
 
 
+@pytest.mark.parametrize(
+    ("asked", "option"),
+    [({"end": "receiver"}, "--end"), ({"flow": "demand"}, "--flow"), ({"carrier": "grpc"}, "--accept")],
+)
+def test_what_a_driver_has_not_is_told_by_the_option_that_asks(
+    asked: dict[str, Any], option: str, tmp_path: Path
+) -> None:
+    has = '{"id": 1, "ok": {"protocol": 2, "ends": ["sender"], "flows": ["permits"]}}'
+    refused = pytest.raises(InvalidParametersError, match=f"^{option} must be one that the driver has")
+    with driven(scripted(tmp_path, f"say('{has}')")) as driver, refused:
+        judge_command(driver, **{"end": "sender"} | asked)
+
+
 def test_a_driver_that_ends_before_all_is_read_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     start = threading.Thread.start
 

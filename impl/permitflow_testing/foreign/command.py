@@ -537,7 +537,7 @@ def adapter_of(
     for name, value, known in (
         ("--end", end, said.ends),
         ("--flow", flow, said.flows),
-        ("--carrier", carrier or said.carriers[0], said.carriers),
+        ("--accept", carrier or said.carriers[0], said.carriers),
     ):
         if value not in known:
             raise InvalidParametersError(
