@@ -134,27 +134,26 @@ async def test_a_new_channel_begins_with_the_barrier_that_adds_it() -> None:
     assert channels.read(1) == ["more", (moved, 3)]
 
 
-@pytest.mark.parametrize("next_call", ["send", "send_barrier", "end"])
-async def test_after_a_cancelled_call_the_rest_leaves_first(next_call: str) -> None:
+@pytest.mark.parametrize("has_begun", [True, False], ids=["a slice has left", "nothing has left"])
+@pytest.mark.parametrize("next_call", ["send", "send_barrier", "send_watermark", "end"])
+async def test_after_a_cancelled_call_the_rest_leaves_first(next_call: str, has_begun: bool) -> None:
     channels = Channels(2)
     await channels.dispatcher.send(rows(LEFT[:4]))
     sending = asyncio.create_task(channels.dispatcher.send([*rows(LEFT[4:10], 4), (RIGHT[0], 10)]))
     await turns()
-    first = channels.read(0)  # there is room for a slice
+    found = channels.read(0) if has_begun else []
     await turns()
     sending.cancel()
     await asyncio.wait({sending})
     assert sending.cancelled()
-    arguments: dict[str, list[object]] = {"send": [[(LEFT[0], 99)]], "send_barrier": [99], "end": []}
-    finishing = asyncio.create_task(getattr(channels.dispatcher, next_call)(*arguments[next_call]))
-    found: list[object] = []
+    argument: object = [(LEFT[0], 99)] if next_call == "send" else 99
+    finishing = asyncio.create_task(getattr(channels.dispatcher, next_call)(*[argument] * (next_call != "end")))
     while not finishing.done():
         found += channels.read(0)
         await turns()
-    found += channels.read(0)
-    last = {"send": (LEFT[0], 99), "send_barrier": 99, "end": "end"}[next_call]
-    assert first == rows(LEFT[:4])
-    assert found == [*rows(LEFT[4:10], 4), last]
+    await finishing
+    last = {"send": (LEFT[0], 99), "end": "end"}.get(next_call, 99)
+    assert [*found, *channels.read(0)] == [*rows(LEFT[:10]), last]
     assert channels.read(1)[0] == (RIGHT[0], 10)
 
 
