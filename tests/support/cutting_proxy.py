@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from operator import attrgetter
 from random import Random
-from threading import Thread
 from typing import Any, Generic, Protocol, TypeVar
+
+from anyio.from_thread import start_blocking_portal
 
 READ_BYTES = (500, 1_500, 65_536)
 """A connection passes on at most so much at once: one of these, so that messages come in pieces."""
@@ -307,14 +308,5 @@ async def cutting(address: str, cuts: Sequence[Cut] = ()) -> AsyncIterator[CutLi
 @contextmanager
 def cutting_beside(address: str, cuts: Sequence[Cut] = ()) -> Iterator[CutLink]:
     """As ``cutting``, for callers that block: in a thread of its own."""
-    loop = asyncio.new_event_loop()
-    thread = Thread(target=loop.run_forever, name="cutting proxy", daemon=True)
-    thread.start()
-    way = cutting(address, cuts)
-    try:
-        yield asyncio.run_coroutine_threadsafe(way.__aenter__(), loop).result()
-    finally:
-        asyncio.run_coroutine_threadsafe(way.__aexit__(None, None, None), loop).result()
-        loop.call_soon_threadsafe(loop.stop)
-        thread.join()
-        loop.close()
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(cutting(address, cuts)) as link:
+        yield link

@@ -6,9 +6,9 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from threading import Event, Thread
 
 import pyarrow as pa
+from anyio.from_thread import start_blocking_portal
 
 from permitflow.client import EndOutcome, get, put
 from permitflow.errors import PermitflowError
@@ -37,21 +37,8 @@ def serving_page(*options: str) -> Iterator[tuple[str, str]]:
 @contextmanager
 def busy(address: str) -> Iterator[None]:
     """Rows for the channels of ``BUSY``, from another thread, until the block ends."""
-    begun, ended = Event(), Event()
-
-    async def run() -> None:
-        async with _busy(address):
-            begun.set()
-            await asyncio.to_thread(ended.wait)
-
-    thread = Thread(target=asyncio.run, args=(run(),), daemon=True)
-    thread.start()
-    assert begun.wait(60)
-    try:
+    with start_blocking_portal() as portal, portal.wrap_async_context_manager(_busy(address)):
         yield
-    finally:
-        ended.set()
-        thread.join(60)
 
 
 @asynccontextmanager
