@@ -24,7 +24,7 @@ def address_of(text: str) -> Address:
     """The address in ``host:port``.
 
     Raises:
-        InvalidOptionError: it is none.
+        InvalidOptionError: the text is no such address.
     """
     try:
         is_tcp, host, port = parsed(text, least_port=0)

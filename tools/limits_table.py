@@ -156,8 +156,8 @@ FIXED: Final = (
         "messages that an end has not acknowledged, of a stream that can resume",
         MOST_UNTOLD,
         None,
-        f"or {MOST_UNTOLD_BYTES >> 20} MiB of them: then it must; the other end keeps what is not acknowledged, which "
-        "permits bound",
+        f"or {MOST_UNTOLD_BYTES >> 20} MiB of them: then it must acknowledge. The other end keeps those that are not; "
+        "the permits bound them",
     ),
     _fixed(
         "metadata of a gRPC call",

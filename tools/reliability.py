@@ -61,7 +61,7 @@ class Trial:
         """Read what ``keep`` has written.
 
         Raises:
-            ValueError: it is something else.
+            ValueError: the file is something else.
         """
         try:
             return cls(**json.loads(path.read_text("utf-8")))

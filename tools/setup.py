@@ -32,6 +32,8 @@ OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17  # Spark 4 demands it; TLC would run on an older one
 EXTRAS = ("demo", "dev", "all")
 """What can be set up; each holds the one before it."""
+# Errors alone: of warnings, such as one for each place in its settings that is not there, pip may have pages.
+PIP_INSTALL = ["-m", "pip", "install", "--quiet", "--quiet"]
 PIP_ATTEMPTS = 3
 PROGRESS_SECONDS = 10.0
 PIP_PAUSE_SECONDS = 5.0
@@ -82,7 +84,7 @@ def main() -> None:
         if extra == "all":
             provide_connect()
         STAMP.write_text(f"{extra} {fingerprint}")
-        say(f"Python environment ready in .venv after {time.monotonic() - began:.0f} s")
+        say(f"Python environment ready after {time.monotonic() - began:.0f} s; to use it: . .venv/bin/activate")
     if extra != "demo":
         provide_programs(fingerprint)
 
@@ -124,7 +126,7 @@ def make_venv() -> None:
             give_up("creating .venv failed; the reason stands above")
         return
     # Debian puts ensurepip into a package of its own, python3-venv; pip can install itself without it.
-    pip = [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON), "install", "--quiet", "pip"]
+    pip = [sys.executable, "-m", "pip", "--python", str(VENV_PYTHON), *PIP_INSTALL[2:], "pip"]
     if not (run([*venv, "--without-pip"]) and run(pip)):
         give_up(f"creating .venv failed: {sys.executable} has neither ensurepip nor a pip that could stand in for it")
 
@@ -136,7 +138,7 @@ def install_requirements(extra: str) -> None:
     uv = shutil.which("uv")
     if uv is not None and run_with_progress([uv, "pip", "install", "--quiet", "--python", str(VENV_PYTHON), *wanted]):
         return
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet", "--retries", "5", "--timeout", "60", *wanted]
+    pip = [str(VENV_PYTHON), *PIP_INSTALL, "--retries", "5", "--timeout", "60", *wanted]
     for attempt in range(1, PIP_ATTEMPTS + 1):
         if run_with_progress(pip):
             return
@@ -151,7 +153,7 @@ def provide_connect() -> None:
 
     It needs pandas; and where pandas is in reach, pyarrow loads it into every process, of benchmarks too.
     """
-    pip = [str(VENV_PYTHON), "-m", "pip", "install", "--quiet"]
+    pip = [str(VENV_PYTHON), *PIP_INSTALL]
     report = VENV / "connect.json"
     report.unlink(missing_ok=True)
     if run([*pip, "--dry-run", "--report", str(report), "--editable", ".[connect]"]) and report.is_file():

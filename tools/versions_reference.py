@@ -22,6 +22,7 @@ RESULTS = CHECKOUT / "build/versions"
 EXTRAS = ("graphs", "grpc", "metrics", "plots", "proofs", "spark", "testing")
 """The extras for users; the others are for development."""
 TESTS = (
+    "tests/model",
     "tests/impl/spark",
     "tests/impl/carriers",
     "tests/impl/wire",
@@ -37,7 +38,7 @@ TESTS = (
     "tests/permitflow_tools/cli/test_trace.py",
     "tests/proofs/test_terms.py",
 )
-"""The tests of the rooms that use other libraries."""
+"""The tests of the models, which use Python's own types in many ways, and of the rooms that use other libraries."""
 ENVIRONMENTS = ("oldest", "newest", "old Spark")
 """A cluster often prescribes an older Spark than would be installed beside the other libraries."""
 

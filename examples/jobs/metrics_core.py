@@ -47,7 +47,7 @@ def require_source(source: str) -> None:
     """Require a name that a process can have in packets.
 
     Raises:
-        InvalidOptionError: it is none.
+        InvalidOptionError: a process cannot have it.
     """
     if not _SOURCE.fullmatch(source):
         reason = "must be up to 32 small letters, digits and hyphens, the first a letter"

@@ -70,7 +70,7 @@ class WordCount:
         """Go on from a file of ``save``, if there is one.
 
         Raises:
-            SavedCountsError: it is something else.
+            SavedCountsError: the file is something else.
         """
         if not path.exists():
             return

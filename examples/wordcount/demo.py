@@ -208,6 +208,7 @@ class _Run:
                 self.say(f"{name} is muted by {by}")
             case "closed" if name in self.muted:
                 begin, by = self.muted.pop(name)
+                self.told.discard(name)
                 self.spans[name].append(Span(begin=begin, end=at, text=by))
             case "died":
                 self.say(str(event["reason"]))
@@ -337,7 +338,8 @@ async def _play(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGroup) -> N
         run.say("the senders have ended")
         while True:
             await asyncio.sleep(SAMPLE_SECONDS / 10)
-            if run.counts == run.sent:
+            # Workers may tell later than counts arrive that a source reads again.
+            if run.counts == run.sent and not run.told:
                 break
     run.say("the readers have all counts" if run.visitor else "the reader has all counts")
     with suppress(asyncio.CancelledError):
@@ -363,6 +365,7 @@ async def _make_trouble(run: _Run, stack: AsyncExitStack, group: asyncio.TaskGro
             await asyncio.sleep(SAMPLE_SECONDS)
 
     run.trouble_since = run.now
+    run.told.clear()  # from here on nothing is heard of sources
     writing = asyncio.create_task(write_log())
     try:
         trouble = Trouble(run.workers, [back, front], run.readers, run.folder)

@@ -75,7 +75,7 @@ _ONE_EXPORT_SECONDS = 0.5
 
 
 class _Collector:
-    """Takes a snapshot for each scrape: in the event loop to which what it looks at belongs."""
+    """Takes a snapshot for each scrape, in the event loop of what it looks at."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()

@@ -220,7 +220,7 @@ def batched(state: State, _parameters: Parameters) -> bool:
 
 
 def target_kept(state: State, parameters: Parameters) -> bool:
-    """At least the target circulates: no more is withheld than the window exceeds it by."""
+    """At least the target circulates: what is withheld is at most the window less the target."""
     return parameters.row_permits - state.withheld >= state.target
 
 

@@ -68,7 +68,7 @@ class Table:
         """true or false; false if it is not there.
 
         Raises:
-            ManifestError: it is something else.
+            ManifestError: the key has another value.
         """
         value = self._content.get(key, False)
         if not isinstance(value, bool):
@@ -79,7 +79,7 @@ class Table:
         """A list of names; empty if it is not there.
 
         Raises:
-            ManifestError: it is something else, or a name stands there twice.
+            ManifestError: the key has another value, or a name twice.
         """
         value = self._content.get(key, [])
         if not isinstance(value, list) or not all(isinstance(name, str) for name in value):
@@ -92,7 +92,7 @@ class Table:
         """A table of TLA+ values: numbers, texts, true or false, and lists, which are sets.
 
         Raises:
-            ManifestError: it is something else.
+            ManifestError: the key has another value.
         """
         value = self._content.get(key, {})
         if not isinstance(value, dict):
@@ -103,7 +103,7 @@ class Table:
         """A table of texts; empty if it is not there.
 
         Raises:
-            ManifestError: it is something else.
+            ManifestError: the key has another value.
         """
         value = self._content.get(key, {})
         if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
@@ -114,7 +114,7 @@ class Table:
         """A list of tables.
 
         Raises:
-            ManifestError: it is something else, or empty.
+            ManifestError: the key has another value, or none.
         """
         value = self._content.get(key, [])
         if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
@@ -125,7 +125,7 @@ class Table:
         """Tables by name.
 
         Raises:
-            ManifestError: it is something else.
+            ManifestError: the key has another value.
         """
         value = self._content.get(key, {})
         if not isinstance(value, dict):

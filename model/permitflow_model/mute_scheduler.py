@@ -250,7 +250,7 @@ def is_circle(state: State, *names: int) -> bool:
 
 
 def muted_by_is_acyclic(state: State, parameters: Parameters) -> bool:
-    """Actors do not wait for each other in a circle, those aside that are freed."""
+    """Actors do not wait for each other in a circle, but for those that are freed."""
     return not any(
         is_circle(state, *names) for number in (2, 3) for names in permutations(range(parameters.actors), number)
     )

@@ -127,7 +127,7 @@ def _holds_fewer(state: State, parameters: Parameters) -> bool:
 
 
 def _window_holds(state: State, parameters: Parameters, *, larger: int) -> bool:
-    """With chunks of at most this many bytes, or this many more."""
+    """The window is kept with chunks of as many bytes as the theorem allows, or ``larger`` more."""
     assume(max(parameters.byte_costs) <= parameters.window_bytes - parameters.batch_bytes + 1 + larger)
     return state.outstanding <= parameters.window_bytes
 

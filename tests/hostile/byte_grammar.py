@@ -195,7 +195,7 @@ class Packets:
     """Those of its connection have ``CONNECTION`` for its number."""
 
     def datagrams(self, connection: int) -> list[bytes]:
-        """The packets as bytes, with this number."""
+        """The packets as bytes, with this number for the connection."""
         return [
             packet if isinstance(packet, bytes) else whole(_with_number(packet, connection)) for packet in self.packets
         ]

@@ -108,7 +108,7 @@ def test_an_untold_restriction_is_noticed() -> None:
 
 
 def facts(make: Callable[[], object]) -> tuple[str, ...]:
-    """What a claim is given that makes these parameters."""
+    """What a claim that makes these parameters may assume."""
 
     def claim() -> bool:
         make()

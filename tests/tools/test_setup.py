@@ -86,6 +86,14 @@ def test_an_installation_that_failed_is_not_taken_for_done(setup: ModuleType, tm
     assert not setup.is_up_to_date(setup.fingerprint_of_inputs(), "demo")
 
 
+def test_of_pip_errors_are_shown_and_no_warnings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "nowhere"))
+    pip = [sys.executable, *set_up.PIP_INSTALL, "--no-index", "no-such-package"]
+    stderr = subprocess.run(pip, capture_output=True, text=True, check=False, timeout=250).stderr
+    assert "No matching distribution found for no-such-package" in stderr
+    assert "WARNING" not in stderr
+
+
 def test_make_lists_its_targets_without_setting_anything_up(repository: Path, tmp_path: Path) -> None:
     (tmp_path / "Makefile").write_text((repository / "Makefile").read_text())
     done = subprocess.run(["make"], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=250)

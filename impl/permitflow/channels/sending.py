@@ -38,7 +38,7 @@ class SendingEnd(ABC, Generic[T]):
 
     @abstractmethod
     def _cut(self, chunk: T, rows: int | None) -> Pieces[T]:
-        """The pieces in which a chunk has to leave; raises if it is none, or if ``rows`` contradicts it."""
+        """The pieces in which a chunk has to leave; raises if it is no chunk, or if ``rows`` contradicts it."""
 
     @abstractmethod
     def _send_one(self, chunk: T, rows: int | None) -> bool:

@@ -102,7 +102,7 @@ class StageNode(Node):
     kind = "stage"
     takes: int = 1
     gives: tuple[int, int | None] = (1, 1)
-    """The least and the most that it makes of what it takes; None: any number."""
+    """How many elements it makes of ``takes``, at least and at most; None: any number."""
 
     def check(self) -> None:
         """It takes at least one element; the least must not exceed the most."""

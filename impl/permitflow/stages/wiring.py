@@ -64,7 +64,7 @@ class Back:
         """Require a loop, when all that belongs to it has been closed.
 
         Raises:
-            InvalidParametersError: it is none.
+            InvalidParametersError: there is no loop.
         """
         if not self._is_upstream_of(self.upstream):
             raise self.error("must be closed with a stream that comes from its source; else there is no loop")

@@ -195,7 +195,7 @@ def end_of(value: object) -> End:
     """The name of an end.
 
     Raises:
-        ValueError: it is none.
+        ValueError: no end has this name.
     """
     for end in ENDS:
         if value == end:
@@ -207,7 +207,7 @@ def text_of(value: object) -> str:
     """A string.
 
     Raises:
-        TypeError: it is none.
+        TypeError: it is no string.
         ValueError: it cannot be written.
     """
     if not isinstance(value, str):

@@ -78,7 +78,7 @@ class Hello:
         """Read the answer to ``hello``.
 
         Raises:
-            DriverError: it is none.
+            DriverError: it is no such answer.
         """
         if not isinstance(said, Mapping):
             raise _wrong("hello", said, "an object")

@@ -34,9 +34,11 @@ def _permits(row_permits: int, permit_batch: int, max_chunk_cost: int, flush_idl
         advice.append(f"A permit batch of at most {decision.safe_permit_batch}")
     if not flush_idle and max_chunk_cost <= row_permits:
         advice.append("A receiver that returns what it holds when it is idle")
-    formula = f"permits = {row_permits}" if flush_idle else f"permits - batch + 1 = {max(0, safe)}"
+    most = "as many rows as there are permits" if flush_idle else "permits - batch + 1 rows"
     explanation = decision.explanation[0].upper() + decision.explanation[1:]
-    sentence = f"{explanation}. The formula: a chunk may have at most {formula} rows; the largest has {max_chunk_cost}."
+    sentence = (
+        f"{explanation}. The formula: a chunk may have at most {most}, here {safe}; the largest has {max_chunk_cost}."
+    )
     steps = () if decision.run is None else decision.run.steps
     return Setting(parameters, decision.is_live, sentence, steps, tuple(advice))
 

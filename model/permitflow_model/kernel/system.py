@@ -88,7 +88,7 @@ class Action(Generic[S, P]):
         """What the action returned in this state, which must be a state, too.
 
         Raises:
-            ModelError: it is none: the action forgets to return it, or returns something else.
+            ModelError: the action returned no state, but None or something else.
         """
         if type(after) is not type(state) and not is_state(after, like=state):
             self.fail(no_state(after), state, arguments)

@@ -50,7 +50,7 @@ def config(cluster: KafkaCluster) -> dict[str, object]:
 
 
 def reading(cluster: KafkaCluster, topic: str, **options: Any) -> KafkaRecords:
-    """One of the group that is named as the topic; what it is told by options, nothing of its own."""
+    """A reader whose group has the topic's name."""
     quickly = {"group.id": topic, "session.timeout.ms": 2_500, "heartbeat.interval.ms": 200}
     return KafkaRecords(config(cluster) | quickly, [topic], **options)
 

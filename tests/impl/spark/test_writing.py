@@ -286,7 +286,7 @@ class Attempt:
 
     partition: int
     number: int
-    """Among the attempts at the task, since its stage was last begun."""
+    """Of the attempts at the task; it begins anew each time the stage is run."""
     attempt: int
 
     def partitionId(self) -> int:  # noqa: N802 - Spark's name

@@ -130,6 +130,15 @@ def page(name: str) -> str:
     return play_page(PLAYGROUNDS[name], PLAYGROUNDS.values())
 
 
+def test_numbers_are_chosen_by_the_keyboard(visit: Open) -> None:
+    opened = visit(page("demand"))
+    for knob, key in (("batch", "End"), ("size", "ArrowLeft"), ("pulls", " ")):
+        opened.page.locator(f"#knob-{knob}").focus()
+        opened.press(key)
+    assert opened.page.evaluate("location.hash") == "#set=2-5-1"
+    assert opened.page.get_by_role("status").first.inner_text() == opened.page.locator("header .sentence").inner_text()
+
+
 @pytest.mark.long
 def test_the_smallest_deadlock_is_found_by_clicks(visit: Open) -> None:
     opened = visit(page("permit-channel"))

@@ -1,7 +1,7 @@
 """How much may be under way on a network that is shared: by the share of what was lost; no I/O.
 
 The receiver's window bounds its own memory; it knows nothing of a queue on the way that is shorter, and drops what does
-not fit.  Sent again at once, it would be dropped again: without a bound, next to nothing arrives there.
+not fit.  What is sent again at once is dropped again, so without a bound next to nothing would arrive.
 
 A loss is not a sign of congestion by itself: a radio link may lose one of a hundred, and halving the rate each time
 would leave a small part of it.  So the bound follows the loss-based controller of Google's congestion control

@@ -117,14 +117,14 @@ class Location(NamedTuple):
     schema: str
     """The schema of its tables: a database can have many stores."""
     name: str
-    """For messages; without what must not be told."""
+    """Its address for messages, without secrets."""
 
     @classmethod
     def parsed(cls, address: str) -> "Location":
         """Read ``postgresql://[user@]host[:port]/database[?schema=NAME]``, with all parameters of libpq.
 
         Raises:
-            StoreUnusableError: it is none, or has a password.
+            StoreUnusableError: it is no such address, or has a password.
         """
         base, _, query = address.partition("?")
         asked = parse_qsl(query, keep_blank_values=True)

@@ -20,7 +20,7 @@ _SKIPPED_TOGETHER = 1_000
 
 
 def open_channel(options: CallOptions, settings: tuple[tuple[str, int], ...]) -> "grpc.aio.Channel":
-    """A channel of the user's function, or one without TLS; in the event loop."""
+    """The channel that the user's function makes, or one without TLS; called in the event loop."""
     # gRPC must not be loaded before Spark's daemon has forked.
     import grpc
 

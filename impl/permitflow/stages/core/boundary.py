@@ -73,7 +73,7 @@ class AsyncBoundary(HoldingStage[T, T]):
         """``prefetch`` is a power of two.
 
         Raises:
-            InvalidParametersError: it is none.
+            InvalidParametersError: it is no power of two.
         """
         super().__init__()
         self._boundary: InputBoundary[T] = InputBoundary(prefetch)

@@ -35,8 +35,8 @@ class Player {
 
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    // The slider moves by itself, and so do lists of choices; buttons take the space bar for themselves.
-    if (event.target.closest?.("select") || (event.key === " " && event.target.closest?.("button, summary"))) return;
+    // Numbers to choose and lists of choices take all keys for themselves; buttons take the space bar.
+    if (event.target.closest?.("select, .knob") || (event.key === " " && event.target.closest?.("button, summary"))) return;
     const tenth = Math.max(1, Math.round(this.run.last / 10));
     const moves = {
       ArrowLeft: () => this.go(this.k - 1),

@@ -8,6 +8,7 @@ class Playground {
     this.shortest = document.getElementById("shortest");
     this.badge = document.querySelector(".badge");
     this.sentence = document.querySelector(".sentence");
+    this.sentence.setAttribute("role", "status"); // read aloud when another number is chosen
     this.#goToAddress();
     this.player = new Player(this.#run([]), viewsOfRun, () => `#set=${this.key()}`);
     this.form.addEventListener("input", () => this.choose());
@@ -16,7 +17,8 @@ class Playground {
       this.player.take(this.#run(this.setting().graph.run));
       this.player.play();
     });
-    addEventListener("hashchange", () => this.#goToAddress() && this.choose());
+    // An address with numbers that this page has not is corrected.
+    addEventListener("hashchange", () => (this.#goToAddress() ? this.choose() : this.player.go(this.player.k)));
   }
 
   /** The chosen values, as the settings are named. */

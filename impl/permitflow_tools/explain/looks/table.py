@@ -23,7 +23,9 @@ Words = Mapping[str, Callable[..., str]]
 _DEMAND: Words = {
     "state.credit > 0": lambda _credit, _none: "no message is requested",
     "state.withheld > 0": lambda _withheld, _none: "nothing is withheld",
-    "count <= state.requests": lambda _count, requests: f"requests for {requests:,} messages are on their way",
+    "count <= state.requests": lambda _count, requests: (
+        f"requests for {requests:,} messages are on their way" if requests else "no request is on its way"
+    ),
 }
 
 _GRPC_CALL: Words = {
