@@ -295,7 +295,7 @@ def theorems() -> tuple[Theorem, ...]:
         _CHAPTER.kept(
             "target-kept",
             "TargetKept",
-            "At least the target circulates: no more is withheld than the window exceeds it by.",
+            "At least the target circulates: what is withheld is at most the window less the target.",
             lambda state, parameters: state._replace(withheld=parameters.row_permits - state.target + 1),
             "one more is withheld",
         ),

@@ -187,7 +187,7 @@ Bounded == RowsIn(wire) + RowsIn(inbox) <= RowPermits
 \* Less than a batch is collected, however the batch changes.
 Batched == unreturned < batch
 
-\* At least the target circulates: no more is withheld than the window exceeds it by.
+\* At least the target circulates: what is withheld is at most the window less the target.
 TargetKept == RowPermits - withheld >= target
 
 \* Once as much is withheld as shall be, the target is the bound.

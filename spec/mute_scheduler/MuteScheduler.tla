@@ -173,7 +173,7 @@ NotBySelf == \A a \in Names : ~waits[a][a]
 \* No wake-up is lost: a muter cannot keep up, or the message that it can is on its way.
 Woken == \A a, m \in Names : waits[a][m] => Mutes(m) \/ freed[a][m]
 
-\* Actors do not wait for each other in a circle, those aside that are freed.
+\* Actors do not wait for each other in a circle, but for those that are freed.
 Waits(a, m) == waits[a][m] /\ ~freed[a][m]
 MutedByIsAcyclic ==
     \A a, b, c \in Names : ~(Waits(a, b) /\ Waits(b, a)) /\ ~(Waits(a, b) /\ Waits(b, c) /\ Waits(c, a))
