@@ -26,7 +26,7 @@ async def test_an_ended_channel_takes_nothing_and_lets_everything_be_read() -> N
     await channel.append(rows(0, 3))
     await channel.end()
     await channel.end()
-    with pytest.raises(ChannelClosedError):
+    with pytest.raises(ChannelClosedError, match=r"open it again .*permitflow channel reset"):
         await channel.append(rows(3, 4))
     assert channel.position().state is ChannelState.ENDED
     assert channel.statistics().state == BridgeState.ENDED

@@ -245,7 +245,8 @@ class ReplayChannel:
             return ChannelAbortedError(channel=self.name, reason=self.reason)
         if producer:
             return ProducerEndedError(channel=self.name, producer=producer, rows=self.rows_of(producer))
-        why = "a producer has ended the channel: its rows are there; another producer uses another channel"
+        why = "a producer has ended the channel, and its rows are there: take another one, or open it again for more "
+        why += "(permitflow channel reset; its rows stay)"
         return ChannelClosedError(end=f"sender of channel {self.name!r} ({why})")
 
     async def declare(self, schema: pa.Schema) -> pa.Schema:
