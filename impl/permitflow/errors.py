@@ -1160,8 +1160,8 @@ class RowsLostError(PermitflowError):
     text = (
         "channel {channel!r} no longer has all rows that this query needs from row {wanted_row} on, as "
         "consumer {consumer!r}; {reason}. The query stops here and skips nothing. To go on without these rows, "
-        "set failOnDataLoss to false; or start it with a new checkpoint and a new table (or remove duplicate rows from "
-        "the old one), and with startingOffsets if rows have expired"
+        "set failOnDataLoss to false; or start it with a new checkpoint and a new table (into an old one, Spark's file "
+        "sinks do not write batches whose numbers it has), and with startingOffsets if rows have expired"
     )
 
 

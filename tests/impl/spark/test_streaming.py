@@ -172,7 +172,7 @@ def test_two_queries_as_one_consumer_are_told_of_each_other(options: Options, tm
     first = other.initialOffset()
     end = one.latestOffset(one.initialOffset(), EVERYTHING)
     one.latestOffset(end, EVERYTHING)
-    with pytest.raises(RowsLostError, match="does another query, or another branch of this one, read as consumer"):
+    with pytest.raises(RowsLostError, match="perhaps another query, or another branch of this one, reads as consumer"):
         other.latestOffset(first, EVERYTHING)
     with pytest.raises(RowsLostError, match=r"row 0 of channel .* was acknowledged and is forgotten"):
         read({**options, "traceDir": str(tmp_path)}, first, end)
