@@ -4,13 +4,13 @@ import asyncio
 import multiprocessing
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any, Self, TypeAlias, TypeVar
+
+from tests.support import serving as processes
 
 CHECKOUT = Path(__file__).resolve().parent.parent
 SPAWNING = multiprocessing.get_context("spawn")
@@ -126,13 +126,5 @@ def _run(function: Role, pipe: object, *arguments: object) -> None:
 @contextmanager
 def serving(*options: str) -> Iterator[tuple[str, int]]:
     """``permitflow serve`` for the block: its address, and the id of its process."""
-    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--quiet", *options]
-    with subprocess.Popen(
-        command, cwd=CHECKOUT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None
-            # "listening at ADDRESS"
-            yield process.stdout.readline().rsplit(maxsplit=1)[-1], process.pid
-        finally:
-            process.kill()
+    with processes.serving("--quiet", *options) as process:
+        yield processes.address_of(process), process.pid

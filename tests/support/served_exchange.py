@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from permitflow.client.background import background
 from permitflow.client.blocking import BlockingSink, BlockingSource, open_sink, open_source
 from permitflow.errors import PeerTimeoutError, PermitflowError
 from permitflow.exchange import stream_channels
+from tests.support.serving import address_of, serving
 
 SMALL_WINDOW = ChannelParameters(row_permits=256, permit_batch=64)
 
@@ -79,19 +79,11 @@ def served_exchange(
     """
     streams = [argument for stream in STREAMS for argument in ("--stream", f"{stream}:{CHANNELS}")]
     window = ["--row-permits", str(parameters.row_permits), "--permit-batch", str(parameters.permit_batch)]
-    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", *streams, *window, "--address", address]
-    command += ["--same-host", same_host.value, *more]
-    with subprocess.Popen(
-        [*command, "--quiet"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True
-    ) as process:
-        try:
-            assert process.stdout is not None  # a pipe was asked for
-            address = process.stdout.readline().removeprefix("listening at ").strip()
-            yield ServedExchange(process, address, parameters)
-            process.send_signal(signal.SIGTERM)
-            process.wait(SECONDS_TO_END)
-        finally:
-            process.kill()
+    where = ["--address", address, "--same-host", same_host.value]
+    with serving(*streams, *window, *where, *more, "--quiet") as process:
+        yield ServedExchange(process, address_of(process), parameters)
+        process.send_signal(signal.SIGTERM)
+        process.wait(SECONDS_TO_END)
 
 
 PATIENCE_SECONDS = 20.0

@@ -2,8 +2,6 @@
 
 import asyncio
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 
@@ -12,6 +10,7 @@ from anyio.from_thread import start_blocking_portal
 
 from permitflow.client import EndOutcome, get, put
 from permitflow.errors import PermitflowError
+from tests.support.serving import address_of, line_of, serving
 
 NARROW = pa.record_batch({"n": pa.array(range(1_000), pa.int64())})
 WIDE = pa.record_batch({"text": pa.array(["x" * 20_000] * 50)})
@@ -21,17 +20,10 @@ BUSY: Sequence[str] = (*("--stream", "orders:3", "--stream", "pictures", "--stre
 @contextmanager
 def serving_page(*options: str) -> Iterator[tuple[str, str]]:
     """``permitflow serve --ui``: its address, and that of its page."""
-    command = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--address", "127.0.0.1:0", "--quiet"]
-    command += ["--ui", "127.0.0.1:0", *options]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None  # it is a pipe
-            listening, shown = (process.stdout.readline().split()[-1] for _ in range(2))
-            yield listening, shown
-            process.send_signal(signal.SIGTERM)
-            process.communicate(timeout=60)
-        finally:
-            process.kill()
+    with serving("--quiet", "--ui", "127.0.0.1:0", *options) as process:
+        yield address_of(process), line_of(process).split()[-1]
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
 
 
 @contextmanager

@@ -1,8 +1,6 @@
 """An exchange whose reader stands still holds three byte windows of wide rows, and no more."""
 
 import asyncio
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,11 +8,11 @@ import pyarrow as pa
 import pytest
 
 from permitflow.client import SameHost, get, put
+from tests.support.serving import address_of, serving
 
 SCHEMA, ROW_BYTES = pa.schema([("body", pa.binary())]), 20_000
 MOST_GROWN_BYTES = 256 << 20
 NOTHING_LEAVES_SECONDS = 5.0
-SERVE = [sys.executable, "-m", "permitflow_tools.cli", "serve", "--stream", "w:1", "--address", "tcp://127.0.0.1:0"]
 
 
 def resident_bytes(pid: int) -> int:
@@ -24,10 +22,8 @@ def resident_bytes(pid: int) -> int:
 @pytest.fixture
 def exchange() -> Iterator[tuple[int, str]]:
     """Its process, and where it listens."""
-    with subprocess.Popen([*SERVE, "--quiet"], stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        yield process.pid, process.stdout.readline().removeprefix("listening at ").strip()
-        process.terminate()
+    with serving("--stream", "w:1", "--address", "tcp://127.0.0.1:0", "--quiet") as process:
+        yield process.pid, address_of(process)
 
 
 @pytest.mark.long

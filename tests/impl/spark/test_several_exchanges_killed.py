@@ -24,8 +24,7 @@ from permitflow.errors import PermitflowError, StagedPartError
 from permitflow.names import stream_channels
 from permitflow.spark.options import WriteOptions
 from permitflow.spark.sink import StagedMessage, StagedStreamWriter
-from tests.permitflow_tools.cli.conftest import serving
-from tests.permitflow_tools.cli.test_serve import line_of
+from tests.support.serving import address_of, serving
 
 CHANNELS = stream_channels("orders", 6)
 ROWS_OF_BATCH = 60
@@ -104,7 +103,7 @@ class Cluster:
         cluster = ("--cluster", self.address, "--quiet", "--resume-seconds", "0")
         stream = ("--stream", f"orders:{len(CHANNELS)}", "--staging-timeout-seconds", str(EXPIRY_SECONDS))
         process = self._stack.enter_context(serving("--address", own, *stream, *kept, *cluster))
-        assert line_of(process) == f"listening at {own}"
+        assert address_of(process) == own
         return process
 
     def kill(self, position: int) -> None:

@@ -4,14 +4,15 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from permitflow_tools.cli.application import app
+from tests.support import serving as support
 
 Answer = tuple[int, str, str]
 """Exit code, standard output, standard error."""
@@ -66,20 +67,5 @@ def process() -> Command:
     return run
 
 
-@contextmanager
-def serving(*arguments: str, by: Sequence[str] = ()) -> "Iterator[subprocess.Popen[str]]":
-    """An exchange, by default at a free port, started by another program or not; it is gone at the end of the block."""
-    address = () if "--address" in arguments else ("--address", "127.0.0.1:0")
-    process = subprocess.Popen(
-        [*by, sys.executable, "-m", "permitflow_tools.cli", "serve", *address, *arguments],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "GRPC_VERBOSITY": "ERROR"},  # what it notes by the way is no error
-        text=True,
-    )
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.communicate()
+serving = partial(support.serving, errors=subprocess.PIPE)
+"""An exchange whose error output can be read."""

@@ -24,6 +24,7 @@ from permitflow.tracing import read_trace
 from permitflow_testing.traces import judge_all
 from permitflow_tools.cli.serve_reports import Report
 from tests.permitflow_tools.cli.conftest import Command, serving
+from tests.support.serving import address_of, line_of
 
 ROWS_OF_CHUNK = 100
 SCHEMA = pa.schema([("x", pa.int64())])
@@ -31,17 +32,6 @@ SCHEMA = pa.schema([("x", pa.int64())])
 
 # As a script's shell starts what it has in the background.
 IGNORING_CTRL_C = ("sh", "-c", 'trap "" INT; exec "$@"', "sh")
-
-
-def line_of(process: "subprocess.Popen[str]") -> str:
-    assert process.stdout is not None
-    return process.stdout.readline().rstrip("\n")
-
-
-def address_of(process: "subprocess.Popen[str]") -> str:
-    line = line_of(process)
-    assert line.startswith("listening at 127.0.0.1:")
-    return line.removeprefix("listening at ")
 
 
 def events_of(process: "subprocess.Popen[str]") -> Iterator[dict[str, Any]]:
