@@ -19,6 +19,9 @@ class Scheme(StrEnum):
     """Used without gRPC; what the network loses is sent again."""
 
 
+_WRITTEN = tuple(filter(None, Scheme))
+_FORMS = " or ".join(f"{each}host:port" for each in _WRITTEN)
+
 _LAST_PORT = 65_535
 # Words that gRPC takes for a scheme, with something else than a port behind the colon.
 _SCHEMES_OF_GRPC = {"unix", "unix-abstract", "vsock", "dns", "ipv4", "ipv6", "xds"}
@@ -80,7 +83,7 @@ def _weight(address: str, channel: str) -> bytes:
 
 def scheme_of(text: str) -> Scheme:
     """The scheme with which a text begins, whether or not an address follows."""
-    return next((each for each in Scheme if each and text.startswith(each)), Scheme.GRPC)
+    return next((each for each in _WRITTEN if text.startswith(each)), Scheme.GRPC)
 
 
 def written(address: Address) -> str:
@@ -104,11 +107,10 @@ def _broken_rule(address: object, least_port: int) -> str:
     if "," in address:  # gRPC would use any of them
         return "must be a single host:port here"
     scheme, separator, _ = address.rpartition("://")
-    forms = " or ".join(f"{each}host:port" for each in Scheme if each)
     if separator and not scheme_of(address):
-        return f"must be host:port, {forms}, without {scheme}://"
+        return f"must be host:port, {_FORMS}, without {scheme}://"
     host, colon, port = address.removeprefix(scheme_of(address)).rpartition(":")
-    form = f"must be host:port, as in localhost:50051, {forms}"
+    form = f"must be host:port, as in localhost:50051, {_FORMS}"
     if not colon or not _is_host(host) or (not separator and host in _SCHEMES_OF_GRPC):
         return form
     # Python makes no number of thousands of digits.

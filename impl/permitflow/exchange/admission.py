@@ -6,6 +6,7 @@ A refusal is a matter of the peer that exceeds a limit; what others have open st
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import lru_cache
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from time import monotonic
 from typing import Final, NamedTuple, Self
@@ -35,6 +36,7 @@ _MOST_PEERS = 1_024
 """Peers that have not failed lately are forgotten once there are this many."""
 
 
+@lru_cache(_MOST_PEERS)  # each connection is counted in several places
 def peer_key(peer: str) -> str:
     """The name under which a peer's places are counted.
 

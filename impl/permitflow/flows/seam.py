@@ -18,7 +18,7 @@ the flow changes its counts.
 """
 
 from abc import ABC, abstractmethod
-from collections import deque, namedtuple
+from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
@@ -135,7 +135,7 @@ class Group:
 
     def __init__(self) -> None:
         """Nothing is touched."""
-        self.touched: set[Inbound[Any]] = set()
+        self.touched: OrderedDict[Inbound[Any], None] = OrderedDict()
         self.wake: Callable[[], None] = _do_nothing
         """Called when something is touched: schedules ``pump``, and does nothing else."""
 
@@ -143,12 +143,13 @@ class Group:
         """Note that feedback may be due at this end."""
         if not self.touched:
             self.wake()
-        self.touched.add(end)
+        self.touched[end] = None
 
     def pump(self) -> None:
-        """Let each touched end pass its feedback on."""
+        """Let each touched end pass its feedback on, in the order in which they were touched."""
         while self.touched:
-            self.touched.pop().pass_on()
+            end, _ = self.touched.popitem(last=False)
+            end.pass_on()
 
 
 class Flow(ABC):

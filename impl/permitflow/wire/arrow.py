@@ -9,6 +9,7 @@ import io
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from itertools import accumulate, compress, takewhile
 from operator import attrgetter
 
@@ -401,12 +402,17 @@ class PieceWriter:
 
     def __init__(self, schema: pa.Schema) -> None:
         """Write batches of exactly this schema."""
-        self._memory = _Memory()
-        self._writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), schema)
+        self._memory, self._schema = _Memory(), schema
+
+    @cached_property
+    def _writer(self) -> pa.RecordBatchStreamWriter:
+        """Made for the first batch: most streams of short batches never need it."""
+        writer = pa.ipc.new_stream(pa.PythonFile(self._memory, "w"), self._schema)
         # Skip the schema at the stream's beginning: the handshake carries it.
-        nothing = [pa.nulls(0, field.type) for field in schema]
-        self._writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=schema))
+        nothing = [pa.nulls(0, field.type) for field in self._schema]
+        writer.write_batch(pa.RecordBatch.from_arrays(nothing, schema=self._schema))
         self._memory.pieces = []
+        return writer
 
     def pieces(self, batch: pa.RecordBatch) -> list[Buffer]:
         """Encode a batch as one message; the pieces refer to the batch."""

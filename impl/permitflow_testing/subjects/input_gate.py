@@ -19,6 +19,9 @@ from permitflow_model.input_gate_trace import GateExplanation
 from permitflow_model.kernel.replay import Replay, World, replay
 from permitflow_testing.subjects import UNLIMITED, Explanation, Subject, require_both, stated
 
+_CHECK_EVERY = 16
+"""See ``Replayer``: invariants of all inputs cost more than the steps."""
+
 
 def model_parameters(parameters: GateParameters) -> Parameters:
     """The specification's constants for a real gate, with numbers and offers without end."""
@@ -43,7 +46,8 @@ def judge_gate(
     """
     names = {channel: name for name, channel in enumerate(inputs)}
     explanation = GateExplanation(model_parameters(parameters), names)
-    return replay(explanation, explanation.start(), [[event for event in events if event.channel in names]])
+    logs = [[event for event in events if event.channel in names]]
+    return replay(explanation, explanation.start(), logs, check_every=_CHECK_EVERY)
 
 
 def _explanation(parameters: Parameters, ends: frozenset[End], keep_path: bool) -> Explanation:

@@ -279,9 +279,11 @@ class Replay(Generic[W, E]):
         return not self.blocked and not self.broken
 
 
-def replay(interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequence[E]]) -> Replay[W, E]:
-    """Merge the logs into one behaviour, checking the invariants after every event."""
-    replayer = Replayer(interpretation, start, len(logs))
+def replay(
+    interpretation: Interpretation[W, E], start: W, logs: Sequence[Sequence[E]], *, check_every: int = 1
+) -> Replay[W, E]:
+    """Merge the logs into one behaviour; ``check_every``: see ``Replayer``."""
+    replayer = Replayer(interpretation, start, len(logs), check_every=check_every)
     for number, log in enumerate(logs):
         replayer.take(number, log)
     replayer.go_on()

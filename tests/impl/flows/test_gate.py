@@ -5,6 +5,7 @@ what Flink wants it to have.
 """
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 
@@ -81,6 +82,15 @@ def test_a_large_amount_is_shared_equally_and_the_rest_goes_on(
         each.on_announcement(Backlog(backlog))
     holder.on_announcement(Backlog(0, returned=pool))
     assert [each.borrowed for each in three] == shares
+
+
+def test_touched_inputs_pass_on_in_the_order_of_their_touches() -> None:
+    members, passed = inputs(20, 0, 20)[::-1], list[GateReceiver[object]]()
+    for each in members:
+        each.when_touched(partial(passed.append, each))
+        each.gate.touch(each)
+    members[0].gate.pump()
+    assert passed == members
 
 
 # The sender.

@@ -68,6 +68,7 @@ class Journal:
         self._store, self._commit, self._digest, previous_digest = counted
         self._next_rows = dict(connection.execute("SELECT name, next_row FROM channels"))
         self._compare(database, previous_digest)
+        self._facts = [*_facts(connection)]
         self._new_digest = self._digest
         self._new_next_rows: dict[str, int | None] = {}
         self._file: int | None = None
@@ -108,7 +109,7 @@ class Journal:
         Raises:
             ValueError: the tables do not match the last commit.
         """
-        if _digest_of(connection, [*_facts(connection)]) != self._digest:
+        if _digest_of(connection, self._facts) != self._digest:
             raise ValueError(f"its tables are not what commit {self._commit} has left")
 
     def start(self, connection: sqlite3.Connection) -> None:
@@ -117,7 +118,6 @@ class Journal:
         Raises:
             OSError: the journal cannot be written.
         """
-        facts = [*_facts(connection)]
         self._file = self._system.open(self._path)
         # It may be one commit behind.  If not, its last record may still be in the kernel's memory only.
         self._write()
@@ -125,7 +125,7 @@ class Journal:
         # A row that is replaced is deleted, too.
         connection.execute("PRAGMA recursive_triggers=ON")
         connection.create_function("permitflow_changed", -1, self._changed)
-        for table, columns in facts:
+        for table, columns in self._facts:
             for statement in _triggers(table, columns):
                 connection.execute(statement)
 
