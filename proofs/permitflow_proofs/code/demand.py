@@ -8,6 +8,7 @@ from permitflow.flows import byte_window
 from permitflow.flows.demand import core
 from permitflow_model.demand import SYSTEM, Parameters, State
 from permitflow_proofs.code.message_flow import (
+    NEWEST,
     ReceiverOfMessages,
     SenderOfMessages,
     receiver_calls,
@@ -66,6 +67,10 @@ class _Idle(_Sender):
     is_idle = True
 
 
+class _Known(_Sender):
+    newest = NEWEST
+
+
 class _Requested(_Sender):
     """A request comes: such as the receiver may make, or any."""
 
@@ -99,7 +104,7 @@ def _tells_why(case: _Requested, _after: State, outcome: Outcome) -> bool:
 
 
 SENDER: tuple[Call[Any], ...] = (
-    *sender_calls(_Sender, _WithWatermark, _Idle),
+    *sender_calls(_Sender, _WithWatermark, _Idle, _Known),
     Call(
         "a request arrives",
         _Requested,

@@ -6,6 +6,7 @@ from functools import partial
 from types import ModuleType
 from typing import Any, ClassVar
 
+from permitflow.errors import UnexpectedFrameError
 from permitflow.flows import credit, seam
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow_model.kernel.replay import StepByStep, World
@@ -78,6 +79,8 @@ class SenderOfMessages(MessageCase):
     """Is one pending?"""
     is_idle: ClassVar[bool] = False
     """Does nothing wait?"""
+    newest: ClassVar[Sequence[Offered[Any]]] = ()
+    """The messages that wait last, as far as they are known."""
 
     told_of_no_state = ("_sent_chunks", "_sent_rows", "_sent_barriers", "_watermark_after")
 
@@ -88,6 +91,7 @@ class SenderOfMessages(MessageCase):
         self.batch = [natural("first_rows"), natural("second_rows")]
         if self.is_idle:
             assume(self.waiting(self.state) <= 0)
+        assume(self.waiting(self.state) >= len(self.newest))
 
     @abstractmethod
     def waiting(self, state: Any) -> int:
@@ -105,7 +109,7 @@ class SenderOfMessages(MessageCase):
 
     def make(self, record: Callable[..., None] | None) -> Any:
         """A sender with these counts."""
-        line = Line(Counted(self.waiting(self.state)), self._shown, lambda _: ITEM)
+        line = Line(Counted(self.waiting(self.state)), self._shown, lambda _: ITEM, self.newest)
         told = {**self.history, **self.counts(self.state), "_waiting": line, "_watermark": self.watermark}
         return put(self.end(self.numbers(), record=record), told)
 
@@ -157,8 +161,19 @@ def _as_many_as_may(case: SenderOfMessages, after: Any, outcome: Outcome) -> boo
     return not system.is_enabled("Send", system.perform("Offer", after, case.parameters), case.parameters)
 
 
+NEWEST = (Offered(Message(Kind.CHUNK, "newest", 1)),)
+
+
+def _withdrawn(case: SenderOfMessages, _after: Any, _outcome: Outcome) -> Mapping[str, Any]:
+    before = case.history["_watermark_after"]
+    return {"_watermark_after": before - (before >= case.waiting(case.state)) * 1}
+
+
 def sender_calls(
-    anything: type[SenderOfMessages], with_watermark: type[SenderOfMessages], nothing_waits: type[SenderOfMessages]
+    anything: type[SenderOfMessages],
+    with_watermark: type[SenderOfMessages],
+    nothing_waits: type[SenderOfMessages],
+    newest_known: type[SenderOfMessages],
 ) -> tuple[Call[Any], ...]:
     """What any sender of messages does."""
     return (
@@ -167,6 +182,14 @@ def sender_calls(
             anything,
             lambda core, _: core.offer(Kind.CHUNK, "new", 1),
             lambda _: True,
+        ),
+        Call(
+            "the newest is withdrawn",
+            newest_known,
+            lambda core, case: core.withdraw(case.newest[0]),
+            lambda _: True,
+            _withdrawn,
+            lambda _case, _after, outcome: outcome.result is True,
         ),
         Call("the oldest leaves", anything, lambda core, _: core.try_send(), _may_send, _sent, _is_oldest),
         Call(
@@ -309,6 +332,13 @@ def receiver_calls(anything: type[ReceiverOfMessages], arriving: type[ReceiverOf
             lambda case: case.may_arrive(2),
             partial(_came, (0, 2)),
             leads_to=lambda case: case.arrived(2),
+        ),
+        Call(
+            "an announcement comes, which must not",
+            anything,
+            lambda core, _: core.on_announcement("any"),
+            lambda _: False,
+            returns=lambda _case, _after, outcome: isinstance(outcome.refusal, UnexpectedFrameError),
         ),
         Call(
             "a message is received",

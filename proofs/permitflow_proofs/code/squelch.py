@@ -19,6 +19,7 @@ from permitflow_model.squelch import (
     needed_headroom,
 )
 from permitflow_proofs.code.message_flow import (
+    NEWEST,
     ReceiverOfMessages,
     SenderOfMessages,
     receiver_calls,
@@ -86,6 +87,10 @@ class _Idle(_Sender):
     is_idle = True
 
 
+class _Known(_Sender):
+    newest = NEWEST
+
+
 class _Told(_Sender):
     """A signal is on its way."""
 
@@ -97,7 +102,7 @@ class _Told(_Sender):
 
 
 SENDER: tuple[Call[Any], ...] = (
-    *sender_calls(_Sender, _WithWatermark, _Idle),
+    *sender_calls(_Sender, _WithWatermark, _Idle, _Known),
     Call(
         "a signal arrives",
         _Told,

@@ -51,8 +51,9 @@ def theorems() -> tuple[Theorem, ...]:
             id="code-gate-loops",
             statement=(
                 "The loop of a gate that lends in turn lends each input in the line what it lacks, or all that there "
-                "is, and nobody more, however many they are; and it ends. An input that was not admitted may leave as "
-                "if it had not joined. Any number of chunks arrive and are consumed as their sum."
+                "is, and nobody more, however many they are; and it ends. An input joins with nothing here, unless all "
+                "have joined or its largest chunk might wait for ever; if it was not admitted, it may leave as if it "
+                "had not joined. Any number of chunks arrive and are consumed as their sum."
             ),
             module="InputGate",
             operator="Next",

@@ -609,6 +609,35 @@ class OnlyBarrier(ConsumingBarrier):
         return put(super().make(record), {"aligns_itself": True})
 
 
+class _BehindWatermark(Chunks):
+    """A line before which a watermark is, which the model does not know."""
+
+    def is_empty(self) -> bool:
+        """It is not."""
+        return False
+
+    def head(self) -> Message[Any]:
+        """The watermark."""
+        return Message(Kind.WATERMARK, None)
+
+    def without_head(self) -> Chunks:
+        """The line."""
+        return Chunks(self.contents, self.size() - 1, 0)
+
+
+class ConsumingWatermark(GateCase):
+    """The oldest message is consumed, a watermark."""
+
+    def begin(self, state: State, _made: Parameters) -> State:
+        """It is here, beside all else."""
+        self.history = {**self.history, "_here": self.history["_here"] + 1}
+        return state
+
+    def line(self, channel: Channel) -> Chunks:
+        """What is here of an input."""
+        return _BehindWatermark(super().line(channel).contents, self.history["_here"], 0)
+
+
 class ConsumingItself(OnlyBarrier):
     """A barrier, in a gate of several inputs that aligns itself."""
 
@@ -625,6 +654,8 @@ def _consumed(case: GateCase, after: State, outcome: Outcome) -> Mapping[str, An
     if message is None:
         return {}
     counts = {"_here": before["_here"] - 1, "untaken": before["_here"] - 1}
+    if message.kind is Kind.WATERMARK:
+        return _of_own({**counts, "_watermarks_due": before["_watermarks_due"] + 1})
     if message.kind is Kind.CHUNK:
         rows = message.rows
         more = {
@@ -838,6 +869,14 @@ RECEIVER: tuple[Call[Any], ...] = (
         )
         for case, of in ((AnyAnnouncement, ""), (OnlyAnnouncement, " of the only input"))
     ),
+    Call(
+        "the oldest is a watermark, and consumed",
+        ConsumingWatermark,
+        lambda gate, _: gate.members[0].try_receive(),
+        lambda case: bool(case.events),
+        _consumed,
+        _is_served,
+    ),
     *(
         Call(
             f"the oldest {words}",
@@ -991,6 +1030,57 @@ def _lent(case: GateCase, state: State | None, names: Sequence[int]) -> State | 
     return state
 
 
+# An input joins.
+
+
+class _Joined(NamedTuple):
+    """Inputs of which only the number is known, and those that join them."""
+
+    before: int
+    joining: list[Any]
+
+    def size(self) -> int:
+        """How many have joined."""
+        return self.before + len(self.joining)
+
+    def append(self, member: Any) -> None:
+        """As a list's."""
+        self.joining.append(member)
+
+
+def _joins(wrong: int) -> bool:
+    """It begins as the model's does, unless all are there, or its largest chunk may wait for ever.
+
+    With credit of its own it needs as much as that chunk; without, what others can keep leaves it one at least.
+    """
+    made, most = any_numbers()
+    is_alone, joined = bool(truth("is_alone")), natural("joined")
+    limit(joined <= made.inputs)
+    gate: Any = core.Gate(as_code(made, most), admits_later=bool(truth("admits_later")))
+    put(gate, {"members": _Joined(joined, [])})
+    with standing_in(MODULES):
+        outcome = attempt(None, lambda _: core.GateReceiver(as_code(made, most), gate=None if is_alone else gate))
+    inputs = 1 if is_alone else made.inputs
+    is_live = most <= made.exclusive if made.exclusive > 0 else (most - 1) * inputs < made.floating
+    may = (is_alone or bool(joined < inputs)) and bool(is_live)
+    if outcome.refusal is not None or not may:
+        return outcome.refusal is not None and not may and not gate.members.joining
+    member = outcome.result
+    begun: dict[str, Any] = {"inbox": Contents(0), "wire": Wire(0)}
+    told = {
+        **_fields_of(opened(made.exclusive)._replace(**begun)),
+        **dict.fromkeys((*_TOLD_OF_NO_STATE, "_required"), wrong),
+        "is_admitted": is_alone or not gate.admits_later,
+    }
+    found = dict(fields_of(member))
+    return (
+        (member.gate.members if is_alone else gate.members.joining) == [member]
+        and bool(equal(member.gate.pool, made.floating))
+        and member.gate.aligns_itself == is_alone
+        and all_of([equal(found[name], value) for name, value in told.items()])
+    )
+
+
 # An input that was not admitted.
 
 
@@ -1052,6 +1142,7 @@ def _are_consumed(wrong: int) -> bool:
 
 
 TOGETHER: tuple[SymbolicObligation, ...] = (
+    claim("an input joins, or must not", _joins, "with one of each count"),
     claim("what is free is lent in turn", _lends_in_turn, "one less than is lacking"),
     claim("an input that was not admitted leaves no trace", _leaves_no_trace, "one more is in the pool"),
     claim("any number arrive at once", _arrive, "one more is in the pool"),

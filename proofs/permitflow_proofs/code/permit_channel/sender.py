@@ -273,6 +273,14 @@ class EmptySender(Offering):
         self.batch = [self.any_rows(f"rows.{number}") for number in range(self.chunks)]
 
 
+class WaitingSender(Offering):
+    """Something waits, and the application has a chunk."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        assume(self.state.waiting.size() > 0)
+
+
 class TwoChunks(EmptySender):
     """The application has two."""
 
@@ -477,6 +485,13 @@ SENDER: tuple[Call[Any], ...] = (
             _as_many_as_may,
         )
         for case in (EmptySender, TwoChunks)
+    ),
+    Call(
+        "none leaves at once before what waits",
+        WaitingSender,
+        lambda core, case: core.send_now([case.rows]),
+        lambda _: False,
+        returns=lambda _case, _after, outcome: outcome.result == 0,
     ),
     Call(
         "what a sender says of itself",
