@@ -19,7 +19,6 @@ from permitflow_model.input_gate import (
 )
 from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
-from permitflow_model.input_gate_queues import effect_in
 from permitflow_model.kernel.runs import Move
 from permitflow_model.mistakes import Mistake, mistaken
 from permitflow_proofs.input_gate_frames import FRAMES, at
@@ -44,6 +43,7 @@ from permitflow_proofs.input_gate_states import (
     any_item,
     any_parameters,
     any_state,
+    barrier_rank,
     bounded_by_less,
     granted_in,
     lawful,
@@ -138,24 +138,12 @@ def _conserves(more: int, state: State, parameters: Parameters) -> bool:
     return state.channels.every(lawful, parameters, state.epoch, state.failed, STORING_CLAUSES)
 
 
-def _barriers_left(channel: Channel) -> int:
-    """Steps that barriers and the end of a channel still have to take."""
-    waiting, wire, inbox = (content_in(queue).barriers for queue in (channel.waiting, channel.wire, channel.inbox))
-    # Products do not fork.
-    ending = 1 * channel.closed - 1 * channel.over
-    return 5 * waiting + 4 * wire + 3 * inbox + 2 * channel.blocked + effect_in(channel.grants).words + ending
-
-
 def _data_left(channel: Channel) -> int:
     """More than the steps that data, credit and announcements of a channel still have to take until a barrier moves."""
     waiting, wire, inbox = (content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox))
     sent = 6 * wire.data + 5 * inbox.data + wire.items - wire.data - wire.barriers
     credit = channel.credit + 2 * granted_in(channel.grants) + 3 * channel.free
     return 7 * waiting.data + 2 * (waiting.data - channel.announced) + sent + credit
-
-
-def _barrier_rank(state: State, _parameters: Parameters) -> int:
-    return state.channels.sum_of(_barriers_left)
 
 
 def _data_rank(state: State, _parameters: Parameters) -> int:
@@ -448,7 +436,7 @@ def _consequences() -> tuple[Theorem, ...]:
             "So until then the protocol takes finitely many steps only.",
             *comes_to_rest(
                 RESTING,
-                _barrier_rank,
+                barrier_rank,
                 _data_rank,
                 unless=("OfferData", "OfferBarrier", "OfferNewerBarrier", "OfferEnd", "LoseInput"),
                 within={"Align": ALIGNING},

@@ -184,5 +184,18 @@ def _any_gate(_parameters: Parameters) -> State:
     return arbitrary(State, special={"channels": channels})
 
 
+def _barriers_left(channel: Channel) -> int:
+    """Steps that barriers and the end of a channel still have to take."""
+    waiting, wire, inbox = (content_in(queue).barriers for queue in (channel.waiting, channel.wire, channel.inbox))
+    # Products do not fork.
+    ending = 1 * channel.closed - 1 * channel.over
+    return 5 * waiting + 4 * wire + 3 * inbox + 2 * channel.blocked + effect_in(channel.grants).words + ending
+
+
+def barrier_rank(state: State, _parameters: Parameters) -> int:
+    """What barriers and ends still have to do."""
+    return state.channels.sum_of(_barriers_left)
+
+
 ANY = Subject(SYSTEM, any_parameters, _any_gate, SKIPPED)
 """The gate in any state at all."""

@@ -3,15 +3,16 @@
 The clauses are the gate's, but for what its senders have told and hoard, which withdrawals change.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 from permitflow_model.input_gate import GATE_CLAUSES, is_item, needs_to_move
-from permitflow_model.input_gate_alignment import is_awaited_no_more, is_open
+from permitflow_model.input_gate_alignment import is_awaited_no_more, is_blocked, is_open
 from permitflow_model.input_gate_credit import Channel, Item, Parameters, State, content_in
-from permitflow_model.withdrawing_gate import CLAUSES, SYSTEM, returning_in
+from permitflow_model.input_gate_queues import effect_in
+from permitflow_model.withdrawing_gate import CLAUSES, SYSTEM, returning_by, returning_in
 from permitflow_proofs import input_gate_frames as gate_frames
 from permitflow_proofs import input_gate_states as gate
 from permitflow_proofs.kernel.arbitrary import arbitrary, assume_all
@@ -21,6 +22,7 @@ from permitflow_proofs.kernel.frame import Frame
 from permitflow_proofs.kernel.induction import Clause, Subject
 from permitflow_proofs.kernel.queue import Sums
 from permitflow_proofs.kernel.queue_facts import law_obligations
+from permitflow_proofs.kernel.ranking import comes_to_rest
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, implies, merged
 from permitflow_proofs.kernel.theorem import Theorem
 
@@ -55,8 +57,10 @@ def _lawful(channel: Channel, parameters: Parameters, epoch: int, failed: bool, 
     return all_of([merged(partial(CLAUSES[name], channel, parameters, epoch, failed)) for name in names])
 
 
-def _any_lawful_state(names: tuple[str, ...], parameters: Parameters) -> State:
-    channels = SymbolicFamily.any_family("channels", _any_channel)
+def _any_lawful_state(
+    names: tuple[str, ...], parameters: Parameters, any_channel: Callable[[str], Channel] = _any_channel
+) -> State:
+    channels = SymbolicFamily.any_family("channels", any_channel)
     state = arbitrary(State, special={"channels": channels})
     channels.assume_every(_lawful, parameters, state.epoch, state.failed, names)
     assume_all([GATE_CLAUSES[name] for name in names if name in GATE_CLAUSES], state, parameters)
@@ -84,7 +88,7 @@ _CHAPTER = Chapter(
     SUBJECT,
     INVARIANT,
     "withdrawing-gate-",
-    promises=frozenset({"safe", "bounded", "in-epoch", "live-exclusive", "live-floating"}),
+    promises=frozenset({"safe", "bounded", "in-epoch", "live-exclusive", "live-floating", "comes-to-rest"}),
 )
 
 
@@ -92,6 +96,89 @@ def _lawful_item() -> Item:
     item, parameters = _any_item("item"), gate.any_parameters()
     assume(is_item(item, parameters))
     return item
+
+
+# Why it comes to rest: credit that is lent for nothing returns, and the gate believes less each time.
+
+
+class _Belief(NamedTuple):
+    """What the gate will believe beyond what still comes."""
+
+    held: int
+    """Messages that are data or return credit."""
+    most: int
+    """The most that a message tells, less those behind it; 0: there is none."""
+
+
+def _belief_of(message: Item) -> _Belief:
+    return _Belief(returning_by(message).held, message.backlog)
+
+
+def _outdone_by(earlier: _Belief, later: _Belief) -> _Belief:
+    return _Belief(earlier.held + later.held, _larger(earlier.most - later.held, later.most))
+
+
+def _larger(one: int, other: int) -> int:
+    """Without a fork."""
+    return one + (other > one) * (other - one)
+
+
+def _belief_in(messages: Sums) -> _Belief:
+    return messages.sum_of(_belief_of, _outdone_by, _Belief(0, 0))
+
+
+def _believing(messages: Sums) -> tuple[int, ...]:
+    """Law: the same are counted as of what comes back, and nothing below 0 is told."""
+    belief, returning = _belief_in(messages), returning_in(messages)
+    return belief.held - returning.held, returning.held - belief.held, belief.most
+
+
+def _unneeded(channel: Channel, parameters: Parameters) -> int:
+    """Credit that a channel has, or may still be lent, beyond its own and what waits."""
+    belief, grants = _belief_in(channel.wire), effect_in(channel.grants)
+    believed = _larger(_larger(channel.required - belief.held, belief.most), channel.announced)
+    # Products do not fork.
+    granted = implies(channel.released, False) * (grants.adds + (grants.keeps > 0) * channel.credit)
+    has = granted + channel.free - parameters.exclusive
+    return _larger(0, _larger(has, believed) - content_in(channel.waiting).data)
+
+
+def _data_left(channel: Channel) -> int:
+    """As of the gate; a credit that comes back is worth more than one in the pool, and nothing is told too early."""
+    waiting, wire, inbox = (content_in(queue) for queue in (channel.waiting, channel.wire, channel.inbox))
+    untold = _larger(0, waiting.data - channel.announced)
+    sent = 6 * wire.data + 5 * inbox.data + wire.items - wire.data - wire.barriers
+    credit = 4 * returning_in(channel.wire).returns + channel.credit + 2 * gate.granted_in(channel.grants)
+    return 7 * waiting.data + 2 * untold + sent + credit + 3 * channel.free
+
+
+def _unneeded_rank(state: State, parameters: Parameters) -> int:
+    return state.channels.sum_of(_unneeded, parameters)
+
+
+def _data_rank(state: State, _parameters: Parameters) -> int:
+    return state.channels.sum_of(_data_left) + 4 * state.pool
+
+
+def _any_resting_state(clauses: tuple[str, ...], aligns: bool, parameters: Parameters) -> State:
+    """With these clauses; where all align, in focus is a channel that is blocked, if one is."""
+    state = _any_lawful_state(
+        clauses, parameters, lambda name: gate.any_channel(name, _any_item, _returning, _believing)
+    )
+    if not aligns:
+        return state
+    return state._replace(channels=cast("SymbolicFamily[Channel]", state.channels).with_some(is_blocked))
+
+
+def _resting(*clauses: str, aligns: bool = False) -> Subject[State, Parameters]:
+    any_state = partial(_any_resting_state, ("TypeOK", *clauses), aligns)
+    return Subject(SYSTEM, gate.any_parameters, any_state, gate.SKIPPED)
+
+
+RESTING = _resting("StoppedByBarrier", "ReleasedByBarrier", "NothingAfterEnd")
+"""The gate with what most steps need of the invariant for its ranks to fall."""
+BUFFERING = _resting("Conservation")
+"""... and steps that free a buffer, or lend one."""
 
 
 # What each action of its own changes, in any state at all.
@@ -228,7 +315,9 @@ def theorems() -> tuple[Theorem, ...]:
             "The laws of what comes back on a wire, which the proofs assume.",
             *(
                 each
-                for number, law in enumerate((*gate.COUNTED, *gate.PROMISED, *gate.SPANNED, _returning), start=1)
+                for number, law in enumerate(
+                    (*gate.COUNTED, *gate.PROMISED, *gate.SPANNED, _returning, _believing), start=1
+                )
                 for each in law_obligations(f"law {number}", law, _lawful_item)
             ),
         ),
@@ -275,5 +364,22 @@ def theorems() -> tuple[Theorem, ...]:
             "Without exclusive buffers the same holds if there is a floating buffer: who has lent credit that it does "
             "not need can give it back.",
             claim("in every state", _live_with_floating, "no buffer at all"),
+        ),
+        theorem(
+            "comes-to-rest",
+            "Protocol",
+            "Each step of the protocol lowers what barriers and ends still have to do; or keeps it, and lowers the "
+            "credit that channels have, or may still be lent, beyond what waits; or keeps both, and lowers what data, "
+            "credit and announcements have to do. Only what is offered or taken back, and the loss of an input, raise "
+            "these. So until then the protocol takes finitely many steps only.",
+            *comes_to_rest(
+                RESTING,
+                gate.barrier_rank,
+                _unneeded_rank,
+                _data_rank,
+                unless=[action.name for action in SYSTEM.actions if action.is_environment and action.name != "Done"],
+                within={"Align": _resting(aligns=True), "ConsumeData": BUFFERING, "Borrow": BUFFERING},
+                twin_by=1_000_000,
+            ),
         ),
     )
