@@ -21,7 +21,7 @@ from permitflow.stream.session import State as Session
 from permitflow_model.fan_in import SYSTEM, Parameters, Producer, State, goes, is_live, is_read
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import in_simulated_time, simulated
 from tests.support.turns import turns, until
 
 PARAMETERS = Parameters(
@@ -339,7 +339,8 @@ async def one_has_closed() -> AsyncIterator[
                 await stack.aclose()
 
 
-async def reset_behind_the_end() -> None:
+@simulated
+async def test_a_reset_ends_idle_producers_behind_the_end() -> None:
     async with one_has_closed() as (channel, idle, receiver, ending):
         await receiver.receive()
         with pytest.raises(EndOfStream):
@@ -349,14 +350,16 @@ async def reset_behind_the_end() -> None:
         await until(lambda: idle.state is Session.FAILED)
 
 
-async def cancelled_behind_the_end() -> None:
+@simulated
+async def test_rows_that_a_consumer_drops_behind_the_end_are_not_consumed() -> None:
     async with one_has_closed() as (_, idle, receiver, ending):
         await receiver.cancel("enough")
         assert await ending is EndOutcome.CANCELLED
         assert await idle.end() is EndOutcome.CANCELLED
 
 
-async def broken_behind_the_end() -> None:
+@simulated
+async def test_a_channel_that_breaks_behind_its_end_stays_broken() -> None:
     async with one_has_closed() as (channel, idle, receiver, ending):
         await idle.send(chunk(ROWS, ROWS))
         with pytest.raises(ChannelAbortedError):
@@ -365,15 +368,3 @@ async def broken_behind_the_end() -> None:
             await read_on(receiver)
         await until(lambda: channel.books.consumer is None)
         assert channel.state is BridgeState.BROKEN
-
-
-def test_a_reset_ends_idle_producers_behind_the_end() -> None:
-    in_simulated_time(reset_behind_the_end())
-
-
-def test_rows_that_a_consumer_drops_behind_the_end_are_not_consumed() -> None:
-    in_simulated_time(cancelled_behind_the_end())
-
-
-def test_a_channel_that_breaks_behind_its_end_stays_broken() -> None:
-    in_simulated_time(broken_behind_the_end())

@@ -2,9 +2,11 @@
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -49,6 +51,16 @@ def in_simulated_time(work: Coroutine[Any, Any, T]) -> T:
     """Run a coroutine to its end; its loop's clock begins at 0."""
     with asyncio.Runner(loop_factory=_SimulatedLoop) as runner:
         return runner.run(work)
+
+
+def simulated(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
+    """A test that is a coroutine, in simulated time."""
+
+    @wraps(test)
+    def run(*arguments: P.args, **options: P.kwargs) -> None:
+        in_simulated_time(test(*arguments, **options))
+
+    return run
 
 
 def stand_still(seconds: float) -> None:

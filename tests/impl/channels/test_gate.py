@@ -33,7 +33,7 @@ from permitflow.errors import (
 )
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.subjects.input_gate import judge_gate
-from tests.support.simulated_time import in_simulated_time, stand_still
+from tests.support.simulated_time import in_simulated_time, simulated, stand_still
 
 SMALL = GateParameters(inputs=2, exclusive=4, floating=4)
 
@@ -259,19 +259,17 @@ async def test_a_wait_that_takes_too_long_names_who_causes_it() -> None:
         assert brief([await gate.receive()]) == [5]  # nothing was lost
 
 
-def test_a_wait_does_not_count_time_in_which_its_process_is_stopped() -> None:
-    async def run() -> None:
-        async with InputGate[str](SMALL, stall_seconds=10) as gate:
-            left, right = opened(gate, "lr")
-            left.send_barrier_nowait(5)
-            receiving = asyncio.create_task(gate.receive())
-            await asyncio.sleep(1)
-            stand_still(3_600)
-            await asyncio.sleep(7)
-            right.send_barrier_nowait(5)
-            assert brief([await receiving]) == [5]
-
-    in_simulated_time(run())
+@simulated
+async def test_a_wait_does_not_count_time_in_which_its_process_is_stopped() -> None:
+    async with InputGate[str](SMALL, stall_seconds=10) as gate:
+        left, right = opened(gate, "lr")
+        left.send_barrier_nowait(5)
+        receiving = asyncio.create_task(gate.receive())
+        await asyncio.sleep(1)
+        stand_still(3_600)
+        await asyncio.sleep(7)
+        right.send_barrier_nowait(5)
+        assert brief([await receiving]) == [5]
 
 
 async def test_a_wait_of_nobody_else_takes_as_long_as_it_takes() -> None:

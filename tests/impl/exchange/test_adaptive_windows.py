@@ -15,7 +15,7 @@ from permitflow.errors import EndOfStream, InvalidParametersError, PermitflowErr
 from permitflow.exchange import Exchange
 from permitflow.exchange.books.replay import Retention
 from tests.support.cut_lines import ADDRESS, Network
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import in_simulated_time, simulated
 
 SCHEMA = pa.schema([("n", pa.int64())])
 CHUNKS = [
@@ -124,10 +124,8 @@ def test_a_channel_keeps_its_latency_when_it_is_reset() -> None:
     assert exchange.channel("c").target_latency_seconds == 0.5
 
 
-def test_a_flow_whose_window_cannot_adapt_refuses_a_latency() -> None:
-    async def run() -> None:
-        with pytest.raises(InvalidParametersError, match="this is the flow demand"):
-            async with consumed(Demand(size=8), target_latency_seconds=0.5) as receiver:
-                await receiver.receive()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_flow_whose_window_cannot_adapt_refuses_a_latency() -> None:
+    with pytest.raises(InvalidParametersError, match="this is the flow demand"):
+        async with consumed(Demand(size=8), target_latency_seconds=0.5) as receiver:
+            await receiver.receive()

@@ -25,7 +25,7 @@ from permitflow.wire.codec import EncodedChunks
 from permitflow.wire.joined import JoinedChunks
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.served import served
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import simulated
 from tests.support.turns import turns, until
 
 SCHEMA = pa.schema([("n", pa.int64()), ("body", pa.string())])
@@ -113,31 +113,27 @@ LENGTHS = st.lists(st.lists(st.sampled_from([0, 3, 300, 5_000]), max_size=4), mi
 @pytest.mark.parametrize("flow", FLOWS)
 @settings(max_examples=25)
 @given(lengths=LENGTHS, window_bytes=st.sampled_from([1, 900, 4_000, 40_000]), many=st.booleans(), joined=st.booleans())
-def test_wide_and_narrow_rows_come_and_the_bound_holds(
+@simulated
+async def test_wide_and_narrow_rows_come_and_the_bound_holds(
     flow: str, lengths: list[list[int]], window_bytes: int, *, many: bool, joined: bool
 ) -> None:
-    async def run() -> None:
-        exchange = Exchange(parameters=FLOWS[flow], byte_window=window_bytes)
-        exchange.add_channel("c")
-        chunks = chunks_of(lengths)
-        # Of the sender, what is not encoded yet counts by an upper bound.
-        largest = max(map(BatchCodec(SCHEMA).most_bytes_of, [*chunks, pa.concat_batches(chunks)]))
-        most_bytes = ByteWindow(window_bytes).most_bytes(largest)
-        await _through(exchange, chunks, most_bytes=most_bytes, many=many, joined=joined)
-
-    in_simulated_time(run())
+    exchange = Exchange(parameters=FLOWS[flow], byte_window=window_bytes)
+    exchange.add_channel("c")
+    chunks = chunks_of(lengths)
+    # Of the sender, what is not encoded yet counts by an upper bound.
+    largest = max(map(BatchCodec(SCHEMA).most_bytes_of, [*chunks, pa.concat_batches(chunks)]))
+    most_bytes = ByteWindow(window_bytes).most_bytes(largest)
+    await _through(exchange, chunks, most_bytes=most_bytes, many=many, joined=joined)
 
 
 @pytest.mark.parametrize("compression", [Compression.LZ4, Compression.ZSTD])
-def test_compressed_chunks_count_by_what_they_take_decompressed(compression: Compression) -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", byte_window=150_000)
-        chunks = chunks_of([[50_000, 50_000]] * 12)
-        most_bytes = ByteWindow(150_000).most_bytes(101_000)
-        await _through(exchange, chunks, most_bytes=most_bytes, many=False, joined=False, compression=compression)
-
-    in_simulated_time(run())
+@simulated
+async def test_compressed_chunks_count_by_what_they_take_decompressed(compression: Compression) -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", byte_window=150_000)
+    chunks = chunks_of([[50_000, 50_000]] * 12)
+    most_bytes = ByteWindow(150_000).most_bytes(101_000)
+    await _through(exchange, chunks, most_bytes=most_bytes, many=False, joined=False, compression=compression)
 
 
 async def test_a_reader_that_stands_still_lets_in_three_windows() -> None:

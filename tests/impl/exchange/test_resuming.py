@@ -45,7 +45,7 @@ from permitflow.wire.connection_frames import (
     parted,
 )
 from tests.support.cut_lines import ADDRESS, Line, Network
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import in_simulated_time, simulated
 from tests.support.turns import turns
 
 SCHEMA = pa.schema([("n", pa.int64())])
@@ -197,22 +197,20 @@ class NotingNetwork(Network):
         super().carry(line, message)
 
 
-def test_acknowledgements_go_along_with_messages() -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", PARAMETERS, SCHEMA)
-        network = NotingNetwork(exchange)
-        with network.dialled():
-            async with produced() as sender, consumed() as receiver:
-                for number in range(300):
-                    await sender.send(batch([number]))
-                    await receiver.receive()
-                assert network.along == 4 * (300 // 32)  # of each end's messages: those with permits are as many
-                assert network.alone == 0
-                assert await _ended(sender, receiver)
-        await network.close()
-
-    in_simulated_time(run())
+@simulated
+async def test_acknowledgements_go_along_with_messages() -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", PARAMETERS, SCHEMA)
+    network = NotingNetwork(exchange)
+    with network.dialled():
+        async with produced() as sender, consumed() as receiver:
+            for number in range(300):
+                await sender.send(batch([number]))
+                await receiver.receive()
+            assert network.along == 4 * (300 // 32)  # of each end's messages: those with permits are as many
+            assert network.alone == 0
+            assert await _ended(sender, receiver)
+    await network.close()
 
 
 @pytest.mark.parametrize("every", [3, 5, 7])
@@ -246,21 +244,19 @@ class SpoilingNetwork(Network):
         super().carry(line, message)
 
 
-def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", PARAMETERS, SCHEMA)
-        network = SpoilingNetwork(exchange)
-        with network.dialled():
-            async with produced() as sender, consumed() as receiver:
-                await sender.send(batch([1]))
-                assert (await receiver.receive()).payload.num_rows == 1
-                with pytest.raises(AlteredMessageError):
-                    await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
-            assert 2 < network.connections < 9
-        await network.close()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", PARAMETERS, SCHEMA)
+    network = SpoilingNetwork(exchange)
+    with network.dialled():
+        async with produced() as sender, consumed() as receiver:
+            await sender.send(batch([1]))
+            assert (await receiver.receive()).payload.num_rows == 1
+            with pytest.raises(AlteredMessageError):
+                await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
+        assert 2 < network.connections < 9
+    await network.close()
 
 
 class SleepingNetwork(Network):
@@ -275,24 +271,21 @@ class SleepingNetwork(Network):
         await super()._serve(method, line)
 
 
-def test_a_stream_begins_though_its_first_connection_is_displaced() -> None:
+@simulated
+async def test_a_stream_begins_though_its_first_connection_is_displaced() -> None:
     """An exchange that was stopped for a while hears the first connection, its end, and the second one at once."""
-
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", PARAMETERS, SCHEMA)
-        network = SleepingNetwork(exchange)
-        with network.dialled():
-            passing = asyncio.create_task(passed_through(network))
-            await asyncio.sleep(1)
-            network.cut_all()
-            await asyncio.sleep(1)
-            network.awake.set()
-            await passing
-        assert network.connections == 4
-        await network.close()
-
-    in_simulated_time(run())
+    exchange = Exchange()
+    exchange.add_channel("c", PARAMETERS, SCHEMA)
+    network = SleepingNetwork(exchange)
+    with network.dialled():
+        passing = asyncio.create_task(passed_through(network))
+        await asyncio.sleep(1)
+        network.cut_all()
+        await asyncio.sleep(1)
+        network.awake.set()
+        await passing
+    assert network.connections == 4
+    await network.close()
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["in the first connection", "in the next one"])
@@ -322,24 +315,22 @@ def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.Monk
 # Without a connection.
 
 
-def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
-    async def run() -> None:
-        async with network_of() as network, produced(100) as sender, consumed(5) as receiver:
-            await sender.send(batch([1]))
-            assert (await receiver.receive()).payload.num_rows == 1
-            await asyncio.sleep(1)
-            began = asyncio.get_running_loop().time()
-            network.let_down()
-            with pytest.raises(ResumeTimeoutError, match="5 s") as caught:
-                await receiver.receive()
-            assert caught.value.attempts > 1
-            assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.1)
-            await asyncio.sleep(1)
-            network.is_down = False
-            with pytest.raises(PeerGoneError, match="left halfway"):
-                await sender.end()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
+    async with network_of() as network, produced(100) as sender, consumed(5) as receiver:
+        await sender.send(batch([1]))
+        assert (await receiver.receive()).payload.num_rows == 1
+        await asyncio.sleep(1)
+        began = asyncio.get_running_loop().time()
+        network.let_down()
+        with pytest.raises(ResumeTimeoutError, match="5 s") as caught:
+            await receiver.receive()
+        assert caught.value.attempts > 1
+        assert asyncio.get_running_loop().time() - began == pytest.approx(5, abs=0.1)
+        await asyncio.sleep(1)
+        network.is_down = False
+        with pytest.raises(PeerGoneError, match="left halfway"):
+            await sender.end()
 
 
 async def test_a_failure_to_dial_again_that_nobody_expects_ends_the_stream() -> None:
@@ -349,29 +340,27 @@ async def test_a_failure_to_dial_again_that_nobody_expects_ends_the_stream() -> 
             await receiver.receive()
 
 
-def test_both_ends_tell_how_long_they_had_no_connection() -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as receiver:
-            await sender.send(batch([1]))
-            await receiver.receive()
-            network.let_down()
-            await asyncio.sleep(3)
-            assert receiver.suspended_since is not None
-            assert network.reception.exchange.statistics()[0].suspended_streams == 2
-            network.is_down = False
-            await sender.send(batch([2]))
-            assert (await receiver.receive()).payload.column(0).to_pylist() == [2]
-            assert receiver.suspended_since is None
-            for end in (sender, receiver):
-                assert end.statistics().resumes == 1
-                assert 3 <= end.statistics().suspended_seconds < 6
-            channel = network.reception.exchange.statistics()[0]
-            streams = network.reception.exchange.served(channel.channel).streams.statistics()
-            assert [end.resumes for _, end in streams] == [1, 1]
-            assert (channel.resumes, channel.suspended_streams) == (2, 0)
-            assert await _ended(sender, receiver)
-
-    in_simulated_time(run())
+@simulated
+async def test_both_ends_tell_how_long_they_had_no_connection() -> None:
+    async with network_of() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        await receiver.receive()
+        network.let_down()
+        await asyncio.sleep(3)
+        assert receiver.suspended_since is not None
+        assert network.reception.exchange.statistics()[0].suspended_streams == 2
+        network.is_down = False
+        await sender.send(batch([2]))
+        assert (await receiver.receive()).payload.column(0).to_pylist() == [2]
+        assert receiver.suspended_since is None
+        for end in (sender, receiver):
+            assert end.statistics().resumes == 1
+            assert 3 <= end.statistics().suspended_seconds < 6
+        channel = network.reception.exchange.statistics()[0]
+        streams = network.reception.exchange.served(channel.channel).streams.statistics()
+        assert [end.resumes for _, end in streams] == [1, 1]
+        assert (channel.resumes, channel.suspended_streams) == (2, 0)
+        assert await _ended(sender, receiver)
 
 
 async def _ended(sender: RemoteSender, receiver: RemoteReceiver) -> bool:
@@ -391,20 +380,18 @@ async def _aborted(sender: RemoteSender, receiver: RemoteReceiver) -> None:
 
 
 @pytest.mark.parametrize("deed", [_cancelled, _aborted], ids=["cancelled", "aborted"])
-def test_what_is_decided_without_a_connection_is_told_later(
+@simulated
+async def test_what_is_decided_without_a_connection_is_told_later(
     deed: Callable[[RemoteSender, RemoteReceiver], Awaitable[None]],
 ) -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as receiver:
-            await sender.send(batch([1]))
-            await receiver.receive()
-            network.let_down()
-            doing = asyncio.create_task(_done(deed, sender, receiver))
-            await asyncio.sleep(1)
-            network.is_down = False
-            await doing
-
-    in_simulated_time(run())
+    async with network_of() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        await receiver.receive()
+        network.let_down()
+        doing = asyncio.create_task(_done(deed, sender, receiver))
+        await asyncio.sleep(1)
+        network.is_down = False
+        await doing
 
 
 async def _done(
@@ -414,137 +401,121 @@ async def _done(
         await deed(sender, receiver)
 
 
-def test_who_leaves_the_block_is_lost_at_once() -> None:
+@simulated
+async def test_who_leaves_the_block_is_lost_at_once() -> None:
     """As without resumption: it has said so."""
-
-    async def run() -> None:
-        async with network_of(), produced() as sender:
-            async with consumed() as receiver:
-                await sender.send(batch([1]))
-                await receiver.receive()
-                await sender.send(batch([2]))
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(PeerGoneError, match="it left before the end"):
-                await sender.end()
-            assert asyncio.get_running_loop().time() - began < 1
-
-    in_simulated_time(run())
+    async with network_of(), produced() as sender:
+        async with consumed() as receiver:
+            await sender.send(batch([1]))
+            await receiver.receive()
+            await sender.send(batch([2]))
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(PeerGoneError, match="it left before the end"):
+            await sender.end()
+        assert asyncio.get_running_loop().time() - began < 1
 
 
-def test_a_new_consumer_displaces_one_without_a_connection() -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as former:
-            await asyncio.sleep(0.1)
-            network.let_down()
-            await asyncio.sleep(1)
-            network.is_down = False
-            async with consumed() as latter:
-                await sender.send(batch([1]))
-                assert (await latter.receive()).payload.num_rows == 1
-                with pytest.raises(PeerGoneError, match="came while its connection was lost"):
-                    await former.receive()
-                assert await _ended(sender, latter)
-
-    in_simulated_time(run())
+@simulated
+async def test_a_new_consumer_displaces_one_without_a_connection() -> None:
+    async with network_of() as network, produced() as sender, consumed() as former:
+        await asyncio.sleep(0.1)
+        network.let_down()
+        await asyncio.sleep(1)
+        network.is_down = False
+        async with consumed() as latter:
+            await sender.send(batch([1]))
+            assert (await latter.receive()).payload.num_rows == 1
+            with pytest.raises(PeerGoneError, match="came while its connection was lost"):
+                await former.receive()
+            assert await _ended(sender, latter)
 
 
 @pytest.mark.parametrize("turns", range(6, 18))
-def test_a_displaced_consumer_takes_no_row_with_it(turns: int) -> None:
+@simulated
+async def test_a_displaced_consumer_takes_no_row_with_it(turns: int) -> None:
     """A chunk comes while the newcomer takes its place: it gets that chunk, or is told that it is lost."""
-
-    async def run() -> None:
-        exchange = Exchange()
-        here = exchange.add_channel("c", PARAMETERS, SCHEMA).sender
-        async with network_of(exchange) as network, consumed():
-            await asyncio.sleep(0.1)
-            network.let_down()
-            await asyncio.sleep(1)
-            network.is_down = False
-            newcomer = asyncio.create_task(read_all())
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            await here.send(batch([1]))
-            await here.end()
-            with suppress(ChannelSpentError):
-                assert await newcomer == [[1]]
-
-    in_simulated_time(run())
-
-
-def test_after_a_message_the_channel_is_spent_for_a_newcomer() -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as former:
-            await sender.send(batch([1]))
-            await former.receive()
-            network.cut_all()
-            network.is_down = True
+    exchange = Exchange()
+    here = exchange.add_channel("c", PARAMETERS, SCHEMA).sender
+    async with network_of(exchange) as network, consumed():
+        await asyncio.sleep(0.1)
+        network.let_down()
+        await asyncio.sleep(1)
+        network.is_down = False
+        newcomer = asyncio.create_task(read_all())
+        for _ in range(turns):
             await asyncio.sleep(0)
-            await asyncio.sleep(0)
-            network.is_down = False
-            with pytest.raises(ChannelSpentError, match="left halfway"):
-                async with consumed():
-                    pass
-            with pytest.raises(PeerGoneError):
-                await sender.end()
-
-    in_simulated_time(run())
+        await here.send(batch([1]))
+        await here.end()
+        with suppress(ChannelSpentError):
+            assert await newcomer == [[1]]
 
 
-def test_a_named_producer_replaces_its_suspended_stream() -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-        async with network_of(exchange) as network, produced(producer="shop") as former:
-            await former.send(batch([1]))
-            await asyncio.sleep(1)
-            network.let_down()
-            await asyncio.sleep(1)
-            network.is_down = False
-            began = asyncio.get_running_loop().time()
-            async with produced(producer="shop") as latter:
-                assert latter.first_row == 1
-                assert asyncio.get_running_loop().time() - began < 3
-                await latter.end()
-            with pytest.raises(PermitflowError):
-                await former.end()
+@simulated
+async def test_after_a_message_the_channel_is_spent_for_a_newcomer() -> None:
+    async with network_of() as network, produced() as sender, consumed() as former:
+        await sender.send(batch([1]))
+        await former.receive()
+        network.cut_all()
+        network.is_down = True
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        network.is_down = False
+        with pytest.raises(ChannelSpentError, match="left halfway"):
+            async with consumed():
+                pass
+        with pytest.raises(PeerGoneError):
+            await sender.end()
 
-    in_simulated_time(run())
+
+@simulated
+async def test_a_named_producer_replaces_its_suspended_stream() -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+    async with network_of(exchange) as network, produced(producer="shop") as former:
+        await former.send(batch([1]))
+        await asyncio.sleep(1)
+        network.let_down()
+        await asyncio.sleep(1)
+        network.is_down = False
+        began = asyncio.get_running_loop().time()
+        async with produced(producer="shop") as latter:
+            assert latter.first_row == 1
+            assert asyncio.get_running_loop().time() - began < 3
+            await latter.end()
+        with pytest.raises(PermitflowError):
+            await former.end()
 
 
 @pytest.mark.parametrize("comes_back", [True, False], ids=["the network comes back", "it does not"])
-def test_a_stop_ends_streams_without_a_connection(comes_back: bool) -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as receiver:
-            await sender.send(batch([1]))
+@simulated
+async def test_a_stop_ends_streams_without_a_connection(comes_back: bool) -> None:
+    async with network_of() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        await receiver.receive()
+        network.let_down()
+        await asyncio.sleep(1)
+        network.reception.refuse()
+        network.is_down = not comes_back
+        expected = "is being stopped" if comes_back else "30 s"
+        with pytest.raises(PeerGoneError, match=expected):
             await receiver.receive()
-            network.let_down()
-            await asyncio.sleep(1)
-            network.reception.refuse()
-            network.is_down = not comes_back
-            expected = "is being stopped" if comes_back else "30 s"
-            with pytest.raises(PeerGoneError, match=expected):
-                await receiver.receive()
-
-    in_simulated_time(run())
 
 
-def test_a_drain_ends_a_suspended_named_producer() -> None:
-    async def run() -> None:
-        exchange = Exchange()
-        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-        async with network_of(exchange) as network, produced(producer="shop") as sender:
-            await sender.send(batch([1]))
-            await asyncio.sleep(1)
-            network.let_down()
-            await asyncio.sleep(1)
-            exchange.readiness.enter(Phase.DRAINING)
-            await asyncio.sleep(0.1)
-            assert len(network.reception.exchange.admission.suspended) == 0
-            network.is_down = False
-            with pytest.raises(PeerGoneError, match="being stopped"):
-                await sender.end()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_drain_ends_a_suspended_named_producer() -> None:
+    exchange = Exchange()
+    exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+    async with network_of(exchange) as network, produced(producer="shop") as sender:
+        await sender.send(batch([1]))
+        await asyncio.sleep(1)
+        network.let_down()
+        await asyncio.sleep(1)
+        exchange.readiness.enter(Phase.DRAINING)
+        await asyncio.sleep(0.1)
+        assert len(network.reception.exchange.admission.suspended) == 0
+        network.is_down = False
+        with pytest.raises(PeerGoneError, match="being stopped"):
+            await sender.end()
 
 
 # Strangers, and many.
@@ -562,98 +533,87 @@ async def answer_to(frame: Resume) -> PermitflowError | None:
         return None
 
 
-def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as receiver:
-            await sender.send(batch([1]))
-            await receiver.receive()
-            for token in (b"", b"x" * 16, b"x" * 200):
-                error = await answer_to(Resume(token, 1, 1))
-                assert isinstance(error, ResumeRefusedError)
-            assert await _ended(sender, receiver)
-            assert len(network.reception.exchange.admission.suspended) == 0
-
-    in_simulated_time(run())
+@simulated
+async def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
+    async with network_of() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        await receiver.receive()
+        for token in (b"", b"x" * 16, b"x" * 200):
+            error = await answer_to(Resume(token, 1, 1))
+            assert isinstance(error, ResumeRefusedError)
+        assert await _ended(sender, receiver)
+        assert len(network.reception.exchange.admission.suspended) == 0
 
 
-def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
+@simulated
+async def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
     """It has heard nothing of its stream, so the exchange takes its beginning anew: but not whenever it likes."""
-
-    async def run() -> None:
-        async with network_of(), calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier:
-            conversation = Conversation(carrier)
-            await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
-            assert await conversation.read() is not None
-            async with asyncio.timeout(600):
-                with pytest.raises(PeerTimeoutError, match="not said within 30 s"):
-                    await conversation.read()
-
-    in_simulated_time(run())
+    async with network_of(), calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier:
+        conversation = Conversation(carrier)
+        await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
+        assert await conversation.read() is not None
+        async with asyncio.timeout(600):
+            with pytest.raises(PeerTimeoutError, match="not said within 30 s"):
+                await conversation.read()
 
 
 @pytest.mark.parametrize("position", [2**40, 0])
-def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
-    async def run() -> None:
-        async with network_of() as network, produced() as sender, consumed() as receiver:
-            for number in range(100):
-                await sender.send(batch([number]))
-                await receiver.receive()
-            token = next(token for token, stream in network.reception._streams.items() if stream.method == GET_STREAM)
-            assert isinstance(await answer_to(Resume(token, 1_000, position)), FalsePositionError)
-            with pytest.raises(FalsePositionError):
-                await receiver.receive()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
+    async with network_of() as network, produced() as sender, consumed() as receiver:
+        for number in range(100):
+            await sender.send(batch([number]))
+            await receiver.receive()
+        token = next(token for token, stream in network.reception._streams.items() if stream.method == GET_STREAM)
+        assert isinstance(await answer_to(Resume(token, 1_000, position)), FalsePositionError)
+        with pytest.raises(FalsePositionError):
+            await receiver.receive()
 
 
 @pytest.mark.parametrize("streams", [20, pytest.param(1_000, marks=pytest.mark.long)])
-def test_many_streams_wait_and_go_on(streams: int) -> None:
-    async def run() -> None:
-        async with network_of() as network:
-            entered = asyncio.Barrier(streams + 1)
-            entering = asyncio.Semaphore(100)  # an exchange bounds the handshakes of a peer
+@simulated
+async def test_many_streams_wait_and_go_on(streams: int) -> None:
+    async with network_of() as network:
+        entered = asyncio.Barrier(streams + 1)
+        entering = asyncio.Semaphore(100)  # an exchange bounds the handshakes of a peer
 
-            async def feed(number: int) -> None:
-                async with AsyncExitStack() as stack:
-                    async with entering:
-                        sender = await stack.enter_async_context(produced())
-                    await entered.wait()
-                    await sender.send(batch([number]))
-                    await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
-
-            async with asyncio.TaskGroup() as group, consumed() as receiver:
-                for number in range(streams):
-                    group.create_task(feed(number))
-                await asyncio.sleep(1)
-                network.let_down()
+        async def feed(number: int) -> None:
+            async with AsyncExitStack() as stack:
+                async with entering:
+                    sender = await stack.enter_async_context(produced())
                 await entered.wait()
-                await asyncio.sleep(1)
-                assert len(network.reception.exchange.admission.suspended) == streams + 1
-                network.is_down = False
-                found = [(await receiver.receive()).payload.column(0)[0].as_py() for _ in range(streams)]
-                assert sorted(found) == list(range(streams))
-            assert len(network.reception.exchange.admission.suspended) == 0
+                await sender.send(batch([number]))
+                await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
 
-    in_simulated_time(run())
-
-
-def test_beyond_the_most_the_longest_wait_is_given_up() -> None:
-    async def run() -> None:
-        exchange = Exchange(limits=Limits(max_suspended=2))
-        exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-        one, two, three = (produced(producer=name) for name in ("one", "two", "three"))
-        async with network_of(exchange) as network, one as first, two as second, three as third:
+        async with asyncio.TaskGroup() as group, consumed() as receiver:
+            for number in range(streams):
+                group.create_task(feed(number))
             await asyncio.sleep(1)
             network.let_down()
+            await entered.wait()
             await asyncio.sleep(1)
-            assert len(network.reception.exchange.admission.suspended) == 2
+            assert len(network.reception.exchange.admission.suspended) == streams + 1
             network.is_down = False
-            with pytest.raises(ResumeRefusedError, match="too many"):
-                await first.end(closes_channel=False)
-            for other in (second, third):
-                assert await other.end(closes_channel=False) is EndOutcome.ACCEPTED
+            found = [(await receiver.receive()).payload.column(0)[0].as_py() for _ in range(streams)]
+            assert sorted(found) == list(range(streams))
+        assert len(network.reception.exchange.admission.suspended) == 0
 
-    in_simulated_time(run())
+
+@simulated
+async def test_beyond_the_most_the_longest_wait_is_given_up() -> None:
+    exchange = Exchange(limits=Limits(max_suspended=2))
+    exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
+    one, two, three = (produced(producer=name) for name in ("one", "two", "three"))
+    async with network_of(exchange) as network, one as first, two as second, three as third:
+        await asyncio.sleep(1)
+        network.let_down()
+        await asyncio.sleep(1)
+        assert len(network.reception.exchange.admission.suspended) == 2
+        network.is_down = False
+        with pytest.raises(ResumeRefusedError, match="too many"):
+            await first.end(closes_channel=False)
+        for other in (second, third):
+            assert await other.end(closes_channel=False) is EndOutcome.ACCEPTED
 
 
 class FullTarget:

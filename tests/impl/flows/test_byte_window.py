@@ -186,27 +186,19 @@ def test_the_bytes_of_a_run_return_with_its_last_chunk() -> None:
     assert (receiver.statistics().inbox_bytes, sender.statistics().bytes_held) == (0, 0)
 
 
-def test_rows_of_one_size_are_counted_without_asking_their_chunks() -> None:
-    async def scenario() -> None:
-        channel: tuple[LocalSender[list[int]], LocalReceiver[list[int]]] = open_channel(
-            byte_window=1_000, row_bytes=2.5
-        )
-        sender, receiver = channel
-        sender.send_nowait([1, 2, 3])
-        await sender.send_many(deque([[4], [5, 6]]))
-        assert sender.statistics().bytes_held == 8 + 8  # rounded up, chunk by chunk or run by run
-        assert [message.payload for message in await receiver.receive_many()] == [[1, 2, 3], [4], [5, 6]]
-
-    asyncio.run(scenario())
+async def test_rows_of_one_size_are_counted_without_asking_their_chunks() -> None:
+    channel: tuple[LocalSender[list[int]], LocalReceiver[list[int]]] = open_channel(byte_window=1_000, row_bytes=2.5)
+    sender, receiver = channel
+    sender.send_nowait([1, 2, 3])
+    await sender.send_many(deque([[4], [5, 6]]))
+    assert sender.statistics().bytes_held == 8 + 8  # rounded up, chunk by chunk or run by run
+    assert [message.payload for message in await receiver.receive_many()] == [[1, 2, 3], [4], [5, 6]]
 
 
-def test_chunks_of_several_types_are_counted_each_by_its_own() -> None:
-    async def scenario() -> None:
-        sender, _ = open_channel()
-        await sender.send_many(deque([b"12345", [0], b"678"]))
-        assert sender.statistics().bytes_held == 8
-
-    asyncio.run(scenario())
+async def test_chunks_of_several_types_are_counted_each_by_its_own() -> None:
+    sender, _ = open_channel()
+    await sender.send_many(deque([b"12345", [0], b"678"]))
+    assert sender.statistics().bytes_held == 8
 
 
 @pytest.mark.parametrize(("row_bytes", "size_of"), [(-1.0, None), (float("nan"), None), (8.0, len)])

@@ -14,7 +14,7 @@ from examples.wordcount.outside import CountReader, WordSender
 from permitflow.errors import InvalidParametersError, SinkStalledError
 from permitflow.mute import Bound, Buffers, Lines, Pipeline, TcpSink, TcpSource, kernel_bytes, pipeline_bound
 from permitflow.mute.pipeline import Event
-from tests.support.simulated_time import in_simulated_time, stand_still
+from tests.support.simulated_time import simulated, stand_still
 from tests.support.turns import until
 
 SMALL = Buffers(receive_bytes=16_384, send_bytes=16_384)
@@ -213,20 +213,18 @@ async def test_what_is_written_in_the_last_moment_of_a_drain_is_not_left() -> No
     pipeline.close()
 
 
-def test_a_drain_does_not_count_time_in_which_its_process_is_stopped() -> None:
-    async def run() -> None:
-        pipeline = Pipeline()
-        pipeline.graph.add_muter("sink")
-        pipeline.report("sink", 1)
-        draining = asyncio.create_task(pipeline.drain(10))
-        await asyncio.sleep(1)
-        stand_still(3_600)
-        await asyncio.sleep(7)
-        pipeline.report("sink", 0)
-        await draining
-        pipeline.close()
-
-    in_simulated_time(run())
+@simulated
+async def test_a_drain_does_not_count_time_in_which_its_process_is_stopped() -> None:
+    pipeline = Pipeline()
+    pipeline.graph.add_muter("sink")
+    pipeline.report("sink", 1)
+    draining = asyncio.create_task(pipeline.drain(10))
+    await asyncio.sleep(1)
+    stand_still(3_600)
+    await asyncio.sleep(7)
+    pipeline.report("sink", 0)
+    await draining
+    pipeline.close()
 
 
 async def test_a_lost_reader_mutes_and_a_new_one_learns_all_counts() -> None:

@@ -23,7 +23,7 @@ from permitflow.mute import Boundary, Buffers, Inlet, Lines, Pipeline, Saving, T
 from permitflow.mute.messages import Kind, Peer, message
 from permitflow.mute.pipeline import Event
 from permitflow.mute.sockets import Address, connected, listening
-from tests.support.simulated_time import in_simulated_time, stand_still
+from tests.support.simulated_time import simulated, stand_still
 from tests.support.turns import turns, until
 
 ANY: Address = ("127.0.0.1", 0)
@@ -177,19 +177,17 @@ class Line(asyncio.Transport):
         self.is_closed = True
 
 
-def test_a_handshake_does_not_count_time_in_which_it_is_stopped() -> None:
-    async def run() -> None:
-        line = Line()
-        caller = Peer(expects=(), on_message=lambda *_: None, on_lost=lambda _: None, handshake_seconds=10)
-        caller.connection_made(line)
-        await asyncio.sleep(1)
-        stand_still(3_600)
-        await asyncio.sleep(7)
-        assert not line.is_closed
-        await asyncio.sleep(2)
-        assert line.is_closed
-
-    in_simulated_time(run())
+@simulated
+async def test_a_handshake_does_not_count_time_in_which_it_is_stopped() -> None:
+    line = Line()
+    caller = Peer(expects=(), on_message=lambda *_: None, on_lost=lambda _: None, handshake_seconds=10)
+    caller.connection_made(line)
+    await asyncio.sleep(1)
+    stand_still(3_600)
+    await asyncio.sleep(7)
+    assert not line.is_closed
+    await asyncio.sleep(2)
+    assert line.is_closed
 
 
 async def test_a_boundary_looks_for_a_worker_that_says_nothing_again() -> None:

@@ -45,7 +45,7 @@ from permitflow.exchange import Exchange, ExchangeServer
 from tests.support.lossy_socket import Faults, LossySocket, lossy_network
 from tests.support.served import served
 from tests.support.served_exchange import numbers, served_exchange, sink_of, source_of_first
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import in_simulated_time, simulated
 
 SCHEMA = pa.schema([("n", pa.int64())])
 CHUNKS, CHUNK_ROWS = 60, 5_000
@@ -249,17 +249,15 @@ async def test_the_peer_of_a_killed_process_is_told_by_its_host() -> None:
         stream.close()
 
 
-def test_a_refused_packet_does_not_keep_the_loop_busy() -> None:
-    async def run() -> None:
-        async with acceptor_at() as (acceptor, pipes):
-            with stranger_to(acceptor) as dialler:
-                await opened(dialler)
-            for _ in range(3):  # the second and the third write are told that the one before was refused
-                pipes[0].send([b"x"])
-            await asyncio.sleep(3600)  # simulated time stands still while a socket is readable
-            assert pipes[0].over.is_set() or pipes[0].receive_into(memoryview(bytearray(1))) == 0
-
-    in_simulated_time(run())
+@simulated
+async def test_a_refused_packet_does_not_keep_the_loop_busy() -> None:
+    async with acceptor_at() as (acceptor, pipes):
+        with stranger_to(acceptor) as dialler:
+            await opened(dialler)
+        for _ in range(3):  # the second and the third write are told that the one before was refused
+            pipes[0].send([b"x"])
+        await asyncio.sleep(3600)  # simulated time stands still while a socket is readable
+        assert pipes[0].over.is_set() or pipes[0].receive_into(memoryview(bytearray(1))) == 0
 
 
 async def test_a_restarted_acceptor_knows_no_old_connection() -> None:
