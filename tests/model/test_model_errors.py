@@ -264,6 +264,13 @@ def test_an_event_with_an_argument_too_many_names_its_action() -> None:
         replay(model, model.start(), [[Recorded("up", (1,))]])
 
 
+def test_an_event_of_somebody_whom_the_model_does_not_know_names_its_action() -> None:
+    raises = Action[State, None]("raise", lambda state, _, who: state._replace(n=state[who] + 1))
+    model = StepByStep[State, None](system(raises), None)
+    with pytest.raises(ModelError, match=r"action 'raise\(2\)' in state .*: IndexError: tuple index"):
+        replay(model, model.start(), [[Recorded("raise", (2,))]])
+
+
 def test_a_state_that_is_a_number_is_no_truth_value() -> None:
     wrong = Action[int, None]("up", lambda number, _: number < 3 and number + 1)
     with pytest.raises(ModelError, match="action 'up' in state 3: it returned False"):

@@ -209,8 +209,8 @@ class StepByStep(Generic[S, P]):
         before, action = world.state, self._actions[name]
         try:
             after = action.perform(before, self.parameters, *arguments)
-        except TypeError as error:
-            action.fail(f"TypeError: {error}", before, arguments, error)
+        except (AttributeError, LookupError, TypeError) as error:
+            action.fail(f"{type(error).__name__}: {error}", before, arguments, error)
         state = action.require_state(after, before, arguments)
         return World(state, Path(Step(name, arguments, state), world.path)) if self._keep_path else World(state)
 
