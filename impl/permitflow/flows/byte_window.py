@@ -104,7 +104,7 @@ class ByteWindow:
         return outstanding_bytes + size_bytes <= self.window_bytes or outstanding_bytes < self.batch_bytes
 
 
-def require_byte_window(size_bytes: object, *, name: str = "byte_window") -> int:
+def require_byte_window(size_bytes: object) -> int:
     """Check a window that a caller gave.
 
     Raises:
@@ -113,7 +113,7 @@ def require_byte_window(size_bytes: object, *, name: str = "byte_window") -> int
     if isinstance(size_bytes, int) and not isinstance(size_bytes, bool) and 1 <= size_bytes < 2**63:
         return size_bytes
     rule = "must be a whole number of bytes, at least 1 and below 2**63; a large one sets no limit"
-    raise InvalidParametersError(name=name, value=size_bytes, rule=rule)
+    raise InvalidParametersError(name="byte_window", value=size_bytes, rule=rule)
 
 
 DEFAULT_WINDOW = ByteWindow()

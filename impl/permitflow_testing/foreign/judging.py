@@ -48,7 +48,6 @@ def judge_command(
     dial: str = "",
     carrier: str = "",
     trace: FileTrace | None = None,
-    name: str = "",
     only: Collection[str] = (),
     random_runs: int = RANDOM_RUNS,
     when_judged: WhenJudged = lambda _: None,
@@ -63,7 +62,7 @@ def judge_command(
     rules = [rule.id for rule in rules_of_end(rulebook_of(flow), end)]
     asked = [rule for rule in rules if not only or rule in only]
     asks_bytes = not only or BYTE_WINDOW.id in only
-    name = name or f"{driver.command} ({end})"
+    name = f"{driver.command} ({end})"
     driver.begin()
     if asked:
         options = {**options, "flow": flow, "random_runs": random_runs, "when_judged": when_judged}
