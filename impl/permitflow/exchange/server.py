@@ -557,7 +557,10 @@ class ExchangeServer:
         await self.stop()
 
     async def stop(self, grace_seconds: float = 0.0) -> None:
-        """Refuse new streams, give the others ``grace_seconds`` to end, then send them an error."""
+        """Refuse new streams, give the others ``grace_seconds`` to end, then send them an error.
+
+        It may be called again, while or after another call: the shorter time counts.
+        """
         await self._listener.stop(grace_seconds)
         if self._following is not None:
             self._following.cancel()
