@@ -264,7 +264,7 @@ def test_an_event_with_an_argument_too_many_names_its_action() -> None:
         replay(model, model.start(), [[Recorded("up", (1,))]])
 
 
-def test_an_event_of_somebody_whom_the_model_does_not_know_names_its_action() -> None:
+def test_an_event_of_an_unknown_member_names_its_action() -> None:
     raises = Action[State, None]("raise", lambda state, _, who: state._replace(n=state[who] + 1))
     model = StepByStep[State, None](system(raises), None)
     with pytest.raises(ModelError, match=r"action 'raise\(2\)' in state .*: IndexError: tuple index"):
