@@ -104,6 +104,8 @@ async def test_a_barrier_waits_for_the_channel_that_has_one() -> None:
     assert channels.read(0) == [1]
     await sending
     assert channels.read(0) == [2]
+    await channels.dispatcher.end()
+    assert (channels.read(0), channels.read(1)) == (["end"], ["end"]), "no barrier twice"
 
 
 async def test_a_watermark_leaves_at_once() -> None:
