@@ -11,6 +11,7 @@ from permitflow_proofs.code.message_flow import (
     NEWEST,
     ReceiverOfMessages,
     SenderOfMessages,
+    begins_empty,
     receiver_calls,
     sender_calls,
 )
@@ -182,6 +183,14 @@ class _Arriving(_Receiver):
     has_arriving = True
 
 
+class _Begun(_Receiver):
+    """No request is on its way."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_back = 0
+
+
 def _requested(case: _Receiver, after: State, outcome: Outcome) -> Mapping[str, Any]:
     granted = case.granted(after) + case.due(after)
     return {"_credit.due": 0, "_credit.granted": granted}
@@ -227,13 +236,13 @@ def theorems() -> tuple[Theorem, ...]:
             statement="The running DemandSender does what its model does, and refuses what the model cannot do.",
             module="Demand",
             operator="Next",
-            obligations=tuple(map(obligation, SENDER)),
+            obligations=(begins_empty(_Sender), *map(obligation, SENDER)),
         ),
         Theorem(
             id="code-demand-receiver",
             statement="Likewise the running DemandReceiver.",
             module="Demand",
             operator="Next",
-            obligations=tuple(map(obligation, RECEIVER)),
+            obligations=(begins_empty(_Begun), *map(obligation, RECEIVER)),
         ),
     )

@@ -10,9 +10,10 @@ from permitflow.errors import UnexpectedFrameError
 from permitflow.flows import credit, seam
 from permitflow.flows.messages import Kind, Message, Offered
 from permitflow_model.kernel.replay import StepByStep, World
-from permitflow_proofs.code.refinement import Call, Case, Outcome, is_larger, put
+from permitflow_proofs.code.refinement import EMPTY, Call, Case, Outcome, begins, is_larger, put
 from permitflow_proofs.code.stand_ins import Counted, Inbox, Line
 from permitflow_proofs.kernel.induction import Subject
+from permitflow_proofs.kernel.obligation import SymbolicObligation
 from permitflow_proofs.kernel.symbols import assume, natural, truth
 
 MODULES = (seam, credit)
@@ -159,6 +160,16 @@ def _as_many_as_may(case: SenderOfMessages, after: Any, outcome: Outcome) -> boo
     if count == len(case.batch):
         return True
     return not system.is_enabled("Send", system.perform("Offer", after, case.parameters), case.parameters)
+
+
+def begins_empty(make: type[MessageCase]) -> SymbolicObligation:
+    """As the model does, with nothing at hand and nothing counted."""
+    return begins(
+        make,
+        lambda case: case.end(case.numbers()),
+        make.subject.system.initial,
+        lambda case: {**dict.fromkeys(case.history, 0), "_waiting" if "_sent_rows" in case.history else "_runs": EMPTY},
+    )
 
 
 NEWEST = (Offered(Message(Kind.CHUNK, "newest", 1)),)

@@ -335,6 +335,24 @@ def obligation(call: Call[Any]) -> SymbolicObligation:
     return claim(call.name, partial(refines, call), "afterwards one field holds one more")
 
 
+EMPTY = Is(lambda found: not found)
+"""A deque in which nothing is."""
+
+
+def begins(
+    make: Callable[[], C], fresh: Callable[[C], Any], initial: Callable[[Any], Any], started: Callable[[C], Any]
+) -> SymbolicObligation:
+    """A new object stands for the model's first state; ``started``: what becomes of fields that no state tells."""
+
+    def is_as_the_model(wrong: int) -> bool:
+        case = make()
+        with standing_in(case.modules):
+            end = fresh(case)
+        return case.holds(end, initial(case.parameters), started(case), wrong)
+
+    return claim("it begins", is_as_the_model, "one field holds one more")
+
+
 def is_possible(case: Case[Any, Any], *moves: str | tuple[str, tuple[int, ...]]) -> bool:
     """Does the model allow one of these actions?"""
     named = [(move, ()) if isinstance(move, str) else move for move in moves]

@@ -22,6 +22,7 @@ from permitflow_proofs.code.message_flow import (
     NEWEST,
     ReceiverOfMessages,
     SenderOfMessages,
+    begins_empty,
     receiver_calls,
     sender_calls,
 )
@@ -229,7 +230,7 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="Squelch",
             operator="Next",
-            obligations=tuple(map(obligation, SENDER)),
+            obligations=(begins_empty(_Sender), *map(obligation, SENDER)),
         ),
         Theorem(
             id="code-squelch-receiver",
@@ -240,6 +241,7 @@ def theorems() -> tuple[Theorem, ...]:
             module="Squelch",
             operator="Next",
             obligations=(
+                begins_empty(_Receiver),
                 *map(obligation, RECEIVER),
                 *ANY.induction(since_told, _counted_while_on, "after the step one is counted, and nobody was told"),
             ),

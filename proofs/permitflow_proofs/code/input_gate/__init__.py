@@ -2,7 +2,7 @@
 
 from permitflow_proofs.code.input_gate.counts import COUNTS
 from permitflow_proofs.code.input_gate.receiver import RECEIVER, TOGETHER
-from permitflow_proofs.code.input_gate.sender import ANY_LENGTH, SENDER
+from permitflow_proofs.code.input_gate.sender import ANY_LENGTH, SENDER, SENDER_BEGINS
 from permitflow_proofs.code.input_gate.withdrawals import OBLIGATIONS as WITHDRAWALS
 from permitflow_proofs.code.refinement import obligation
 from permitflow_proofs.kernel.theorem import Theorem
@@ -21,7 +21,7 @@ def theorems() -> tuple[Theorem, ...]:
             ),
             module="InputGate",
             operator="Next",
-            obligations=(*map(obligation, SENDER), *ANY_LENGTH, *COUNTS),
+            obligations=(SENDER_BEGINS, *map(obligation, SENDER), *ANY_LENGTH, *COUNTS),
         ),
         Theorem(
             id="code-gate-withdrawing-sender",

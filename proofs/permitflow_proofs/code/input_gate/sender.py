@@ -10,7 +10,7 @@ from typing import Any
 
 from permitflow.flows.gate import core
 from permitflow.flows.messages import Kind, Message, Offered
-from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Parameters, State, content_in
+from permitflow_model.input_gate_credit import RESUME, REVOKE, Channel, Parameters, State, content_in, opened
 from permitflow_model.kernel.family import Members
 from permitflow_model.kernel.queue import Fifo
 from permitflow_proofs.code.batches import Batch, Invariant, InvariantBroken
@@ -27,7 +27,18 @@ from permitflow_proofs.code.input_gate.counts import (
     recorder,
     sender_facts,
 )
-from permitflow_proofs.code.refinement import Call, Case, Is, Outcome, attempt, is_larger, is_possible, put
+from permitflow_proofs.code.refinement import (
+    EMPTY,
+    Call,
+    Case,
+    Is,
+    Outcome,
+    attempt,
+    begins,
+    is_larger,
+    is_possible,
+    put,
+)
 from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
@@ -455,6 +466,22 @@ SENDER: tuple[Call[Any], ...] = (
         _taken_in,
         _is_refused_rightly,
     ),
+)
+
+
+def _nothing_offered(made: Parameters) -> State:
+    nothing: Any = Contents(0)
+    return State(Members((opened(made.exclusive)._replace(waiting=nothing),)), made.floating, 0, failed=False)
+
+
+SENDER_BEGINS = begins(
+    SenderCase,
+    lambda case: core.GateSender(as_code(case.parameters, case.most)),
+    _nothing_offered,
+    lambda case: {
+        **dict.fromkeys((*case.history, "_expected"), 0),
+        **{"_watermark_permits": 1, "_has_sent": False, "_waiting": EMPTY},
+    },
 )
 
 

@@ -11,6 +11,7 @@ from permitflow.flows.messages import Message as CoreMessage
 from permitflow.flows.permits import core
 from permitflow_model.kernel.system import Disabled
 from permitflow_model.permit_channel import (
+    SYSTEM,
     Message,
     Parameters,
     Permits,
@@ -19,6 +20,7 @@ from permitflow_model.permit_channel import (
     held_by,
     rows_in,
     total,
+    withheld,
 )
 from permitflow_model.permit_channel_trace import PermitChannelReplay
 from permitflow_proofs.code.permit_channel.common import (
@@ -31,7 +33,7 @@ from permitflow_proofs.code.permit_channel.common import (
     shown,
     told,
 )
-from permitflow_proofs.code.refinement import Call, Case, Is, Outcome, is_larger, is_possible, put
+from permitflow_proofs.code.refinement import EMPTY, Call, Case, Is, Outcome, begins, is_larger, is_possible, put
 from permitflow_proofs.code.stand_ins import Inbox
 from permitflow_proofs.kernel.symbols import all_of, any_of, assume, equal, implies, integer, natural
 from permitflow_proofs.permit_channel.arbitrary import (
@@ -335,6 +337,21 @@ def _discarded(core: Any, case: ReceiverCase) -> Any:
     core.discard()
     return [shown(message) for message in (case.state.inbox.head(), case.state.inbox.without_head().head())]
 
+
+class _Begun(ReceiverCase):
+    """What is withheld is all that the sender has not got."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.sent_back, self.withheld = Permits(0, 0, 0), withheld(self.parameters)
+
+
+RECEIVER_BEGINS = begins(
+    _Begun,
+    lambda case: core.PermitReceiver(as_code(case.parameters, bool(case.splits))),
+    SYSTEM.initial,
+    lambda case: {**dict.fromkeys(case.history, 0), "_runs": EMPTY},
+)
 
 RECEIVER: tuple[Call[Any], ...] = (
     Call(

@@ -30,7 +30,7 @@ from permitflow_proofs.code.permit_channel.common import (
     shown,
     told,
 )
-from permitflow_proofs.code.refinement import Call, Case, Is, Outcome, is_larger, is_possible, put
+from permitflow_proofs.code.refinement import EMPTY, Call, Case, Is, Outcome, begins, is_larger, is_possible, put
 from permitflow_proofs.code.stand_ins import Line, listed_queue, pushed
 from permitflow_proofs.kernel.obligation import take
 from permitflow_proofs.kernel.paths import Beginning
@@ -408,6 +408,17 @@ def _none_is_left_that_may(case: SenderCase, after: State, outcome: Outcome) -> 
     may = any(SYSTEM.is_enabled(name, after, case.parameters) for name in sending)
     return not may and len(outcome.result) == len(case.events)
 
+
+SENDER_BEGINS = begins(
+    Offering,
+    lambda case: core.PermitSender(as_code(case.parameters, case.splits)),
+    SYSTEM.initial,
+    lambda case: {
+        **dict.fromkeys(case.history, 0),
+        "_returned_rows": case.parameters.initial_permits - case.parameters.row_permits,
+        "_waiting": EMPTY,
+    },
+)
 
 SENDER: tuple[Call[Any], ...] = (
     Call(
