@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
+from permitflow.errors import InvalidParametersError
 from permitflow.flows.recording import RecorderFactory
 from permitflow_testing.adapter import ChannelAdapter, Feature
 from permitflow_testing.bounded import close_runner, new_loop
@@ -41,9 +42,17 @@ class _Kit:
     """Runs that Hypothesis draws."""
 
     def __init_subclass__(cls) -> None:
-        """Add a test for each rule of the protocol, and none for the rules of another."""
+        """Add a test for each rule of the protocol, and none for the rules of another.
+
+        Raises:
+            InvalidParametersError: there is no such protocol, or ``known_breaks`` names something else than its rules.
+        """
         super().__init_subclass__()
         rules = {f"test_{rule.id.replace('-', '_')}": rule for rule in cls.rules_of(rulebook_of(cls.flow))}
+        ids = [rule.id for rule in rules.values()]
+        if not isinstance(cls.known_breaks, Mapping) or not set(cls.known_breaks) <= set(ids):
+            form = f"must have reasons by the names of rules, as in {{{ids[0]!r}: 'why'}}"
+            raise InvalidParametersError(name="known_breaks", value=cls.known_breaks, rule=form)
         for other in (name for name in dir(cls) if hasattr(getattr(cls, name), "rule") and name not in rules):
             setattr(cls, other, None)
         for name, rule in rules.items():

@@ -94,6 +94,12 @@ def test_the_kit_needs_neither_hypothesis_nor_pytest_for_runs(module: str) -> No
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=250).returncode == 0
 
 
+@pytest.mark.parametrize("breaks", [{"cost-is-row": "it counts messages"}, ["cost-is-rows"]], ids=["typo", "list"])
+def test_breaks_that_name_no_rule_are_refused(breaks: object) -> None:
+    with pytest.raises(InvalidParametersError, match=r"known_breaks must have reasons by the names of rules, as in"):
+        type("Kit", (ChannelKit,), {"adapter": QueueChannel, "known_breaks": breaks})
+
+
 class Raising(QueueChannel):
     def consume(self) -> None:
         raise ZeroDivisionError("of all things")
