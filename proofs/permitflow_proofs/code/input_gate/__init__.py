@@ -28,7 +28,8 @@ def theorems() -> tuple[Theorem, ...]:
             statement=(
                 "Likewise where messages are taken back: from the end of the line, from before another one, all of it, "
                 "or chunks that were expected. More credit than its own and than waits returns with the next "
-                "announcement, and none behind a barrier; nothing else is refused or done than without withdrawals."
+                "announcement, and none behind a barrier; nothing else is refused or done than without withdrawals. "
+                "Credit that returns at once leaves and arrives as if it had come one by one."
             ),
             module="WithdrawingGate",
             operator="Next",

@@ -20,6 +20,7 @@ from permitflow_proofs.code.input_gate.counts import (
     Contents,
     Explanation,
     Many,
+    Wire,
     any_channel,
     any_numbers,
     attempted,
@@ -65,6 +66,14 @@ class Tail(NamedTuple):
         return earlier.more(self.known) if self.newest.kind == "data" else earlier.push(self.newest)
 
 
+class _Returns(Wire):
+    """Credit on its way back; each tells a backlog."""
+
+    def head(self) -> Item:
+        """The oldest."""
+        return Item("return", 0, self.without(1).told)
+
+
 # This many steps at once.
 
 
@@ -90,7 +99,21 @@ def _returned(state: State, made: Parameters, channel: Channel, count: int) -> S
     return with_counts(state, channel, credit=channel.credit - count, announced=backlog)
 
 
-_OWN: Many = {"WithdrawData": _withdrawn, "SendAndTell": _sent_and_told, "ReturnCredit": _returned}
+def _came_back(state: State, _made: Parameters, channel: Channel, count: int) -> State:
+    wire = channel.wire
+    assert isinstance(wire, _Returns)
+    require(wire.ahead >= count)
+    left, borrowed = wire.without(count), channel.borrowed - count
+    home = with_counts(state, channel, wire=left, required=left.told, borrowed=borrowed)
+    return home._replace(pool=state.pool + count)
+
+
+_OWN: Many = {
+    "WithdrawData": _withdrawn,
+    "SendAndTell": _sent_and_told,
+    "ReturnCredit": _returned,
+    "DeliverOrReturn": _came_back,
+}
 _ALL: Many = {**MANY, **_OWN}
 
 
@@ -293,6 +316,9 @@ def _next_follows(action: str, wrong: int) -> bool:
     """As long as what is taken back is known."""
     made, _ = any_numbers()
     channel, count = any_channel("input"), natural("count")
+    if action == "DeliverOrReturn":
+        returns: Any = _Returns(natural("returns"))
+        channel = channel._replace(wire=returns, required=natural("required"), borrowed=natural("borrowed"))
     if action == "WithdrawData":
         assert isinstance(channel.waiting, Contents)
         known = natural("known")  # one more, at least; in the twin three
