@@ -433,6 +433,7 @@ class Explanation(GateExplanation):
     def states(self, action: str, state: State, arguments: tuple[int, ...], count: int) -> Iterable[State]:
         """The last state only."""
         if action not in self.many:
+            self.system.action(action)  # it has it: for another one, any number of times cannot be tried
             return super().states(action, state, arguments, count)
         return (times(action, state, self.parameters, arguments[0], count, self.many),)
 
