@@ -192,7 +192,9 @@ async def test_a_stream_goes_on_after_a_cut(listen: str, certificates: Certifica
         get(link.address, "c", security=certificates.trusting, resume_seconds=60) as receiver,
     ):
         assert await all_passed(sender, receiver, *batches) == [*range(10_000)]
-        assert receiver.statistics().resumes == 2
+        assert link.cuts == 2
+        # The second cut may come before the stream has gone on over that connection: the proxy reads far ahead.
+        assert receiver.statistics().resumes in (1, 2)
 
 
 async def test_what_was_altered_on_the_way_comes_again(
