@@ -244,3 +244,21 @@ def test_a_wide_state_prints_what_changes() -> None:
     )
     (violation,) = explore(wide, None).violations
     assert str(violation).splitlines()[-1] == "1     Leave          gone False -> True"
+
+
+class Desks(NamedTuple):
+    """Two desks, each a state of its own."""
+
+    left: "Desk"
+    right: "Desk"
+
+
+def test_a_wide_state_of_parts_prints_what_changes_in_a_part() -> None:
+    wide = System(
+        module="M",
+        initial=lambda _: Desks(Desk(held=60 * "x"), Desk()),  # type: ignore[arg-type]
+        actions=(Action("Leave", lambda desks, _: desks._replace(right=desks.right._replace(gone=True))),),
+        invariants={"Stays": lambda desks, _: not desks.right.gone},
+    )
+    (violation,) = explore(wide, None).violations
+    assert str(violation).splitlines()[-1] == "1     Leave          right.gone False -> True"

@@ -1,6 +1,6 @@
 """Runs of a model: taken step by step, and as a table of text."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Generic, TypeVar
@@ -64,12 +64,18 @@ def table_of(start: Any, steps: Sequence[Step[Any]], loop: Sequence[Step[Any]] =
     if max(map(len, text)) <= _WIDEST:
         return "\n".join(text)
     changes = [", ".join(f"{name} {value}" for name, value in rows[0].items())]
-    changes += [
-        ", ".join(f"{name} {before[name]} -> {value}" for name, value in after.items() if value != before[name])
-        for before, after in pairwise(rows)
-    ]
+    changes += [", ".join(_changes("", before, after)) for before, after in pairwise(states)]
     parts = zip(names, changes, strict=True)
     return "\n".join(_aligned([["step", "action", ""], *([f"{n}", *part] for n, part in enumerate(parts))]))
+
+
+def _changes(name: str, before: Any, after: Any) -> Iterator[str]:
+    """What a step changes, by its name; of a part that has names itself, what changes in it."""
+    if hasattr(after, "_fields") and type(before) is type(after):
+        for part, was, becomes in zip(after._fields, before, after, strict=True):
+            yield from _changes(f"{name}.{part}" if name else part, was, becomes)
+    elif (was := _shown(before)) != (becomes := _shown(after)):
+        yield f"{name or 'state'} {was} -> {becomes}"
 
 
 def _shown(value: object) -> str:
