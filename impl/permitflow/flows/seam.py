@@ -22,7 +22,7 @@ from collections import OrderedDict, deque, namedtuple
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from functools import cache
-from itertools import accumulate, islice
+from itertools import islice
 from typing import Any, ClassVar, Generic, NamedTuple, TypeAlias, TypeVar
 
 from permitflow.errors import (
@@ -499,9 +499,13 @@ class Outbound(ABC, Generic[T]):
 
     def leavable(self) -> int:
         """As ``sendable``, but not more than the byte window admits."""
-        count = self.sendable()
-        sizes = [offered.size_bytes or 0 for offered in islice(self._waiting, count)]
-        return self.byte_ledger.fitting([*accumulate(sizes, initial=0)], len(sizes)) if any(sizes) else count
+        count, window, out = self.sendable(), self.byte_ledger.window, self.byte_ledger.outstanding_bytes
+        for position, offered in enumerate(islice(self._waiting, count)):
+            size_bytes = offered.size_bytes
+            if size_bytes is not None and not window.admits(out, size_bytes):
+                return position
+            out += size_bytes or 0
+        return count
 
     def lack_of(self, kind: Kind, rows: Sequence[int] = (), size_bytes: int | None = None) -> str:
         """As ``lack``, or that the byte window has no room for the chunk."""

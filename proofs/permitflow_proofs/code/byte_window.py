@@ -4,6 +4,8 @@ They record nothing: what they must hold is read from the model's step.  A sende
 those of any flow: what joins a flow to its window is in the class that all flows share.
 """
 
+from collections import deque
+from collections.abc import Sequence
 from functools import partial
 from itertools import accumulate
 from operator import add
@@ -21,7 +23,7 @@ from permitflow_proofs.code.refinement import attempt, fields_of, is_larger, put
 from permitflow_proofs.code.stand_ins import Line, standing_in
 from permitflow_proofs.kernel.chapter import claim
 from permitflow_proofs.kernel.obligation import SymbolicObligation
-from permitflow_proofs.kernel.symbols import all_of, assume, equal, integer, natural
+from permitflow_proofs.kernel.symbols import all_of, assume, equal, integer, natural, truth
 from permitflow_proofs.kernel.theorem import Theorem
 
 
@@ -166,13 +168,34 @@ def _leave_by_both(number: int, wrong: int) -> bool:
     sums = [0, *accumulate(size for _, size in chunks)]
     with standing_in(MODULES):
         count = sender.send_now([rows for rows, _ in chunks], sums)
+    most, here = _in_turn(state, made, chunks, sums)
+    counts = sender.row_permits, ledger.outstanding_bytes, sender.totals.chunks
+    return count == most and equal(counts, (here, state.outstanding + sums[most] + wrong, most))
+
+
+def _in_turn(state: State, made: Parameters, chunks: Sequence[tuple[int, int]], sums: Sequence[int]) -> tuple[int, int]:
+    """How many may leave, one after the other, and the permits that are left."""
     here, most = state.permits, 0
     for rows, size in chunks:
         if not (rows <= here and admits(state.outstanding + sums[most], size, made)):
             break
         here, most = here - rows, most + 1
-    counts = sender.row_permits, ledger.outstanding_bytes, sender.totals.chunks
-    return count == most and equal(counts, (here, state.outstanding + sums[most] + wrong, most))
+    return most, here
+
+
+def _are_woken(wrong: int) -> bool:
+    """Of two that wait, or of two behind a barrier, as many are told to leave as may; a barrier takes no bytes."""
+    state, made = ANY_FLOW.any_case()
+    chunks = [(natural(f"rows.{each}", 1), natural(f"size_bytes.{each}")) for each in range(2)]
+    assume(all_of([rows <= max(made.row_costs) for rows, _ in chunks]))
+    line = deque(Offered(Message(Kind.CHUNK, None, rows), size) for rows, size in chunks)
+    barriers = int(bool(truth("behind_a_barrier")))
+    line.extendleft([Offered(Message(Kind.BARRIER, None), None)] * barriers)
+    fields = {"_row_permits": state.permits, "_waiting": line, "byte_ledger": _sender(state, made, later=False)}
+    sender: Any = put(permits.PermitSender(_permits(made)), fields)
+    with standing_in(MODULES):
+        count = sender.leavable()
+    return bool(count + wrong == barriers + _in_turn(state, made, chunks, [0, chunks[0][1]])[0])
 
 
 def _receiver(state: State, made: Parameters) -> Any:
@@ -303,6 +326,7 @@ SENDER: tuple[SymbolicObligation, ...] = (
     claim("a chunk leaves", lambda wrong: _leaves(wrong, later=False), _MORE),
     claim("a chunk leaves, and is written later", lambda wrong: _leaves(wrong, later=True), _MORE),
     *(claim(f"of {number} chunks as many leave as may", partial(_fit, number), "none") for number in (1, 2, 3)),
+    claim("of two that wait as many are woken as may leave by both", _are_woken, "one more"),
     claim("returned bytes arrive", _returned_arrives, _MORE),
     claim("bytes come back, or too many", _returns, _MORE),
     claim("the oldest leaves by both ledgers", _both_let_it_leave, _MORE),

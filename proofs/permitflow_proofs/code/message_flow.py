@@ -202,6 +202,15 @@ def sender_calls(
             _withdrawn,
             lambda _case, _after, outcome: outcome.result is True,
         ),
+        Call(
+            "how many may leave",
+            anything,
+            lambda core, _: core.sendable(),
+            lambda _: False,
+            returns=lambda case, _after, outcome: (
+                bool(outcome.result > 0) == _may_send(case) and bool(outcome.result <= case.waiting(case.state))
+            ),
+        ),
         Call("the oldest leaves", anything, lambda core, _: core.try_send(), _may_send, _sent, _is_oldest),
         Call(
             "the watermark leaves",
