@@ -51,18 +51,19 @@ async def _attack(sessions: Sequence[Session]) -> list[str]:
     exchange = Exchange(parameters=PARAMETERS, same_host=SameHost.NEVER)
     exchange.add_channels([ONCE, NEIGHBOUR], schema=BATCH.schema)
     exchange.add_channel(KEPT, schema=BATCH.schema, retention=Retention.REPLAY, kept_rows=8)
-    network = Network(exchange)
-    with network.dialled():
-        async with put(ADDRESS, NEIGHBOUR, BATCH.schema) as sender, get(ADDRESS, NEIGHBOUR) as receiver:
-            async with asyncio.TaskGroup() as group:
-                peers = [group.create_task(_peer(session)) for session in sessions]
-                while not all(peer.done() for peer in peers):
-                    await _pass(sender, receiver)
-                    await asyncio.sleep(LOOK_SECONDS)
-            await asyncio.sleep(OVER_SECONDS)
-            await _pass(sender, receiver)
-            open_now = exchange.admission.streams, exchange.admission.handshakes, len(exchange.admission.suspended)
-        await network.close()
+    async with (
+        Network(exchange).opened() as network,
+        put(ADDRESS, NEIGHBOUR, BATCH.schema) as sender,
+        get(ADDRESS, NEIGHBOUR) as receiver,
+    ):
+        async with asyncio.TaskGroup() as group:
+            peers = [group.create_task(_peer(session)) for session in sessions]
+            while not all(peer.done() for peer in peers):
+                await _pass(sender, receiver)
+                await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(OVER_SECONDS)
+        await _pass(sender, receiver)
+        open_now = exchange.admission.streams, exchange.admission.handshakes, len(exchange.admission.suspended)
     if network.failures:
         raise Broken(f"the exchange failed: {network.failures[0]!r}") from network.failures[0]
     if unhandled:

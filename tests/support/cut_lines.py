@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequen
 from contextlib import asynccontextmanager, contextmanager
 from random import Random
 from types import MappingProxyType
+from typing import Self
 
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
@@ -194,6 +195,15 @@ class Network:
         """Clients that are opened in the block dial here."""
         with dialling_with(self._calling, random=Random(0)):
             yield
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[Self]:
+        """Clients that are opened in the block dial here; nothing is served after it."""
+        with self.dialled():
+            try:
+                yield self
+            finally:
+                await self.close()
 
     @asynccontextmanager
     async def _calling(self, to: Destination) -> AsyncIterator[Carrier]:

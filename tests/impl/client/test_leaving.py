@@ -21,8 +21,7 @@ def batch(*numbers: int) -> pa.RecordBatch:
 async def test_the_last_permits_of_a_slow_consumer_reach_the_exchange(write_seconds: float) -> None:
     exchange = Exchange(parameters=ChannelParameters(row_permits=64, permit_batch=4))
     exchange.add_channel("c", schema=SCHEMA)
-    network = Network(exchange, is_narrow=True, write_seconds=write_seconds)
-    with network.dialled():
+    async with Network(exchange, is_narrow=True, write_seconds=write_seconds).opened():
         async with put(ADDRESS, "c", SCHEMA, resume_seconds=0) as sender:
             for number in range(6):
                 await sender.send(batch(number, number))
@@ -31,4 +30,3 @@ async def test_the_last_permits_of_a_slow_consumer_reach_the_exchange(write_seco
             assert [message.rows async for message in receiver] == [2] * 6
         (channel,) = exchange.statistics()
         assert channel.state == BridgeState.SPENT, channel.reason
-    await network.close()

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pyarrow as pa
@@ -31,7 +31,6 @@ async def consumed(
     exchange = exchange or Exchange(parameters=parameters)
     if "c" not in exchange.names:
         exchange.add_channel("c")
-    network = Network(exchange)
 
     async def produce() -> None:
         with suppress(PermitflowError):  # the consumer may leave
@@ -40,14 +39,13 @@ async def consumed(
                     await sender.send(chunk)
                 await sender.end()
 
-    async with AsyncExitStack() as stack:
-        stack.push_async_callback(network.close)
-        stack.enter_context(network.dialled())
+    async with Network(exchange).opened():
         producing = asyncio.create_task(produce())
-        yield await stack.enter_async_context(
-            get(ADDRESS, "c", same_host=SameHost.NEVER, target_latency_seconds=target_latency_seconds)
-        )
-        await producing
+        async with get(
+            ADDRESS, "c", same_host=SameHost.NEVER, target_latency_seconds=target_latency_seconds
+        ) as receiver:
+            yield receiver
+            await producing
 
 
 def test_a_slow_consumer_gets_a_small_window_and_every_row() -> None:

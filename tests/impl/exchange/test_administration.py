@@ -54,13 +54,11 @@ async def administered(exchange: Exchange | None = None, **options: Any) -> Asyn
     exchange = exchange or Exchange(parameters=PARAMETERS)
     if NAME not in exchange.names:
         exchange.add_channels([NAME], **options)
-    network = Network(exchange)
-    with network.dialled():
-        try:
+    try:
+        async with Network(exchange).opened() as network:
             yield exchange, network
-        finally:
-            await network.close()
-            exchange.staging.stop()
+    finally:
+        exchange.staging.stop()
 
 
 async def order(given: Callable[[AioControl], Any]) -> Any:

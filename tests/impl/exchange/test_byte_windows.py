@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack
 from itertools import accumulate
 from typing import Any
 
@@ -71,7 +70,6 @@ async def _through(
     compression: Compression = Compression.AUTO,
 ) -> None:
     found = list[int]()
-    network = Network(exchange)
 
     async def produce() -> None:
         async with put(ADDRESS, "c", SCHEMA, same_host=SameHost.NEVER, compression=compression) as sender:
@@ -83,15 +81,13 @@ async def _through(
             await sender.end()
             assert sender.statistics().peak_bytes_held <= most_bytes
 
-    async with asyncio.timeout(3_600), AsyncExitStack() as stack:
-        stack.push_async_callback(network.close)
-        stack.enter_context(network.dialled())
+    async with asyncio.timeout(3_600), Network(exchange).opened():
         producing = asyncio.create_task(produce())
-        receiver = await stack.enter_async_context(get(ADDRESS, "c", same_host=SameHost.NEVER))
-        async for message in _messages(receiver, joined=joined):
-            found += message["n"].to_pylist()
-            assert max(*held_bytes(exchange), receiver.statistics().inbox_bytes) <= most_bytes
-        await producing
+        async with get(ADDRESS, "c", same_host=SameHost.NEVER) as receiver:
+            async for message in _messages(receiver, joined=joined):
+                found += message["n"].to_pylist()
+                assert max(*held_bytes(exchange), receiver.statistics().inbox_bytes) <= most_bytes
+            await producing
     assert found == [n for chunk in chunks for n in chunk["n"].to_pylist()]
 
 
@@ -140,29 +136,27 @@ async def test_a_reader_that_stands_still_lets_in_three_windows() -> None:
     """With the defaults: of the producer's stream, of the channel, of the consumer's stream."""
     exchange = Exchange()
     exchange.add_channel("c")
-    network = Network(exchange)
     chunk = pa.record_batch([pa.array(range(8), pa.int64()), ["x" * 20_000] * 8], schema=SCHEMA)
     sent = 0
-    with network.dialled():
-        async with (
-            put(ADDRESS, "c", SCHEMA, same_host=SameHost.NEVER) as sender,
-            get(ADDRESS, "c", same_host=SameHost.NEVER) as receiver,
-        ):
-            while sender.lack == "" and sent < 32_768:
-                sending = asyncio.create_task(sender.send(chunk))
-                await turns()
-                if not sending.done():
-                    break
-                sent += 8
-            assert "of the byte window of 16,777,216 are out" in sender.lack
-            assert 2 * DEFAULT_BYTE_WINDOW < sent * 20_000 <= 3 * DEFAULT_BYTE_WINDOW
-            (traffic,) = exchange.statistics()
-            assert all(held <= DEFAULT_BYTE_WINDOW for held in held_bytes(exchange))
-            assert traffic.bytes_held > DEFAULT_BYTE_WINDOW // 2
-            sending.cancel()
-            receiver.close()
-            sender.abort("measured")
-    await network.close()
+    async with (
+        Network(exchange).opened(),
+        put(ADDRESS, "c", SCHEMA, same_host=SameHost.NEVER) as sender,
+        get(ADDRESS, "c", same_host=SameHost.NEVER) as receiver,
+    ):
+        while sender.lack == "" and sent < 32_768:
+            sending = asyncio.create_task(sender.send(chunk))
+            await turns()
+            if not sending.done():
+                break
+            sent += 8
+        assert "of the byte window of 16,777,216 are out" in sender.lack
+        assert 2 * DEFAULT_BYTE_WINDOW < sent * 20_000 <= 3 * DEFAULT_BYTE_WINDOW
+        (traffic,) = exchange.statistics()
+        assert all(held <= DEFAULT_BYTE_WINDOW for held in held_bytes(exchange))
+        assert traffic.bytes_held > DEFAULT_BYTE_WINDOW // 2
+        sending.cancel()
+        receiver.close()
+        sender.abort("measured")
 
 
 def made(kind: pa.DataType, *, nulls: bool) -> pa.RecordBatch:
@@ -240,8 +234,7 @@ async def test_channels_that_keep_rows_have_windows_towards_both_sides() -> None
     chunks = chunks_of([[4_000]] * 40)
     exchange = Exchange(byte_window=20_000)
     exchange.add_channel("c", retention=Retention.REPLAY)
-    network = Network(exchange)
-    with network.dialled():
+    async with Network(exchange).opened():
         async with put(ADDRESS, "c", SCHEMA, same_host=SameHost.NEVER) as sender:
             await sender.send_many(deque(chunks))
             await sender.end()
@@ -251,7 +244,6 @@ async def test_channels_that_keep_rows_have_windows_towards_both_sides() -> None
             assert max(held_bytes(exchange)) <= 20_000
             found = [number(message.payload) async for message in receiver]
     assert found == [*range(40)]
-    await network.close()
 
 
 async def test_blocking_ends_move_more_than_their_window() -> None:

@@ -1,9 +1,8 @@
 """Streams survive their connections: cut at every message, and whatever comes up while there is no connection."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any, TypeAlias, cast
 
 import pyarrow as pa
@@ -58,37 +57,10 @@ def batch(numbers: list[int]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(numbers, pa.int64())], schema=SCHEMA)
 
 
-@asynccontextmanager
-async def network_of(
-    exchange: Exchange | None = None,
-    *,
-    cuts: Collection[int] = (),
-    damages: Mapping[int, int] = MappingProxyType({}),
-    loses: bool = True,
-    is_narrow: bool = False,
-    is_noticed: bool = True,
-    outage_seconds: float = 0.0,
-    sign_seconds: float | None = None,
-) -> AsyncIterator[Network]:
-    """Connections to an exchange, by default with one channel."""
-    if exchange is None:
-        exchange = Exchange()
-        exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = Network(
-        exchange,
-        cuts=cuts,
-        damages=damages,
-        loses=loses,
-        is_narrow=is_narrow,
-        is_noticed=is_noticed,
-        outage_seconds=outage_seconds,
-        sign_seconds=sign_seconds,
-    )
-    with network.dialled():
-        try:
-            yield network
-        finally:
-            await network.close()
+def one_channel() -> Exchange:
+    exchange = Exchange()
+    exchange.add_channel("c", PARAMETERS, SCHEMA)
+    return exchange
 
 
 def produced(resume_seconds: float = 30.0, producer: str = "") -> AbstractAsyncContextManager[RemoteSender]:
@@ -143,7 +115,7 @@ async def everything_arrives() -> None:
 
 
 async def messages_without_cuts() -> int:
-    async with network_of() as network:
+    async with Network(one_channel()).opened() as network:
         await passed_through(network)
         assert network.connections == 2
         return network.messages
@@ -161,7 +133,9 @@ def told_often(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("loses", [True, False], ids=["the message is lost", "it has arrived"])
 def test_a_cut_at_any_message_loses_and_doubles_nothing(loses: bool, is_narrow: bool, is_noticed: bool) -> None:
     async def run(number: int) -> None:
-        async with network_of(cuts={number}, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed) as network:
+        async with Network(
+            one_channel(), cuts={number}, loses=loses, is_narrow=is_narrow, is_noticed=is_noticed
+        ).opened() as network:
             await passed_through(network)
             assert network.messages <= number or network.connections > 2
 
@@ -173,7 +147,7 @@ def test_an_outage_at_any_message_is_survived() -> None:
     """It lasts longer than a settled stream waits for its end over a carrier with signs."""
 
     async def run(number: int) -> int:
-        async with network_of(cuts={number}, outage_seconds=25.0, sign_seconds=5.0) as network:
+        async with Network(one_channel(), cuts={number}, outage_seconds=25.0, sign_seconds=5.0).opened() as network:
             await everything_arrives()
             return network.messages
 
@@ -199,25 +173,20 @@ class NotingNetwork(Network):
 
 @simulated
 async def test_acknowledgements_go_along_with_messages() -> None:
-    exchange = Exchange()
-    exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = NotingNetwork(exchange)
-    with network.dialled():
-        async with produced() as sender, consumed() as receiver:
-            for number in range(300):
-                await sender.send(batch([number]))
-                await receiver.receive()
-            assert network.along == 4 * (300 // 32)  # of each end's messages: those with permits are as many
-            assert network.alone == 0
-            assert await _ended(sender, receiver)
-    await network.close()
+    async with NotingNetwork(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
+        for number in range(300):
+            await sender.send(batch([number]))
+            await receiver.receive()
+        assert network.along == 4 * (300 // 32)  # of each end's messages: those with permits are as many
+        assert network.alone == 0
+        assert await _ended(sender, receiver)
 
 
 @pytest.mark.parametrize("every", [3, 5, 7])
 @pytest.mark.parametrize("loses", [True, False], ids=["messages are lost", "they have arrived"])
 def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
     async def run(first: int) -> None:
-        async with network_of(cuts=range(first, 40 * every, every), loses=loses) as network:
+        async with Network(one_channel(), cuts=range(first, 40 * every, every), loses=loses).opened() as network:
             await passed_through(network)
 
     for first in range(every):
@@ -228,7 +197,7 @@ def test_many_cuts_lose_and_double_nothing(every: int, loses: bool) -> None:
 @pytest.mark.parametrize("place", [-1, -9, 0, 1], ids=["sum", "key of the sum", "first byte", "second byte"])
 def test_a_damaged_message_comes_again(place: int) -> None:
     async def run(number: int) -> None:
-        async with network_of(damages={number: place}) as network:
+        async with Network(one_channel(), damages={number: place}).opened() as network:
             await passed_through(network)
 
     for number in range(in_simulated_time(messages_without_cuts())):
@@ -246,17 +215,12 @@ class SpoilingNetwork(Network):
 
 @simulated
 async def test_a_message_that_never_comes_whole_ends_the_stream() -> None:
-    exchange = Exchange()
-    exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = SpoilingNetwork(exchange)
-    with network.dialled():
-        async with produced() as sender, consumed() as receiver:
-            await sender.send(batch([1]))
-            assert (await receiver.receive()).payload.num_rows == 1
-            with pytest.raises(AlteredMessageError):
-                await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
-        assert 2 < network.connections < 9
-    await network.close()
+    async with SpoilingNetwork(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
+        await sender.send(batch([1]))
+        assert (await receiver.receive()).payload.num_rows == 1
+        with pytest.raises(AlteredMessageError):
+            await asyncio.gather(sender.send_barrier("spoil me"), sender.end())
+    assert 2 < network.connections < 9
 
 
 class SleepingNetwork(Network):
@@ -274,10 +238,7 @@ class SleepingNetwork(Network):
 @simulated
 async def test_a_stream_begins_though_its_first_connection_is_displaced() -> None:
     """An exchange that was stopped for a while hears the first connection, its end, and the second one at once."""
-    exchange = Exchange()
-    exchange.add_channel("c", PARAMETERS, SCHEMA)
-    network = SleepingNetwork(exchange)
-    with network.dialled():
+    async with SleepingNetwork(one_channel()).opened() as network:
         passing = asyncio.create_task(passed_through(network))
         await asyncio.sleep(1)
         network.cut_all()
@@ -285,7 +246,6 @@ async def test_a_stream_begins_though_its_first_connection_is_displaced() -> Non
         network.awake.set()
         await passing
     assert network.connections == 4
-    await network.close()
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["in the first connection", "in the next one"])
@@ -297,7 +257,7 @@ def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.Monk
     monkeypatch.setitem(cast("dict[str, object]", METHODS), GET_STREAM, fail)
 
     async def run() -> None:
-        async with network_of() as network:
+        async with Network(one_channel()).opened() as network:
             reading = asyncio.create_task(read_all())
             await asyncio.sleep(1)
             if is_away:
@@ -317,7 +277,7 @@ def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.Monk
 
 @simulated
 async def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
-    async with network_of() as network, produced(100) as sender, consumed(5) as receiver:
+    async with Network(one_channel()).opened() as network, produced(100) as sender, consumed(5) as receiver:
         await sender.send(batch([1]))
         assert (await receiver.receive()).payload.num_rows == 1
         await asyncio.sleep(1)
@@ -334,7 +294,7 @@ async def test_a_consumer_that_stays_away_is_lost_after_its_time() -> None:
 
 
 async def test_a_failure_to_dial_again_that_nobody_expects_ends_the_stream() -> None:
-    async with network_of() as network, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, consumed() as receiver:
         network.let_down(ValueError("no such address family"))
         with pytest.raises(TransportError, match="again: no such address family"):
             await receiver.receive()
@@ -342,7 +302,7 @@ async def test_a_failure_to_dial_again_that_nobody_expects_ends_the_stream() -> 
 
 @simulated
 async def test_both_ends_tell_how_long_they_had_no_connection() -> None:
-    async with network_of() as network, produced() as sender, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
         await sender.send(batch([1]))
         await receiver.receive()
         network.let_down()
@@ -384,7 +344,7 @@ async def _aborted(sender: RemoteSender, receiver: RemoteReceiver) -> None:
 async def test_what_is_decided_without_a_connection_is_told_later(
     deed: Callable[[RemoteSender, RemoteReceiver], Awaitable[None]],
 ) -> None:
-    async with network_of() as network, produced() as sender, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
         await sender.send(batch([1]))
         await receiver.receive()
         network.let_down()
@@ -404,7 +364,7 @@ async def _done(
 @simulated
 async def test_who_leaves_the_block_is_lost_at_once() -> None:
     """As without resumption: it has said so."""
-    async with network_of(), produced() as sender:
+    async with Network(one_channel()).opened(), produced() as sender:
         async with consumed() as receiver:
             await sender.send(batch([1]))
             await receiver.receive()
@@ -417,7 +377,7 @@ async def test_who_leaves_the_block_is_lost_at_once() -> None:
 
 @simulated
 async def test_a_new_consumer_displaces_one_without_a_connection() -> None:
-    async with network_of() as network, produced() as sender, consumed() as former:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as former:
         await asyncio.sleep(0.1)
         network.let_down()
         await asyncio.sleep(1)
@@ -436,7 +396,7 @@ async def test_a_displaced_consumer_takes_no_row_with_it(turns: int) -> None:
     """A chunk comes while the newcomer takes its place: it gets that chunk, or is told that it is lost."""
     exchange = Exchange()
     here = exchange.add_channel("c", PARAMETERS, SCHEMA).sender
-    async with network_of(exchange) as network, consumed():
+    async with Network(exchange).opened() as network, consumed():
         await asyncio.sleep(0.1)
         network.let_down()
         await asyncio.sleep(1)
@@ -452,7 +412,7 @@ async def test_a_displaced_consumer_takes_no_row_with_it(turns: int) -> None:
 
 @simulated
 async def test_after_a_message_the_channel_is_spent_for_a_newcomer() -> None:
-    async with network_of() as network, produced() as sender, consumed() as former:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as former:
         await sender.send(batch([1]))
         await former.receive()
         network.cut_all()
@@ -471,7 +431,7 @@ async def test_after_a_message_the_channel_is_spent_for_a_newcomer() -> None:
 async def test_a_named_producer_replaces_its_suspended_stream() -> None:
     exchange = Exchange()
     exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-    async with network_of(exchange) as network, produced(producer="shop") as former:
+    async with Network(exchange).opened() as network, produced(producer="shop") as former:
         await former.send(batch([1]))
         await asyncio.sleep(1)
         network.let_down()
@@ -489,7 +449,7 @@ async def test_a_named_producer_replaces_its_suspended_stream() -> None:
 @pytest.mark.parametrize("comes_back", [True, False], ids=["the network comes back", "it does not"])
 @simulated
 async def test_a_stop_ends_streams_without_a_connection(comes_back: bool) -> None:
-    async with network_of() as network, produced() as sender, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
         await sender.send(batch([1]))
         await receiver.receive()
         network.let_down()
@@ -505,7 +465,7 @@ async def test_a_stop_ends_streams_without_a_connection(comes_back: bool) -> Non
 async def test_a_drain_ends_a_suspended_named_producer() -> None:
     exchange = Exchange()
     exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
-    async with network_of(exchange) as network, produced(producer="shop") as sender:
+    async with Network(exchange).opened() as network, produced(producer="shop") as sender:
         await sender.send(batch([1]))
         await asyncio.sleep(1)
         network.let_down()
@@ -535,7 +495,7 @@ async def answer_to(frame: Resume) -> PermitflowError | None:
 
 @simulated
 async def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
-    async with network_of() as network, produced() as sender, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
         await sender.send(batch([1]))
         await receiver.receive()
         for token in (b"", b"x" * 16, b"x" * 200):
@@ -548,7 +508,10 @@ async def test_a_strangers_token_is_refused_and_changes_nothing() -> None:
 @simulated
 async def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
     """It has heard nothing of its stream, so the exchange takes its beginning anew: but not whenever it likes."""
-    async with network_of(), calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier:
+    async with (
+        Network(one_channel()).opened(),
+        calling(Destination(ADDRESS, GET_STREAM, "the exchange", 1.0, 20.0)) as carrier,
+    ):
         conversation = Conversation(carrier)
         await conversation.write(encode_connection_frame(Resume(b"x" * 16, 1, 0)))
         assert await conversation.read() is not None
@@ -560,7 +523,7 @@ async def test_who_resumes_and_never_begins_is_refused_in_time() -> None:
 @pytest.mark.parametrize("position", [2**40, 0])
 @simulated
 async def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
-    async with network_of() as network, produced() as sender, consumed() as receiver:
+    async with Network(one_channel()).opened() as network, produced() as sender, consumed() as receiver:
         for number in range(100):
             await sender.send(batch([number]))
             await receiver.receive()
@@ -573,7 +536,7 @@ async def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
 @pytest.mark.parametrize("streams", [20, pytest.param(1_000, marks=pytest.mark.long)])
 @simulated
 async def test_many_streams_wait_and_go_on(streams: int) -> None:
-    async with network_of() as network:
+    async with Network(one_channel()).opened() as network:
         entered = asyncio.Barrier(streams + 1)
         entering = asyncio.Semaphore(100)  # an exchange bounds the handshakes of a peer
 
@@ -604,7 +567,7 @@ async def test_beyond_the_most_the_longest_wait_is_given_up() -> None:
     exchange = Exchange(limits=Limits(max_suspended=2))
     exchange.add_channel("c", schema=SCHEMA, retention=Retention.REPLAY)
     one, two, three = (produced(producer=name) for name in ("one", "two", "three"))
-    async with network_of(exchange) as network, one as first, two as second, three as third:
+    async with Network(exchange).opened() as network, one as first, two as second, three as third:
         await asyncio.sleep(1)
         network.let_down()
         await asyncio.sleep(1)
@@ -652,7 +615,7 @@ async def test_a_stopped_bridge_leaves_its_source_to_the_next_reader() -> None:
 
 async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
     """The exchange does not resume; its agreement and the first chunks come together."""
-    async with network_of() as network:
+    async with Network(one_channel()).opened() as network:
         near, far = Line(network, is_dialler=True), Line(network, is_dialler=False)
         near.peer, far.peer = far, near
         carrier = DialledCarrier(
@@ -674,7 +637,7 @@ async def test_without_resuming_nothing_behind_the_agreement_is_lost() -> None:
 
 async def test_a_message_behind_an_acknowledgement_is_announced() -> None:
     """Else the one before it would be answered alone."""
-    async with network_of() as network:
+    async with Network(one_channel()).opened() as network:
         near, far = Line(network, is_dialler=True), Line(network, is_dialler=False)
         near.peer, far.peer = far, near
         carrier = DialledCarrier(
@@ -690,7 +653,10 @@ async def test_a_message_behind_an_acknowledgement_is_announced() -> None:
 
 
 async def test_a_first_message_that_crosses_a_stop_is_dropped(unhandled: list[dict[str, Any]]) -> None:
-    async with network_of() as network, calling(Destination(ADDRESS, GET_STREAM, "the exchange", 10.0)) as connection:
+    async with (
+        Network(one_channel()).opened() as network,
+        calling(Destination(ADDRESS, GET_STREAM, "the exchange", 10.0)) as connection,
+    ):
         conversation = Conversation(connection)
         await turns()
         network.reception.stop()
