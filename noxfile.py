@@ -167,9 +167,9 @@ def run_versions(session: nox.Session, releases: str) -> None:
     oldest = ("--resolution", "lowest-direct") if releases == "oldest" else ("--upgrade",)
     names = ("pyspark", "protobuf") if releases == "old Spark" else ()
     pins = [f"{name}=={versions.lower_bound(ranges[name])}" for name in names]
-    # The last two are what these tests load beside that.
+    # What these tests load beside that.
     session.install(*oldest, "--editable", f".[{','.join(versions.EXTRAS)},postgres,tlc]", *pins)
-    session.install("psutil", "pytest-timeout", "pytest-xdist", "trustme")
+    session.install("anyio", "psutil", "pytest-timeout", "pytest-xdist", "trustme")
     # An old release of one library may use deprecated parts of a newer one, or warn of itself; we cannot change that.
     kinds = () if releases == "newest" else ("DeprecationWarning", "hypothesis.errors.HypothesisWarning")
     warnings = [f"-Wdefault::{kind}" for kind in kinds]
