@@ -176,7 +176,8 @@ def _check_schema(data: Buffer) -> None:
             continue
         here = int(_OFFSET.unpack_from(data, vector)[0])
         if (count := count + here) > MAX_SCHEMA_FIELDS:
-            raise ValueError(f"{MAX_SCHEMA_FIELDS} fields are the most, with those inside of others")
+            most = f"{MAX_SCHEMA_FIELDS:,} are the most"
+            raise ValueError(f"it has {count:,} fields or more, with those inside of others, and {most}")
         for place in range(vector + 4, vector + 4 + 4 * here, 4):
             field = place + int(_OFFSET.unpack_from(data, place)[0])
             vectors.append(_followed(data, field, _FIELD_CHILDREN))
