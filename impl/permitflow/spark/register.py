@@ -28,6 +28,9 @@ def register(spark: SparkSession) -> None:
     workers' Python on this machine.  With any other master it runs a job of one task on an executor, and logs a
     warning if no executor takes the task within a minute.  It does not check the workers of a Spark Connect server.
 
+    The session becomes the active one of this thread, because Spark looks for a sink in Python only there.  Another
+    thread has none, nor has this one after Ctrl-C in a call of Spark: call this again in it, before it writes.
+
     Raises:
         SparkSetupError: the workers' Python cannot be run, cannot import this package, or has another release of it.
     """
@@ -39,9 +42,16 @@ def register(spark: SparkSession) -> None:
             _look_at_python(context)
         else:
             _ask_executor(context)
+        _activate(spark)
     for source in (PermitflowDataSource, GrpcDataSource):
         if not _is_known(spark, source.name()):
             spark.dataSource.register(source)
+
+
+def _activate(spark: SparkSession) -> None:
+    # PySpark has no public method for it alone.
+    classic = SparkSession._get_j_spark_session_class(spark._jvm)
+    classic.setActiveSession(spark._jsparkSession)
 
 
 def _is_known(spark: SparkSession, name: str) -> bool:

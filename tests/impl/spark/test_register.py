@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
+from threading import Thread
 from unittest.mock import patch
 
 import pytest
@@ -57,6 +58,27 @@ def test_executors_without_the_package_are_refused(cluster: Driver, bare_python:
 def test_executors_with_another_release_are_refused(cluster: Driver, newer_python: Path) -> None:
     text = cluster.failure(registering_with(newer_python))
     assert f"which has permitflow 9.9, not {version('permitflow')} as this driver: install the driver's release" in text
+
+
+def test_a_thread_that_registers_can_write(driver: Driver) -> None:
+    """Without it, Spark knows no such data source in a thread other than the one that made the session."""
+
+    def job(spark: SparkSession) -> str:
+        found: list[str] = []
+
+        def write() -> None:
+            register(spark)
+            try:
+                spark.range(1).write.format("permitflow").mode("append").save()
+            except Exception as error:
+                found.append(str(error))
+
+        writing = Thread(target=write)
+        writing.start()
+        writing.join()
+        return found[0]
+
+    assert "option 'address' is missing" in driver.run(job)
 
 
 def test_formats_that_spark_has_found_are_not_registered_again(driver: Driver) -> None:
