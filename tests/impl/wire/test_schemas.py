@@ -154,6 +154,6 @@ def test_a_chunk_with_a_schema_of_too_many_fields_is_refused() -> None:
     codec = BatchCodec(batch.schema)
     stream = b"".join(codec.encode([batch]))
     first, *rest = [each.serialize().to_pybytes() for each in pa.ipc.MessageReader.open_stream(pa.py_buffer(stream))]
-    with pytest.raises(UndecodableDataError, match="has 10,001 fields or more, .* and 10,000 are the most"):
+    with pytest.raises(UndecodableDataError, match=r"has 10,001 fields or more, .* and 10,000 are the most"):
         codec.decode(b"".join([wide("many", MAX_SCHEMA_FIELDS + 1), *rest]), [2])
     assert codec.decode(b"".join([first, *rest]), [2]).equals(batch)
