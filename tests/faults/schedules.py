@@ -412,7 +412,7 @@ def _draw_exchange(seed: int, number: int) -> Schedule:
     rows = min(rows, 1_500 * largest)
     is_gate = retention is Retention.ONCE and _dice(Subject.EXCHANGE, seed, number, "gate").random() < GATES
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
-    consumer = _draw_end(dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
+    consumer = _draw_consumer(dice, dice.choice((1, row_permits // 8)), largest, rows)
     return Schedule(
         seed=seed,
         number=number,
@@ -471,7 +471,7 @@ def _draw_resume(seed: int, number: int) -> Schedule:
     rows = min(dice.randrange(1_500, 12_000), row_permits * (24 if Kind.DELAY in slow else 200), 1_500 * largest)
     is_gate = dice.random() < GATES
     producer = _draw_end(dice, largest, rows, idle_seconds=dice.choice((0.0, 0.0, 0.5, 1.5)))
-    consumer = _draw_end(dice, dice.choice((1, row_permits // 8)), rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
+    consumer = _draw_consumer(dice, dice.choice((1, row_permits // 8)), largest, rows)
     cuts = [kind] * (dice.randrange(MOST_CUTS) if kind is Kind.CUT else 0)
     return Schedule(
         subject=Subject.RESUME,
@@ -566,7 +566,7 @@ def _cell(seed: int, number: int) -> tuple[Carrier, Retention, Sequence[Kind]]:
 
 
 def _draw_end(dice: Random, largest_chunk_rows: int, rows: int, *, idle_seconds: float) -> End:
-    # Each end pauses for at most a second in all.
+    # Each end pauses for some second in all.
     chunks = max(1, 2 * rows // largest_chunk_rows)
     return End(
         client=dice.choice(list(Client)),
@@ -574,6 +574,12 @@ def _draw_end(dice: Random, largest_chunk_rows: int, rows: int, *, idle_seconds:
         pause_seconds=dice.choice((0.0, dice.uniform(0.0, 1.0) / chunks)),
         idle_seconds=idle_seconds,
     )
+
+
+def _draw_consumer(dice: Random, acknowledged_rows: int, chunk_rows: int, rows: int) -> End:
+    """One who acknowledges this many rows at once, and pauses after each chunk that it takes."""
+    end = _draw_end(dice, acknowledged_rows, rows, idle_seconds=dice.choice((0.0, 0.0, 0.0, 0.5)))
+    return replace(end, pause_seconds=end.pause_seconds * min(1.0, chunk_rows / acknowledged_rows))
 
 
 def _draw_faults(
