@@ -159,7 +159,7 @@ MISTAKES = {
     "permit_batch = 10\n": {
         "btach = 10\n": "line 3: upstream.btach is unknown; did you mean permit_batch?",
         "zzz = 10\n": "line 3: upstream.zzz is unknown; known are row_permits, permit_batch, max_chunk_cost, oversize",
-        "permit_batch = 100\n": "line 3: upstream.permit_batch must be below row_permits = 100, else no room",
+        "permit_batch = 100\n": "line 3: upstream.permit_batch must be below row_permits = 100 unless",
         'oversize = "cut"\n': 'line 3: upstream.oversize must be "split" or "whole", not \'cut\'',
         "batch = 10\n": "line 3: upstream.batch is unknown; did you mean permit_batch?",
         "max_chunk_cost = 0\n": "line 3: upstream.max_chunk_cost must be a whole number of at least 1, not 0",
