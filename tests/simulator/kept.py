@@ -28,6 +28,7 @@ from permitflow import ChannelParameters
 from permitflow.carriers.same_host import SameHost
 from permitflow.client import AioControl, StagedPart, Staging, control, get, put
 from permitflow.errors import (
+    LedgerError,
     LogReplacedError,
     PermitflowError,
     ProducerReplacedError,
@@ -35,6 +36,7 @@ from permitflow.errors import (
     RowsForgottenError,
     RowsNotThereError,
     StoreError,
+    UnexpectedFrameError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
 from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -64,8 +66,8 @@ _BATCH_SHIFT: Final = 1 << 32
 _INSIDE: Final = "inside"
 _INSIDE_NUMBER: Final = 99
 
-_TAKEN_BACK: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError)
-"""What no client may ever hear: it has only asked for what it was told."""
+_NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, LedgerError, UnexpectedFrameError)
+"""What no client may ever hear: it has only asked for what it was told, and here nobody breaks the protocol."""
 
 _roots = count()
 
@@ -398,7 +400,7 @@ class KeptRun:
             try:
                 await act(client)
                 break
-            except _TAKEN_BACK as error:
+            except _NEVER_TOLD as error:
                 self.broken.append(f"{client.name} hears: {error}")
                 break
             except ProducerReplacedError as error:

@@ -9,7 +9,7 @@ import logging
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from contextvars import copy_context
 from functools import partial
 
@@ -663,13 +663,19 @@ class AcceptedCarrier(ResumingCarrier):
             await self._inner.stop()
 
     async def settled(self) -> None:
-        """Wait until the dialler has all messages, or cannot be waited for any more."""
-        try:
+        """Wait until the dialler has all messages, or cannot be waited for any more.
+
+        Raises:
+            PermitflowError: it was cut off, lacks some, and has not come again.
+        """
+        with suppress(TimeoutError):
             async with patience(self._seconds):
                 while self._core.kept and not (self._is_over or self._is_plain):
                     await self._changed.wait()
-        except TimeoutError:
-            pass
+        while self._core.kept and self.is_suspended:  # until its own patience is over
+            await self._changed.wait()
+        if self._core.kept and self._connection is None and self._failure is not None:
+            raise self._failure
 
     def finish(self, outcome: Exception | None) -> None:
         """Tell the dialler the outcome, if there is a connection."""
