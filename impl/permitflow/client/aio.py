@@ -180,6 +180,7 @@ async def put(
     staging: Staging | None = None,
     attempt: TaskAttempt | None = None,
     total: JobTotal | None = None,
+    failed_job: str = "",
     spread_over: int = 0,
     resume_seconds: float | None = None,
     security: Security | None = None,
@@ -199,6 +200,8 @@ async def put(
         staging: of a channel that keeps its rows: sent rows stay invisible until they are published.
         attempt: at a task of a job: the exchange refuses a second one.
         total: of a job whose tasks are done: the rows that count; the exchange compares those that it has taken.
+        failed_job: to abort the channel for a job that has failed; refused if the channel was reset since that job
+            began, or is another job's.
         spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
 
@@ -212,6 +215,7 @@ async def put(
         ResumeTimeoutError, ResumeRefusedError: the connection was lost, and the stream could not go on.
         RetentionError: the channel does not keep its rows, and knows neither producers' names nor staging.
         SameHostError: shared memory is required, and impossible.
+        ChannelResetError: the channel was reset since the job of the attempt, of the total, or that failed, began.
         TaskRetryError: another attempt at the same task has begun before.
         HandshakeError: the exchange refused: unknown channel, schemas or parameters that differ.
     """
@@ -237,6 +241,7 @@ async def put(
                     staging=staging,
                     attempt=attempt,
                     total=total,
+                    failed_job=failed_job,
                     spread_over=spread_over,
                     compression=able,
                     resume=resume,

@@ -767,15 +767,15 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total`` and
-            ``spread_over``, as for ``aio.put``.  The recorder is used in another thread.
+            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``
+            and ``spread_over``, as for ``aio.put``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.
         PeerTimeoutError: no agreement in time.
         PeerGoneError: no server answers at ``address``, or the channel has ended.
         ForkedError: the address needs gRPC, and a parent process used gRPC before the fork.
-        SameHostError, HandshakeError, RetentionError, TaskRetryError: as for ``aio.put``.
+        SameHostError, HandshakeError, RetentionError, ChannelResetError, TaskRetryError: as for ``aio.put``.
     """
     return BlockingSink(address, channel, schema, timeout_seconds, options)
 

@@ -43,6 +43,7 @@ class PutOptions(Options, total=False):
     staging: Staging | None
     attempt: TaskAttempt | None
     total: JobTotal | None
+    failed_job: str
     spread_over: int
 
 

@@ -329,6 +329,8 @@ class Exchange:
                 taken.pop_all()
             self._memory.update(zip(names, memory, strict=True))
             self._channels.update(zip(names, bridges, strict=True))
+            for name in names:
+                self.attempts.open_channel(name)
             return bridges
         if target_latency_seconds is not None:
             rule = "must be None for channels with retention 'replay': their rows are kept, and each consumer states it"
@@ -362,6 +364,7 @@ class Exchange:
         for channel in keepers:
             self.staging.add_channel(channel, staging_rows)
             self._channels[channel.name] = channel
+            self.attempts.open_channel(channel.name)
             if self._servers:
                 channel.expiring.go_on()
         return keepers
@@ -414,6 +417,7 @@ class Exchange:
         else:
             ended = channel.retire(ChannelRemovedError)
         self._past_lives += 1
+        self.attempts.remove_channel(name)
         del self._channels[name]
         if (place := self._memory.pop(name, None)) is not None:
             place.leave()
@@ -431,8 +435,11 @@ class Exchange:
         """
         channel = self.served(name)
         if isinstance(channel, ReplayChannel):
-            return await channel.reopen()
+            ended = await channel.reopen()
+            self.attempts.open_channel(name)
+            return ended
         ended = channel.retire(ChannelResetError)
+        self.attempts.open_channel(name)
         self._past_lives += 1
         self._channels[name] = self._bridge(
             name, channel.parameters, channel.declared_schema, channel.window, channel.target_latency_seconds

@@ -268,10 +268,17 @@ class _Sending:
         timeout_seconds: float | None = None,
         attempt: TaskAttempt | None = None,
         total: JobTotal | None = None,
+        failed_job: str = "",
     ) -> "BlockingSink":
         """Connect to send an end or an abort, without preparing for rows."""
-        never = SameHost.NEVER
-        return self.open(channel, timeout_seconds=timeout_seconds, same_host=never, attempt=attempt, total=total)
+        return self.open(
+            channel,
+            timeout_seconds=timeout_seconds,
+            same_host=SameHost.NEVER,
+            attempt=attempt,
+            total=total,
+            failed_job=failed_job,
+        )
 
     def declare_schema(self, channel: str) -> None:
         """State the schema of a channel that gets no rows, so that its readers know it."""
@@ -388,11 +395,11 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
     def _abort(self, channel: str) -> PermitflowError | None:
         timeout_seconds = min(self._options.exchange.timeout_seconds, ABORT_TIMEOUT_SECONDS)
         try:
-            with self.open_for_a_word(channel, timeout_seconds=timeout_seconds) as sink:
+            with self.open_for_a_word(channel, timeout_seconds=timeout_seconds, failed_job=self._job) as sink:
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
             # The failed task may have aborted the channel already, or the channel had ended or been read before this
-            # job: no reader waits there.
+            # job, or was reset since it began: no reader waits there for this job.
             is_over = isinstance(error, ChannelError | ChannelSpentError) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None

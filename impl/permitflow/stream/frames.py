@@ -144,6 +144,8 @@ class Put(Opening):
     """The attempt that sends these rows directly; the exchange refuses a second one at the same task."""
     total: JobTotal | None = None
     """All tasks of a job are done, and this stream sends no rows: the exchange compares its own count."""
+    failed_job: str = ""
+    """This job has failed, and this stream sends no rows but an Abort; the exchange refuses it if it comes too late."""
     spread_over: int = 0
     """The producer spreads rows over this many channels of the stream; the exchange refuses if it has more.  0: it does
     not spread rows."""

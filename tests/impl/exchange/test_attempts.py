@@ -14,13 +14,14 @@ from permitflow.client import EndOutcome, JobTotal, RemoteSender, Staging, TaskA
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
+    ChannelResetError,
     ChannelSpentError,
     InvalidParametersError,
     JobTotalError,
     ProtocolError,
     TaskRetryError,
 )
-from permitflow.exchange import Retention
+from permitflow.exchange import Exchange, Retention
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.frames import End, Ended
 from permitflow.wire.codec import decode_downstream
@@ -35,21 +36,26 @@ BOTH = pytest.mark.parametrize("retention", Retention)
 class World:
     """A served channel, and a job that puts into it."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, exchange: Exchange, address: str) -> None:
+        self.exchange = exchange
         self.address = address
 
-    def attempt(self, number: int, partition: int = 0) -> AbstractAsyncContextManager[RemoteSender]:
-        return put(self.address, CHANNEL, SCHEMA, attempt=TaskAttempt("job", partition, number))
+    def attempt(self, number: int, partition: int = 0, job: str = "job") -> AbstractAsyncContextManager[RemoteSender]:
+        return put(self.address, CHANNEL, SCHEMA, attempt=TaskAttempt(job, partition, number))
 
-    async def send(self, number: int, partition: int = 0, rows: int = 10) -> None:
-        async with self.attempt(number, partition) as sender:
+    async def send(self, number: int, partition: int = 0, rows: int = 10, job: str = "job") -> None:
+        async with self.attempt(number, partition, job) as sender:
             if rows:
                 await sender.send(chunk(0, rows))
             await sender.end(closes_channel=False, until=EndOutcome.ACCEPTED)
 
-    async def commit(self, rows: int, closes_channel: bool = True) -> None:
-        async with put(self.address, CHANNEL, SCHEMA, total=JobTotal("job", rows)) as sender:
+    async def commit(self, rows: int, closes_channel: bool = True, job: str = "job") -> None:
+        async with put(self.address, CHANNEL, SCHEMA, total=JobTotal(job, rows)) as sender:
             await sender.end(closes_channel=closes_channel, until=EndOutcome.ACCEPTED)
+
+    async def abort(self) -> None:
+        async with put(self.address, CHANNEL, SCHEMA, failed_job="job") as sender:
+            sender.abort("it has failed")
 
     async def read(self) -> int:
         async with get(self.address, CHANNEL) as receiver:
@@ -64,8 +70,8 @@ async def rows_in(receiver: ReceiveEnd[Any]) -> int:
 async def world(retention: Retention, listen: str) -> AsyncIterator[World]:
     window = ChannelParameters(row_permits=64, permit_batch=16)
     opened = served(CHANNEL, parameters=window, schema=SCHEMA, retention=retention, listen=listen)
-    async with opened as (_, address), asyncio.timeout(SOON_SECONDS):
-        yield World(address)
+    async with opened as (exchange, address), asyncio.timeout(SOON_SECONDS):
+        yield World(exchange, address)
 
 
 @BOTH
@@ -176,6 +182,54 @@ async def test_an_attempt_that_breaks_the_rules_at_once_hears_of_it(retention: R
 async def read_to_the_end(carrier: Conversation) -> None:
     while await carrier.read() is not None:
         pass
+
+
+@BOTH
+@pytest.mark.parametrize("rows", [0, 10])
+async def test_a_job_that_fails_breaks_its_channel(retention: Retention, rows: int, listen: str) -> None:
+    async with world(retention, listen) as job:
+        if rows:
+            await job.send(1, rows=rows)
+        await job.abort()
+        with pytest.raises(ChannelAbortedError, match="it has failed"):
+            await job.read()
+
+
+@BOTH
+async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        await job.send(1, rows=0)
+        await job.exchange.reset_channel(CHANNEL)
+        with pytest.raises(ChannelResetError, match="job 'job' has failed too late"):
+            await job.abort()
+        await job.send(2, job="next")
+        await job.commit(10, job="next")
+        assert await job.read() == 10
+
+
+@BOTH
+async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Retention, listen: str) -> None:
+    """Its abort may be late: it can have been interrupted before its first task."""
+    async with world(retention, listen) as job:
+        await job.send(2, job="next")
+        with pytest.raises(ChannelResetError):
+            await job.abort()
+        await job.commit(10, job="next", closes_channel=False)
+        await job.abort()  # now nobody else puts
+        with pytest.raises(ChannelAbortedError, match="it has failed"):
+            await job.read()
+
+
+@BOTH
+async def test_a_reset_ends_the_jobs_of_a_channel(retention: Retention, listen: str) -> None:
+    async with world(retention, listen) as job:
+        await job.send(1)
+        await job.exchange.reset_channel(CHANNEL)
+        with pytest.raises(ChannelResetError):
+            await job.send(2, partition=1)
+        with pytest.raises(ChannelResetError):  # its rows may be gone
+            await job.commit(10)
+        await job.commit(0, job="next")
 
 
 async def test_staged_rows_have_an_attempt_of_their_own(listen: str) -> None:

@@ -3,6 +3,7 @@
 What a writer does that Spark has started a second time, or for a commit or an abort, is asked without Spark.
 """
 
+import asyncio
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -17,6 +18,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
 from pyspark.sql.types import DoubleType, LongType, StructType
 
+from permitflow import client
 from permitflow.client.blocking import control, open_sink, open_source
 from permitflow.dispatch import spread, vnode_of
 from permitflow.errors import (
@@ -409,6 +411,23 @@ def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:
     with pytest.raises(ChannelSpentError):
         second.commit([None])
     second.abort([None])
+
+
+async def reset(options: Options) -> None:
+    async with client.control(options["address"]) as orders:
+        await orders.reset(channels_of(options), force=True)
+
+
+def test_an_interrupted_jobs_late_abort_spares_the_next_job(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Spark's driver may come to it long after Ctrl-C."""
+    interrupted = Tasks(options, monkeypatch)
+    interrupted.run(Attempt(0, number=0, attempt=5))
+    asyncio.run(reset(options))
+    following = Tasks(options, monkeypatch)
+    sent = following.run(Attempt(0, number=0, attempt=7))
+    interrupted.writer.abort([None])
+    following.writer.commit([sent])
+    assert [consume(options, channel) for channel in channels_of(options)] == [[ONE_ROW], []]
 
 
 def committing(options: Options, pool: ThreadPoolExecutor) -> "Future[None]":

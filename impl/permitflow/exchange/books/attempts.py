@@ -5,14 +5,18 @@ again where a whole stage runs again.  So an attempt is known by its job, its ta
 scheduler gives to one attempt only.  The first attempt at a task is its only one.  At its end the job says how many
 rows count; if others were taken, some of them stand twice, or are missing.
 
+A channel that is reset begins anew, and jobs that have put into it before are over there: what they still say comes too
+late.
+
 Memory is bounded: beyond ``MOST_TASKS`` tasks, whole jobs are forgotten, first the one that began first and has no
 open stream.  A forgotten job cannot end well any more.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import count
 
-from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.errors import ChannelResetError, InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
 from permitflow.names import require_name
 from permitflow.stream.frames import JobTotal, TaskAttempt
 
@@ -53,6 +57,8 @@ class _Task:
 
 @dataclass(slots=True, eq=False)
 class _Job:
+    began: int
+    """When, in ticks."""
     tasks: dict[int, _Task] = field(default_factory=dict)
     """By partition."""
     open: dict[Sending, None] = field(default_factory=dict)
@@ -60,6 +66,8 @@ class _Job:
     """The rows of attempts that are over, by channel."""
     done: set[str] = field(default_factory=set)
     """Channels for which it has said its total."""
+    entered: dict[str, int] = field(default_factory=dict)
+    """When its first attempt began in each channel, in ticks."""
 
 
 class AttemptBooks:
@@ -71,6 +79,9 @@ class AttemptBooks:
         self._jobs: dict[str, _Job] = {}
         """In the order in which they began."""
         self._tasks = 0
+        self._ticks = count(1)
+        self._opened: dict[str, int] = {}
+        """When each channel was added or last reset, in ticks."""
 
     def __len__(self) -> int:
         return self._tasks
@@ -85,6 +96,7 @@ class AttemptBooks:
 
         Raises:
             InvalidParametersError: the job has no name or too long a one, or the partition is below 0.
+            ChannelResetError: the channel was reset since the job began in it.
             TaskRetryError: another attempt at this task has begun before, or this one in this channel, or the job is
                 over.
             TooManyTasksError: the job has more tasks than can be remembered.
@@ -93,12 +105,14 @@ class AttemptBooks:
         if attempt.partition < 0:
             raise InvalidParametersError(name="partition", value=attempt.partition, rule="must be at least 0")
         job = self._jobs.get(attempt.job)
+        self._require_entered(job, channel)
         task = None if job is None else job.tasks.get(attempt.partition)
         is_another = task is not None and (task.attempt != attempt.attempt or channel in task.sendings)
         if is_another or (job is not None and channel in job.done):
             raise TaskRetryError(partition=attempt.partition, attempt=attempt.attempt)
         self._make_room(attempt.job)
-        job = self._jobs.setdefault(attempt.job, _Job())
+        job = self._jobs.get(attempt.job) or self._new_job(attempt.job)
+        job.entered.setdefault(channel, next(self._ticks))
         task = job.tasks.setdefault(attempt.partition, _Task(attempt.attempt))
         sending = task.sendings[channel] = Sending(channel, rows_now, job)
         job.open[sending] = None
@@ -118,19 +132,59 @@ class AttemptBooks:
 
         Raises:
             InvalidParametersError: the job has no name or too long a one.
+            ChannelResetError: the channel was reset since the job began in it.
             JobTotalError: other rows have come, or some still may.
         """
         _require_job(total.job)
         job = self._jobs.get(total.job)
+        self._require_entered(job, channel)
         sending = [] if job is None else [each for each in job.open if each.channel == channel]
         taken = 0 if job is None else job.rows.get(channel, 0) + sum(each.rows for each in sending)
         if sending or taken != total.rows:
             raise JobTotalError(job=total.job, channel=channel, rows=total.rows, taken=taken, sending=len(sending))
         if job is None:
             self._make_room(total.job)
-            job = self._jobs[total.job] = _Job()
+            job = self._new_job(total.job)
             self._tasks += 1  # a job without tasks takes memory, too
         job.done.add(channel)
+
+    def require_current(self, job: str, channel: str) -> None:
+        """Refuse the word of a job that has failed, if it comes too late: what is in the channel is not its own.
+
+        A job of which nothing is known has sent nothing, or the exchange was restarted: it is heard, unless another one
+        puts into the channel.
+
+        Raises:
+            InvalidParametersError: the job has no name or too long a one.
+            ChannelResetError: the channel was reset since the job began, or it is another one's.
+        """
+        _require_job(job)
+        known = self._jobs.get(job)
+        if known is not None:
+            is_late = known.entered.get(channel, known.began) < self._opened.get(channel, 0)
+        else:
+            is_late = any(self._puts_into(each, channel) for each in self._jobs.values())
+        if is_late:
+            raise ChannelResetError(channel=channel, reason=f"job {job!r} has failed too late to have rows in it")
+
+    def open_channel(self, channel: str) -> None:
+        """Note that a channel was added, or begins anew."""
+        self._opened[channel] = next(self._ticks)
+
+    def remove_channel(self, channel: str) -> None:
+        """Forget a channel."""
+        del self._opened[channel]
+
+    def _puts_into(self, job: _Job, channel: str) -> bool:
+        return channel not in job.done and job.entered.get(channel, -1) >= self._opened.get(channel, 0)
+
+    def _require_entered(self, job: _Job | None, channel: str) -> None:
+        if job is not None and channel in job.entered and job.entered[channel] < self._opened.get(channel, 0):
+            raise ChannelResetError(channel=channel)
+
+    def _new_job(self, name: str) -> _Job:
+        job = self._jobs[name] = _Job(next(self._ticks))
+        return job
 
     def _make_room(self, asking: str) -> None:
         while self._tasks >= self._most_tasks:

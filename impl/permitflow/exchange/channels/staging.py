@@ -352,9 +352,9 @@ class StagedProducer(KeepingProducer):
         if put.producer:
             rule = "must be empty for staged rows: an attempt has a name of its own"
             raise InvalidParametersError(name="producer", value=put.producer, rule=rule)
-        if put.attempt is not None or put.total is not None:
+        if direct := put.attempt or put.total or put.failed_job:
             rule = "is for rows that are delivered as they come: staged rows have an attempt of their own"
-            raise InvalidParametersError(name="attempt", value=put.attempt or put.total, rule=rule)
+            raise InvalidParametersError(name="attempt", value=direct, rule=rule)
         # A late attempt's rows are dropped: a repeated job need not know that its channels have ended since.
         rows = schema
         if not areas.books.was_published(staging.query, staging.batch):

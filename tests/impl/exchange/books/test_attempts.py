@@ -3,7 +3,7 @@
 import pytest
 
 from permitflow.client import JobTotal, TaskAttempt
-from permitflow.errors import InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.errors import ChannelResetError, InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 
 
@@ -91,6 +91,21 @@ def test_a_job_with_more_tasks_than_are_remembered_is_refused() -> None:
     with pytest.raises(TooManyTasksError, match="remembers 2 tasks"):
         begin(books, partition=2)
     assert len(books) == 2
+
+
+def test_a_job_may_put_into_a_channel_that_is_added_later() -> None:
+    books = AttemptBooks()
+    begin(books)
+    books.open_channel("b")
+    with pytest.raises(ChannelResetError):
+        books.require_current("j", "b")
+    begin(books, 1, channel="b")
+    books.require_current("j", "b")
+    books.remove_channel("b")
+    books.open_channel("b")
+    with pytest.raises(ChannelResetError):
+        begin(books, 2, partition=1, channel="b")
+    books.require_total(JobTotal("j", 0), "c")
 
 
 @pytest.mark.parametrize("attempt", [("", 0, 1), ("j" * 201, 0, 1), ("j", -1, 1)])
