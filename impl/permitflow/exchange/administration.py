@@ -183,7 +183,7 @@ async def purge(exchange: Exchange, request: Purge) -> Changed:
 async def rollback(exchange: Exchange, request: Rollback) -> Changed:
     """Forget what is in doubt: prepared attempts of queries of which nothing was heard for long.
 
-    An order that fails at one channel may be repeated: nothing is in doubt any more in those before it.
+    An order that fails may be repeated: some of the channels may have nothing in doubt any more.
 
     Raises:
         StoreError: the write failed.
@@ -191,7 +191,7 @@ async def rollback(exchange: Exchange, request: Rollback) -> Changed:
         RetentionError: one of them does not keep its rows.
     """
     channels = [exchange.replay_channel(channel.name) for channel in _channels(exchange, request.channels)]
-    rows = [await exchange.staging.rollback(channel.name) for channel in channels]
+    rows = await exchange.staging.rollback([channel.name for channel in channels])
     return Changed(tuple(ChangedChannel(each.name, gone, 0, 0) for each, gone in zip(channels, rows, strict=True)))
 
 

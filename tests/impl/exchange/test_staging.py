@@ -242,10 +242,10 @@ async def test_what_is_prepared_is_so_after_a_restart_until_rolled_back(tmp_path
     with exchange_in(tmp_path) as (exchange, _):
         exchange.staging.books.expire(now=inf)
         assert exchange.staging.area("a").staged_rows == 3
-        assert await exchange.staging.rollback("a") == 0, "the query may come yet"
+        assert await exchange.staging.rollback(["a"]) == [0], "the query may come yet"
     with exchange_in(tmp_path, staging_timeout_seconds=-1) as (exchange, _):
         assert exchange.staging.in_doubt_rows("a") == 3
-        assert await exchange.staging.rollback("a") == 3
+        assert await exchange.staging.rollback(["a"]) == [3]
     with exchange_in(tmp_path) as (exchange, channel):
         assert [*channel.found.staged.values()] == [[1]], "the other one, which nobody has forgotten"
         with pytest.raises(StagedPartError, match="is not staged"):
@@ -271,7 +271,8 @@ async def test_what_cannot_be_forgotten_on_disk_stays_and_is_told(
         assert exchange.staging.in_doubt_rows("a") == 3
 
 
-async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path) -> None:
+@pytest.mark.parametrize("order", ["rollback", "discard"])
+async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path, order: str) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
 
     def be_busy(_: object) -> None:
@@ -279,17 +280,21 @@ async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path)
         may_go_on.wait(60)
 
     with SqliteStore(tmp_path) as store:
-        exchange = Exchange(store=store)
+        exchange = Exchange(store=store, staging_timeout_seconds=-1)
         exchange.add_channels(CHANNELS, retention=Retention.REPLAY)
         parts = [await stage(exchange, [1, 2], 0, channel=channel) for channel in CHANNELS]
+        if order == "rollback":
+            await exchange.staging.prepare("q", 0, parts)
         commits = store.commits
         store.database.post(be_busy)
         await until(begun.is_set)
         async with asyncio.TaskGroup() as group:
-            discarding = group.create_task(exchange.staging.discard("q", 0, parts))
+            staging = exchange.staging
+            giving_up = staging.rollback(CHANNELS) if order == "rollback" else staging.discard("q", 0, parts)
+            done = group.create_task(giving_up)
             await turns()
             may_go_on.set()
-        assert (discarding.result(), store.commits - commits) == (4, 2)
+        assert (done.result(), store.commits - commits) == ([2, 2] if order == "rollback" else 4, 2)
         exchange.staging.stop()
 
 
@@ -301,11 +306,11 @@ async def test_a_channel_may_be_removed_while_its_rollback_is_written(tmp_path: 
         await exchange.staging.prepare("q", 0, [await stage(exchange, [1, 2], 0)])
         store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
         async with asyncio.TaskGroup() as group:
-            rolling = group.create_task(exchange.staging.rollback("a"))
+            rolling = group.create_task(exchange.staging.rollback(["a"]))
             await turns()
             exchange.remove_channel("a")
             may_go_on.set()
-        assert rolling.result() == 2
+        assert rolling.result() == [2]
         exchange.staging.stop()
 
 

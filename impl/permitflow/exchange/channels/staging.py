@@ -6,6 +6,7 @@ acknowledged, so that a slow consumer stops direct producers first, then the wri
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -230,36 +231,46 @@ class StagingAreas:
 
     @settled
     async def _discard(self, query: str, batch: int, parts: Sequence[StagedPart]) -> int:
-        found: dict[str, list[Staging]] = {}
-        for part in self.books.unpublished(query, batch, parts):
-            found.setdefault(part.channel, []).append(part.staging)
-        # All at once: they share a flush.
-        forgetting = (self._places[channel].channel.store.forget(some) for channel, some in found.items())
-        failures = [*await asyncio.gather(*forgetting, return_exceptions=True)]
-        stay = {channel for channel, failure in zip(found, failures, strict=True) if failure is not None}
-        dropped = self.books.discard(query, batch, [each for each in parts if each.channel not in stay], self._clock())
+        failures = await self._forget_on_disk(self.books.unpublished(query, batch, parts))
+        gone = [part for part in parts if part.channel not in failures]
+        dropped = self.books.discard(query, batch, gone, self._clock())
         self._note_change(dropped)
-        for failure in filter(None, failures):
+        for failure in failures.values():
             raise failure
         return sum(part.rows for part in dropped)
 
-    async def rollback(self, channel: str) -> int:
-        """Forget what is in doubt in a channel; return the number of its rows.  See ``StagingBooks.rollback``.
+    async def rollback(self, channels: Sequence[str]) -> list[int]:
+        """Forget what is in doubt in channels; return the number of their rows.  See ``StagingBooks.rollback``.
 
         Raises:
-            StoreError: the write failed; nothing was forgotten.
+            StoreError: the write failed; what is in this channel, and in some others, stays in doubt.
         """
         async with self.ordering:
-            return await self._rollback(channel) if channel in self._places else 0
+            return await self._rollback(channels)
 
     @settled
-    async def _rollback(self, channel: str) -> int:
-        doubtful = self.books.in_doubt(channel, self._clock())
-        if doubtful:
-            await self._places[channel].channel.store.forget([part.staging for part in doubtful])
-            self.books.rollback(doubtful, self._clock())
-            self._note_change(doubtful)
-        return sum(part.rows for part in doubtful)
+    async def _rollback(self, channels: Sequence[str]) -> list[int]:
+        here = [channel for channel in channels if channel in self._places]
+        doubtful = [part for channel in here for part in self.books.in_doubt(channel, self._clock())]
+        failures = await self._forget_on_disk(doubtful)
+        gone = [part for part in doubtful if part.channel not in failures]
+        self.books.rollback(gone, self._clock())
+        self._note_change(gone)
+        for failure in failures.values():
+            raise failure
+        rows = Counter[str]()
+        for part in gone:
+            rows[part.channel] += part.rows
+        return [rows[channel] for channel in channels]
+
+    async def _forget_on_disk(self, parts: Iterable[Part]) -> dict[str, BaseException]:
+        """Forget attempts in the store, those of all channels with one flush; the channels where that has failed."""
+        by_channel: dict[str, list[Staging]] = {}
+        for part in parts:
+            by_channel.setdefault(part.channel, []).append(part.staging)
+        forgetting = (self._places[channel].channel.store.forget(some) for channel, some in by_channel.items())
+        outcomes = await asyncio.gather(*forgetting, return_exceptions=True)
+        return {each: error for each, error in zip(by_channel, outcomes, strict=True) if error is not None}
 
     def require_none_prepared(self, channel: str, deed: str, alternative: str = "") -> None:
         """Refuse an order at a channel with prepared rows; see ``StagingBooks.require_none_prepared``."""
