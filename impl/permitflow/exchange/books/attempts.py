@@ -16,7 +16,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import count
 
-from permitflow.errors import ChannelResetError, InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.errors import (
+    ChannelResetError,
+    InvalidParametersError,
+    JobTotalError,
+    TaskRetryError,
+    TooManyTasksError,
+)
 from permitflow.names import require_name
 from permitflow.stream.frames import JobTotal, TaskAttempt
 

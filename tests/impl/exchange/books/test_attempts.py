@@ -3,7 +3,13 @@
 import pytest
 
 from permitflow.client import JobTotal, TaskAttempt
-from permitflow.errors import ChannelResetError, InvalidParametersError, JobTotalError, TaskRetryError, TooManyTasksError
+from permitflow.errors import (
+    ChannelResetError,
+    InvalidParametersError,
+    JobTotalError,
+    TaskRetryError,
+    TooManyTasksError,
+)
 from permitflow.exchange.books.attempts import AttemptBooks, Sending
 
 
