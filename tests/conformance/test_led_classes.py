@@ -18,7 +18,9 @@ import pytest
 
 from permitflow import GateParameters
 from permitflow_model import (
+    adaptive_window,
     bridge,
+    byte_window,
     conflate,
     grpc_call,
     hash_dispatch,
@@ -34,7 +36,9 @@ from permitflow_model.registry import systems
 from permitflow_model.tla_values import snake_case
 from permitflow_testing.moves import walk
 from tests.conformance import (
+    test_adaptive_window,
     test_bridge,
+    test_byte_window,
     test_conflate,
     test_drop_queue,
     test_fan_in_streams,
@@ -148,6 +152,16 @@ def led_receiver() -> object:
     return walk(grpc_call.SYSTEM, test_grpc_call.Receiver(reading), reading, never=test_grpc_call.NOT_LED)
 
 
+def led_window() -> object:
+    few = test_byte_window.PARAMETERS["expected to be larger"]
+    return walk(byte_window.SYSTEM, test_byte_window.DrivenChannel(few), few)
+
+
+def led_target() -> object:
+    few = replace(test_adaptive_window.SMALL, permit_batch=1, row_costs=(1,))
+    return walk(adaptive_window.SYSTEM, test_adaptive_window.DrivenChannel(few), few)
+
+
 def led_link() -> object:
     few = test_lossy_channel.ONE_COPY
     return walk(lossy_channel.SYSTEM, test_lossy_channel.DrivenLink(few), few)
@@ -248,6 +262,7 @@ LED = [
         led_link,
         *("carriers/datagrams/link.py LinkSender", "carriers/datagrams/link.py LinkReceiver"),
     ),
+    led("adaptive_window", led_target, "flows/permits/core.py PermitReceiver", "flows/credit.py Credit"),
     led(
         "stream_life",
         lambda: test_stream_life.led(test_stream_life.SMALL, 500),
@@ -278,6 +293,11 @@ LED = [
     ),
     led("hash_dispatch", led_dispatch, "dispatch/hash_dispatch.py HashDispatch"),
     led(
+        "byte_window",
+        led_window,
+        *("flows/byte_window.py OutstandingBytes", "flows/byte_window.py UnreturnedBytes"),
+    ),
+    led(
         "drop_queue",
         lambda: test_drop_queue.test_the_same_jobs_are_served_after_the_same_time("oldest", 2),
         "stages/core/drop_queue.py DropQueue",
@@ -303,8 +323,6 @@ NOT_LED: Mapping[str, str] = {
     "stream/frames.py": _MESSAGE,
     "exchange/stores/sqlite_database.py Reserve": "room on a full disk, of which store_journal says nothing",
     "exchange/books/kept_barriers.py": "barriers of a channel that keeps its rows; SparkMicroBatch has none",
-    "flows/byte_window.py OutstandingBytes": "all of it is proved: code-byte-window-sender",
-    "flows/byte_window.py UnreturnedBytes": "all of it is proved: code-byte-window-receiver",
     "flows/byte_window.py RunSums": "sums of sizes: made and read, and they change nothing",
     "flows/messages.py PlainChunk": _MESSAGE,
     "stream/control.py Request": _MESSAGE,
@@ -323,8 +341,6 @@ NOT_LED: Mapping[str, str] = {
 
 _SHAPE = "what several stages do together, counted in elements; stage_graph has them one by one"
 MODELS_ALONE: Mapping[str, str] = {
-    "adaptive_window": "the running receiver is proved beside it for all parameters: code-adaptive-window-receiver",
-    "byte_window": "the running ledgers of bytes are proved beside it for all parameters: code-byte-window-...",
     "blocking_echo": _SHAPE,
     "bounded_queue": "what a permit channel refines, with or without its permits",
     "diamond": _SHAPE,

@@ -25,8 +25,7 @@ CODE = {theorem.id: theorem for theorem in catalogue()}
 OBLIGATIONS = {f"{name}: {each.name}": each for name, theorem in CODE.items() for each in theorem.obligations}
 QUICK = (
     *("code-byte-window", "code-drop-queue", "code-token-bucket", "code-demand-sender", "code-squelch-sender"),
-    *("code-adaptive-gate: it", "code-adaptive-gate: the least", "code-adaptive-window-receiver: the"),
-    *("code-adaptive-window-receiver: a chunk", "code-adaptive-window-receiver: what is due"),
+    *("code-adaptive-gate: it", "code-adaptive-gate: the least", "code-adaptive-window-receiver: the target"),
     *("code-gate-sender: the oldest", "code-gate-receiver: all go on", "code-gate-receiver: an input ends"),
     *("code-gate-loops: an input that was not admitted", "code-gate-withdrawing-sender: a message"),
     "code-gate-withdrawing-sender: the backlog",

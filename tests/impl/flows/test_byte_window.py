@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from itertools import accumulate
 from typing import NamedTuple
 
 import pyarrow as pa
@@ -117,24 +116,6 @@ def test_a_chunk_leaves_while_it_fits_or_less_than_a_batch_is_out() -> None:
     assert (ledger.admits(9), ledger.admits(10)) == (True, False)
     assert ledger.fitting([0, 4, 8, 12], 3) == 2
     assert ledger.fitting([0, 0, 0], 2) == 2
-
-
-@given(
-    outstanding=st.integers(0, 12),
-    sizes=st.lists(st.integers(0, 12), max_size=6),
-    window=st.integers(1, 10).flatmap(lambda most: st.tuples(st.just(most), st.integers(1, most))),
-)
-def test_chunks_that_leave_together_are_admitted_one_by_one(
-    outstanding: int, sizes: list[int], window: tuple[int, int]
-) -> None:
-    together, one_by_one = (OutstandingBytes(ByteWindow(*window)) for _ in range(2))
-    together.send(outstanding)
-    one_by_one.send(outstanding)
-    left = 0
-    while left < len(sizes) and one_by_one.admits(sizes[left]):
-        one_by_one.send(sizes[left])
-        left += 1
-    assert together.fitting([*accumulate(sizes, initial=0)], len(sizes)) == left
 
 
 def test_the_rest_of_a_larger_chunk_is_returned_in_batches() -> None:
