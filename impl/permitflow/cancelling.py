@@ -1,4 +1,4 @@
-"""Waits for the end of tasks that outlast the cancellation of the task that waits, however often it is cancelled.
+"""Cancellations: of tasks that outlast that of the task that waits for them, and those that are none of the task's own.
 
 ``asyncio.wait`` returns at once when its task is cancelled, and leaves behind what it has waited for.
 """
@@ -31,3 +31,9 @@ async def cancel_all(*tasks: asyncio.Task[Any]) -> None:
     for task in tasks:
         task.cancel()
     await until_over(*tasks)
+
+
+def is_cancelled() -> bool:
+    """Is this task to end?  Else a ``CancelledError`` comes from what it awaits, which alone was cancelled."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0

@@ -15,6 +15,7 @@ from typing import TypeAlias, TypeVar
 
 import grpc
 
+from permitflow.cancelling import is_cancelled
 from permitflow.carriers.addresses import parsed
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.connection import (
@@ -334,8 +335,7 @@ class ClientCall(_Call):
     async def _reason(self, error: BaseException) -> Exception:
         if isinstance(error, asyncio.CancelledError):
             # grpc.aio raises it when the call was cancelled, though nobody has cancelled the task.
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
+            if is_cancelled():
                 raise error
             self._is_cut = True
             return PeerGoneError(who=self._who, reason="the call was cancelled")

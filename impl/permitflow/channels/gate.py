@@ -32,7 +32,6 @@ from permitflow.errors import (
     InputStalledError,
     InvalidParametersError,
     LocalProtocolError,
-    PermitflowError,
 )
 from permitflow.flows.adaptive_window import OUT_OF_REACH, require_latency
 from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
@@ -152,7 +151,7 @@ class _Input(Generic[T]):
     task: asyncio.Task[None] | None = None
     is_empty: asyncio.Event = field(default_factory=asyncio.Event)
     """Cleared while messages are known to be here."""
-    ending: PermitflowError | None = None
+    ending: BaseException | None = None
     """Why no message will come behind those that are here."""
     barrier: object = None
     """The payload of the barrier that blocks it."""
@@ -169,9 +168,11 @@ class _Input(Generic[T]):
                 await self.receiver.until_takeable()
                 self.is_empty.clear()
                 changed.set()
-        except PermitflowError as ending:
+        except BaseException as ending:  # else the consumer would wait for ever
             self.ending = ending
             changed.set()
+            if not isinstance(ending, Exception):
+                raise
 
     def take(self) -> Message[T]:
         """Take the oldest message, which is here."""
@@ -448,7 +449,7 @@ class InputGate(Generic[T]):
             return self._aligned() or self._merged()  # the watermark may also come with the next one
         self._core.lose_input(each.core)
         self._note_blocked()
-        self._failure = InputLostError(input=each.name, reason=str(ending))
+        self._failure = InputLostError(input=each.name, reason=str(ending) or type(ending).__name__)
         raise self._failure from ending
 
     def _fail(self) -> None:

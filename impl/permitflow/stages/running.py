@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Any, Final, Generic, Self, TypeVar
 from weakref import WeakSet
 
-from permitflow.cancelling import until_over
+from permitflow.cancelling import is_cancelled, until_over
 from permitflow.change import Change
 from permitflow.errors import LocalProtocolError, SourceInterruptedError, SpentSourceError, StalledGraphError
 from permitflow.stages.core.edges import Entry, Exit
@@ -194,7 +194,10 @@ class _Reading(Generic[T]):
             if isinstance(error, SpentSourceError) and self._iterator is None:
                 self._iterable = ()  # it is the other run's to close
             self.port.fail(error)
-        except BaseException:
+        except BaseException as error:
+            if isinstance(error, asyncio.CancelledError) and not is_cancelled():
+                self.port.fail(error)
+                return
             self._is_interrupted = isinstance(self._iterator, AsyncGenerator)
             raise
         else:

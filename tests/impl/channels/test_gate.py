@@ -221,6 +221,30 @@ async def test_an_input_that_fails_is_named_and_fails_the_gate(how: str) -> None
         await left.send("behind", 1)
 
 
+class Unwatched:
+    """A receiver for which nobody can wait."""
+
+    def __init__(self, receiver: LocalReceiver[str], error: BaseException) -> None:
+        self._receiver, self._error = receiver, error
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._receiver, name)
+
+    async def until_takeable(self) -> None:
+        raise self._error
+
+
+@pytest.mark.parametrize("error", [OSError("its file is gone"), asyncio.CancelledError()])
+async def test_an_input_that_cannot_be_watched_fails_the_gate(error: BaseException) -> None:
+    async with InputGate[str](GateParameters(inputs=1)) as gate:
+        _, receiver = open_channel(gate.parameters, name="odd", group=gate.group)
+        odd: Any = Unwatched(receiver, error)
+        gate.add(odd)
+        with pytest.raises(InputLostError, match=str(error) or "CancelledError") as caught:
+            await asyncio.wait_for(gate.receive(), 10)
+        assert caught.value.__cause__ is error
+
+
 async def test_no_barrier_is_aligned_without_an_input_that_was_lost() -> None:
     async with InputGate[str](SMALL) as gate:
         left, right = opened(gate, "lr")

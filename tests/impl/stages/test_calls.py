@@ -29,7 +29,7 @@ WINDOW = Window(5)
 class Given(AsyncIterator[Any]):
     """Gives numbers, counts how often it is asked, and notes that it was closed."""
 
-    def __init__(self, count: int = ENDLESS, *, error: Exception | None = None) -> None:
+    def __init__(self, count: int = ENDLESS, *, error: BaseException | None = None) -> None:
         self.count, self.error = count, error
         self.asked = 0
         self.closed = asyncio.Event()
@@ -439,9 +439,11 @@ async def test_an_error_of_this_package_crosses_with_its_type_and_facts() -> Non
         (BufferOverflowError(capacity=1), "INTERNAL"),
         (CallError(code="OK", details="is no error"), "INTERNAL"),
         (CallError(code="NO SUCH CODE", details=""), "INTERNAL"),
+        (asyncio.CancelledError("what the source awaits"), "INTERNAL"),
+        (GeneratorExit(), "INTERNAL"),
     ],
 )
-async def test_elements_before_an_error_of_the_server_arrive_before_it(error: Exception, code: str) -> None:
+async def test_elements_before_an_error_of_the_server_arrive_before_it(error: BaseException, code: str) -> None:
     async def fail(request: Any, context: Any) -> None:
         await calls.respond(context, Source(Given(3, error=error)))
 
@@ -451,6 +453,18 @@ async def test_elements_before_an_error_of_the_server_arrive_before_it(error: Ex
         with pytest.raises(CallError) as caught:
             await anext(elements)
     assert caught.value.code == code
+
+
+async def test_a_handler_in_which_a_future_was_cancelled_is_answered() -> None:
+    async def fail(request: Any, context: Any) -> None:
+        async with calls.answering(context):
+            cancelled = asyncio.get_running_loop().create_future()
+            cancelled.cancel()
+            await cancelled
+
+    async with serving(Count=fail) as stub:
+        with pytest.raises(CallError, match="INTERNAL: CancelledError"):
+            await values(calls.source(stub.Count, number(1), timeout=10))
 
 
 async def test_a_failing_servers_window_arrives_before_the_error() -> None:

@@ -103,6 +103,7 @@ async def test_a_cancelled_future_in_a_stage_fails_the_stream() -> None:
     cancelled: asyncio.Future[int] = asyncio.get_running_loop().create_future()
     cancelled.cancel()
     for stream in (
+        Source(awaiting(cancelled)),
         Source(awaiting(cancelled)).buffer(2),
         Source(awaiting(cancelled)).merge(Source([1])),
         Source([1]).map(lambda _: cancelled.result()).buffer(2),

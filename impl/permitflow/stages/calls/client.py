@@ -8,7 +8,7 @@ from typing import Any, Generic, TypedDict, TypeVar, Unpack
 import grpc
 
 from permitflow.callables import plain_of_one
-from permitflow.cancelling import until_over
+from permitflow.cancelling import is_cancelled, until_over
 from permitflow.carriers.final_status import FinalStatus, Status
 from permitflow.errors import (
     CallError,
@@ -173,7 +173,7 @@ class _Run:
             # The call's status says why.
             raise _CallOverError from error
         except asyncio.CancelledError:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             raise _CallOverError from None
 
@@ -190,7 +190,7 @@ class _Run:
         try:
             response = await anext(self._responses)
         except (grpc.RpcError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             cause = error
         else:
@@ -262,12 +262,6 @@ class _CallOverError(Exception):
     """Nothing can be written any more."""
 
 
-def _is_cancelled() -> bool:
-    """Is this task to end?  grpc.aio raises CancelledError, too, where only the call was cancelled."""
-    task = asyncio.current_task()
-    return task is None or task.cancelling() > 0
-
-
 class _Calls(AsyncIterable[B]):
     """Each iteration makes a call."""
 
@@ -312,7 +306,7 @@ async def _sent(made: _Made, requests: Source[Any]) -> Any:
         try:
             return await run.call
         except (grpc.RpcError, asyncio.CancelledError) as error:
-            if isinstance(error, asyncio.CancelledError) and _is_cancelled():
+            if isinstance(error, asyncio.CancelledError) and is_cancelled():
                 raise
             cause = error
         raise await run.error(cause) or cause

@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 import grpc
 
+from permitflow.cancelling import is_cancelled
 from permitflow.errors import CallError, CallMethodError, PermitflowError
 from permitflow.stages.calls.bounds import CallCounts
 from permitflow.stages.calls.reading import Reading, read_ahead, send_all
@@ -107,7 +108,9 @@ async def answering(context: "grpc.aio.ServicerContext[Any, Any]") -> AsyncItera
     except CallError as error:
         code = grpc.StatusCode.__members__.get(error.code, grpc.StatusCode.INTERNAL)
         await _end(context, grpc.StatusCode.INTERNAL if code is grpc.StatusCode.OK else code, error.details)
-    except Exception as error:
+    except (Exception, asyncio.CancelledError, GeneratorExit) as error:
+        if not isinstance(error, Exception) and is_cancelled():
+            raise
         status, details, metadata = status_of(error)
         code = grpc.StatusCode[status]
         if isinstance(error, TimeoutError) and not isinstance(error, PermitflowError):
