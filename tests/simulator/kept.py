@@ -539,6 +539,8 @@ class KeptRun:
                 self.broken.append(f"{client.name} has acknowledged {row} rows, and the exchange knows of {first}")
             row = first
             async with self._control() as orders:
+                if row == client.asked:  # of which the exchange may not have heard: a full channel would stay full
+                    await self._acknowledge(orders, client, row)
                 async for message in receiver:
                     for value, *grown in zip(*(each.to_pylist() for each in message.payload.columns), strict=True):
                         self._note_value(client, row, value)

@@ -60,6 +60,8 @@ class Meeting:
     stops: tuple[Stop, ...] = ()
     power_off: Mapping[str, float] = field(default_factory=dict)
     """When a host is lost without a word."""
+    flips: Mapping[str, float] = field(default_factory=dict)
+    """Of a client: when a bit flips in what it writes next."""
     is_patient: bool = True
     """Do clients wait for others as long as it takes?  Otherwise by default."""
     has_schema: bool = False
@@ -90,6 +92,8 @@ class Meeting:
                     world.after(stop.at_seconds, self._stop, stop)
                 for party, seconds in self.power_off.items():
                     world.after(seconds, self._lose, party)
+                for party, seconds in self.flips.items():
+                    world.after(seconds, self._flip, party)
                 world.run(until=LONG_SECONDS + sum(self.comes_at.values()))
                 self.seconds = world.now
                 if self._stopping is not None and self._hosts[EXCHANGE].is_running_now:
@@ -123,6 +127,13 @@ class Meeting:
     def _lose(self, party: str) -> None:
         self._network.crash(self._hosts[party], is_power=True)
         self._note_over(party)
+
+    def _flip(self, party: str) -> None:
+        (outgoing,) = (
+            dialler.outgoing for dialler, _ in self._network.open_connections() if dialler.host is self._hosts[party]
+        )
+        assert outgoing is not None, "it is connected"
+        outgoing.flips_next = True
 
     def _note_over(self, party: str) -> None:
         self.ended_at[party] = self._world.now

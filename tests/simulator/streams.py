@@ -11,7 +11,7 @@ from typing import Any
 from permitflow.carriers.same_host import SameHost
 from permitflow.channels.statistics import ChannelStatistics
 from permitflow.client import RemoteSender, get, put
-from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError
+from permitflow.errors import ChannelCancelledError, PeerGoneError, PermitflowError, ProtocolError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.flows.byte_window import ByteWindow
 from permitflow.flows.recording import RecorderFactory
@@ -313,6 +313,8 @@ class StreamsRun:
         for name, client in self.clients.items():
             if client.error is not None and not isinstance(client.error, PermitflowError):
                 broken.append(f"{name} fails with {type(client.error).__name__}, which is none of ours: {client.error}")
+            if isinstance(client.error, ProtocolError) and Fault.FLIP not in self.seen:
+                broken.append(f"{name} hears that somebody breaks the protocol: {client.error!r}")
             if client.error is not None and not self._may_fail(name, client.error):
                 broken.append(f"{name} fails, and nothing was wrong: {client.error!r}")
             way = type(client.error).__name__ if client.error else "ends" if client.is_ended else "crashes"

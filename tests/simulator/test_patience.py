@@ -37,6 +37,7 @@ each_way = pytest.mark.parametrize("way", WAYS)
 two_ways = pytest.mark.parametrize("way", ["TCP", "UDP that resumes"])
 each_order = pytest.mark.parametrize("order", ORDERS)
 each_party = pytest.mark.parametrize("party", PARTIES, ids=NAMES.get)
+each_client = pytest.mark.parametrize("party", [PRODUCER, CONSUMER], ids=NAMES.get)
 each_moment = pytest.mark.parametrize("moment", MOMENTS)
 
 
@@ -103,14 +104,14 @@ def test_a_producer_that_never_comes_is_named_in_time(way: str) -> None:
 
 
 @two_ways
-@pytest.mark.parametrize("party", [PRODUCER, CONSUMER], ids=NAMES.get)
+@each_client
 def test_an_application_may_rest_for_minutes(way: str, party: str) -> None:
     require_well(Meeting(way=WAYS[way], rests={party: 300.0}))
 
 
 @pytest.mark.long
 @each_way
-@pytest.mark.parametrize("party", [PRODUCER, CONSUMER], ids=NAMES.get)
+@each_client
 @pytest.mark.parametrize("seconds", [15, 60, 600])
 def test_an_application_may_rest_in_the_middle(way: str, party: str, seconds: float) -> None:
     require_well(Meeting(way=WAYS[way], rests={party: seconds}))
@@ -136,6 +137,12 @@ def test_a_longer_stop_is_borne_by_streams_that_resume(scheme: str, party: str) 
     way = Way(scheme=scheme, resume_seconds=120.0)
 
     require_well(Meeting(way=way, stops=(Stop(party, MIDDLE_SECONDS, 60.0),)))
+
+
+@each_client
+def test_a_bit_flipped_in_a_header_is_borne_by_resuming(party: str) -> None:
+    """What comes next is a sign of life, which has nothing else."""
+    require_well(Meeting(way=WAYS["TCP that resumes"], flips={party: MIDDLE_SECONDS}))
 
 
 @each_way

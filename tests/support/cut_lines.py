@@ -167,9 +167,13 @@ class Network:
             if end in self._lines:
                 del self._lines[end]
                 if end.is_dialler or self.is_noticed:
-                    end.give(_Cut())
+                    self.tell_of_cut(end)
                 else:
                     self._unnoticed.append(end)
+
+    def tell_of_cut(self, end: Line) -> None:
+        """Let an end notice the cut of its connection."""
+        end.give(_Cut())
 
     def notice(self) -> None:
         """Let the exchange notice the cuts that it has not noticed."""

@@ -21,11 +21,18 @@ import pyarrow as pa
 from permitflow.carriers.carrier import DELIVERY_SECONDS, PipeCarrier
 from permitflow.carriers.connection import CONTROL, GET_STREAM, MAX_ANSWER_BYTES, PUT_STREAM
 from permitflow.carriers.deadlines import HANDSHAKE_SECONDS, SILENCE_SECONDS
-from permitflow.carriers.framing import HEADER_BYTES, MessageReader, header, parse_header
+from permitflow.carriers.framing import HEADER_BYTES, MessageReader, altered_header, header, parse_header
 from permitflow.carriers.heartbeat import Heartbeat
 from permitflow.carriers.pipe import Pipe, drained, sent_all
 from permitflow.carriers.security import MOST_TOKEN, NEEDS_TLS, SPEAKS_NO_TLS
-from permitflow.errors import HandshakeTimeoutError, PeerGoneError, PermitflowError, TlsError, UndecodableDataError
+from permitflow.errors import (
+    AlteredMessageError,
+    HandshakeTimeoutError,
+    PeerGoneError,
+    PermitflowError,
+    TlsError,
+    UndecodableDataError,
+)
 from permitflow.patience import Countdown, patience
 from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.arrow_metadata import MAX_SCHEMA_BYTES
@@ -67,13 +74,20 @@ METHODS = {Kind.GET: GET_STREAM, Kind.PUT: PUT_STREAM, Kind.CONTROL: CONTROL}
 KIND_OF_METHOD = {method: kind for kind, method in METHODS.items()}
 
 
-def read_header(data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES) -> tuple[Kind, int]:
+def read_header(
+    data: memoryview, who: str, most_bytes: int = MAX_MESSAGE_BYTES, *, is_known: bool = False
+) -> tuple[Kind, int]:
     """Decode a header that ``who`` has sent: the message's kind and its length, at most ``most_bytes``.
 
+    ``is_known``: it has sent one before, so that it speaks permitflow.
+
     Raises:
+        AlteredMessageError: it was a header of permitflow.
         UndecodableDataError: this is not a header of permitflow, or the message is too long.
     """
     parsed = parse_header(data)
+    if parsed is None and (altered := altered_header(data, is_known=is_known)) is not None:
+        raise altered
     if parsed is None or parsed[0] > Kind.TOKEN:
         first = bytes(data[:HEADER_BYTES])
         if first.startswith(TLS_ALERT):
@@ -146,7 +160,7 @@ class ByteStream(PipeCarrier[Kind]):
         # Received messages.
         self._most_bytes = 0 if is_acceptor else MAX_ANSWER_BYTES
         self._inbox: deque[tuple[Kind, Received]] = deque()
-        self._has_end_come = self._has_ended = False
+        self._has_end_come = self._has_ended = self._is_known = False
         self._method: asyncio.Future[str] = self._loop.create_future()
         self.token: str | None = None
         """What the dialler has shown; an acceptor knows it once it knows the method."""
@@ -155,7 +169,7 @@ class ByteStream(PipeCarrier[Kind]):
         # The end.
         self._failure: PermitflowError | None = None
         self._is_broken = False  # can nothing be read and written any more?
-        self._is_cut = False  # was the connection lost without a word of the peer's?
+        self._is_cut = False  # see ``is_cut``
         self._is_wrong = self._has_told_failure = False  # has the peer sent a wrong message?
         self._silent_seconds = 0.0
         self._silence_seconds, self._handshake_seconds = silence_seconds, handshake_seconds
@@ -193,6 +207,7 @@ class ByteStream(PipeCarrier[Kind]):
         except BlockingIOError:
             pass
         except PermitflowError as error:
+            self._is_cut = isinstance(error, AlteredMessageError)
             self._refuse(error)
         except MemoryError as error:
             self._fail(self._gone(str(error)))
@@ -208,7 +223,9 @@ class ByteStream(PipeCarrier[Kind]):
         self._heartbeat.has_sign = True
 
     def _read_header(self, data: memoryview) -> tuple[Kind, int]:
-        return read_header(data, self._who, self._most_bytes)
+        found = read_header(data, self._who, self._most_bytes, is_known=self._is_known)
+        self._is_known = True
+        return found
 
     def _note(self, kind: Kind, payload: Received) -> None:
         """Process a complete message."""

@@ -109,7 +109,7 @@ class Carrier(Protocol):
 
     @property
     def is_cut(self) -> bool:
-        """Was the connection lost without a word of the peer's, so that it may still be there?  Asked after
+        """Was the connection lost or altered without a word of the peer's, so that it may still be there?  Asked after
         ``on_error``."""
         return False
 

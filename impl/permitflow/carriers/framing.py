@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from struct import Struct
 from typing import Generic, TypeVar
 
+from permitflow.errors import AlteredMessageError
+
 K = TypeVar("K")
 
 _HEADER = Struct(">B2sBI")
@@ -31,6 +33,20 @@ def parse_header(data: memoryview) -> tuple[int, int] | None:
     """The kind and the length in bytes that a header tells; None: this is not a header of permitflow."""
     kind, mark, check, size = _HEADER.unpack_from(data)
     return None if mark != _MARK or check != _check(kind, size) else (kind, size)
+
+
+def altered_header(data: memoryview, *, is_known: bool) -> AlteredMessageError | None:
+    """What is wrong with bytes that are no header; None: they may be another program's.
+
+    ``is_known``: they are permitflow's.
+    """
+    kind, mark, check, size = _HEADER.unpack_from(data)
+    if not (is_known or mark == _MARK):
+        return None
+    computed = _check(kind, size) ^ mark[0] ^ _MARK[0] ^ mark[1] ^ _MARK[1]
+    return AlteredMessageError(
+        size_bytes=HEADER_BYTES, stated=f"{check:02x} (of a header)", computed=f"{computed:02x} (of a header)"
+    )
 
 
 def _plain_body(size_bytes: int) -> memoryview:

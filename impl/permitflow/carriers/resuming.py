@@ -9,7 +9,7 @@ import logging
 import secrets
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from contextvars import copy_context
 from functools import partial
 
@@ -319,9 +319,9 @@ class ResumingCarrier(Carrier, ABC):
         else:
             self._tell(error)
 
-    def _is_lost(self, carrier: Carrier, _error: PermitflowError) -> bool:
+    def _is_lost(self, carrier: Carrier, error: PermitflowError) -> bool:
         """May another connection take the place of this one, which has ended with an error?"""
-        return carrier.is_cut
+        return carrier.is_cut and (not isinstance(error, AlteredMessageError) or self._may_come_whole())
 
     def lose(self, connection: Connection, error: PermitflowError) -> None:
         """Give a connection up that is of no use any more, and wait for another one."""
@@ -424,7 +424,7 @@ class DialledCarrier(ResumingCarrier):
     def _is_lost(self, carrier: Carrier, error: PermitflowError) -> bool:
         """Likewise if the acceptor says that the first message was lost or damaged."""
         if carrier.is_cut:
-            return not carrier.is_unreached
+            return not carrier.is_unreached and super()._is_lost(carrier, error)
         return self._core.received == 0 and self._is_unheard(error)
 
     def _is_unheard(self, error: PermitflowError) -> bool:
@@ -653,8 +653,10 @@ class AcceptedCarrier(ResumingCarrier):
         self._on_suspended()
 
     def _expire(self, lost: PermitflowError, seconds: float) -> None:
-        reason = str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost)
-        self.fail(ResumeTimeoutError(who=self._who, reason=reason, seconds=seconds, attempts=0))
+        self.fail(self._given_up(str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost), seconds))
+
+    def _given_up(self, reason: str, seconds: float) -> PermitflowError:
+        return ResumeTimeoutError(who=self._who, reason=reason, seconds=seconds, attempts=0)
 
     async def stop(self) -> None:
         """See ``Carrier``: the connection stays, so that the dialler can be told the outcome."""
@@ -666,14 +668,15 @@ class AcceptedCarrier(ResumingCarrier):
         """Wait until the dialler has all messages, or cannot be waited for any more.
 
         Raises:
-            PermitflowError: it was cut off, lacks some, and has not come again.
+            PermitflowError: it lacks some, and has not come again after a cut, or does not acknowledge them.
         """
-        with suppress(TimeoutError):
-            async with patience(self._seconds):
-                while self._core.kept and not (self._is_over or self._is_plain):
+        while self._core.kept and not (self._is_over or self._is_plain):
+            try:
+                async with patience(self._seconds):
                     await self._changed.wait()
-        while self._core.kept and self.is_suspended:  # until its own patience is over
-            await self._changed.wait()
+            except TimeoutError:
+                if not self.is_suspended:  # else it ends by itself
+                    raise self._given_up("it has not acknowledged the last messages", self._seconds) from None
         if self._core.kept and self._connection is None and self._failure is not None:
             raise self._failure
 

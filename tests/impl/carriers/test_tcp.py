@@ -16,6 +16,7 @@ from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.carriers.reaching import Destination
 from permitflow.carriers.tcp import TcpStream, calling
 from permitflow.errors import (
+    AlteredMessageError,
     PeerGoneError,
     PermitflowError,
     UndecodableDataError,
@@ -94,14 +95,25 @@ async def test_a_message_that_arrives_byte_by_byte_is_put_together() -> None:
 
 
 @pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
-async def test_a_header_with_one_flipped_bit_is_refused(bit: int) -> None:
+async def test_a_header_with_one_flipped_bit_was_altered(bit: int) -> None:
     altered = bytearray(header(Kind.PUT) + header(Kind.MESSAGE, 3) + b"abc")
     altered[HEADER_BYTES + bit // 8] ^= 1 << bit % 8
     async with dialled_by_a_stranger() as (stranger, acceptor):
         stranger.send(altered)
         await acceptor.method()
-        with pytest.raises(UndecodableDataError):
+        with pytest.raises(AlteredMessageError, match="of a header") as caught:
             await Conversation(acceptor).read()
+    assert caught.value.stated != caught.value.computed
+
+
+@pytest.mark.parametrize("bit", range(8 * HEADER_BYTES))
+async def test_a_first_header_with_permitflows_mark_was_altered(bit: int) -> None:
+    altered = bytearray(header(Kind.PUT))
+    altered[bit // 8] ^= 1 << bit % 8
+    async with dialled_by_a_stranger() as (stranger, acceptor):
+        stranger.send(altered)
+        with pytest.raises(UndecodableDataError if bit // 8 in (1, 2) else AlteredMessageError):
+            await acceptor.method()
 
 
 @pytest.mark.parametrize("kind", [Kind.GET, Kind.STATUS])

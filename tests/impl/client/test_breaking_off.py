@@ -132,7 +132,7 @@ def misframed(call: Call, _: HostCarrier) -> None:
 WRONG: dict[str, tuple[Wrong, type[PermitflowError], Sequence[str]]] = {
     "checksum": (altered, AlteredMessageError, ["gRPC", "TCP"]),
     "message": (undecodable, UndecodableDataError, PATHS),
-    "framing": (misframed, UndecodableDataError, ["TCP"]),
+    "framing": (misframed, AlteredMessageError, ["TCP"]),
 }
 
 

@@ -28,6 +28,7 @@ from permitflow.errors import (
     PeerGoneError,
     PeerTimeoutError,
     PermitflowError,
+    ProtocolError,
     ResumeRefusedError,
     ResumeTimeoutError,
     TransportError,
@@ -154,6 +155,34 @@ def test_an_outage_at_any_message_is_survived() -> None:
     number = 0
     while in_simulated_time(run(number)) > number:
         number += 1
+
+
+@pytest.mark.parametrize("is_noticed", [True, False], ids=["noticed by both", "noticed by the client"])
+def test_who_comes_too_late_hears_of_no_wrong_peer(is_noticed: bool) -> None:
+    """The exchange notices a cut, or that nobody acknowledges its last message, and gives up before the client does."""
+
+    async def run(number: int) -> int:
+        async with SlowlyNoticingNetwork(one_channel(), cuts={number}, is_noticed=is_noticed).opened() as network:
+            for outcome in await asyncio.gather(send_all(), read_all(), return_exceptions=True):
+                assert not isinstance(outcome, ProtocolError), (number, outcome)
+            return network.messages
+
+    number = 0
+    while in_simulated_time(run(number)) > number:
+        number += 1
+
+
+class SlowlyNoticingNetwork(Network):
+    """Its clients notice each cut later than an exchange waits for them, and come while it remembers them."""
+
+    def __init__(self, exchange: Exchange, **options: Any) -> None:
+        super().__init__(exchange, resume_seconds=10.0, **options)
+
+    def tell_of_cut(self, end: Line) -> None:
+        if end.is_dialler:
+            asyncio.get_running_loop().call_later(15.0, super().tell_of_cut, end)
+        else:
+            super().tell_of_cut(end)
 
 
 class NotingNetwork(Network):
