@@ -13,17 +13,15 @@ from permitflow.carriers import calling
 from permitflow.client import EndOutcome, RemoteSender, SameHost, control, describe, get, put
 from permitflow.errors import (
     ChannelAbortedError,
-    ChannelSpentError,
     InvalidParametersError,
     PeerGoneError,
     ResumeRefusedError,
     ResumeTimeoutError,
 )
-from permitflow.exchange import Exchange, Retention
+from permitflow.exchange import Retention
 from tests.support.cutting_proxy import Cut, CutLink, Direction, cutting
 from tests.support.number_streams import SCHEMA, batch, everything, numbers, send_for_ever
 from tests.support.served import served
-from tests.support.turns import until
 
 LISTEN = {"gRPC": "127.0.0.1:0", "TCP": "tcp://127.0.0.1:0"}
 WINDOW = ChannelParameters(row_permits=64)
@@ -117,24 +115,6 @@ async def test_a_cut_during_a_handshake_changes_nothing(listen: str, end: str) -
     assert way.cuts == 7
 
 
-async def test_both_ends_count_what_they_went_through(listen: str) -> None:
-    async with (
-        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (exchange, address),
-        cutting(address, [Cut(1_000), Cut(2_000)]) as way,
-        asyncio.timeout(LONG_SECONDS),
-        asyncio.TaskGroup() as group,
-        put(way.address, "n", SCHEMA, **RESUMING) as sender,
-    ):
-        group.create_task(receive(address))
-        for number in NUMBERS:
-            await sender.send(batch(number))
-        await sender.end()
-        ours = sender.statistics()
-        (theirs,) = [end for of, end in exchange.channel("n").streams.statistics() if of.direction == "put"]
-    assert (ours.resumes, theirs.resumes) == (2, 2)
-    assert ours.suspended_seconds > 0 < theirs.suspended_seconds
-
-
 async def test_a_network_that_stays_away_is_an_error_with_advice(listen: str) -> None:
     async with (
         served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (_, address),
@@ -221,47 +201,6 @@ async def test_a_producer_that_does_not_resume_is_told_of_a_cut(listen: str, dir
         with pytest.raises(ChannelAbortedError):
             await reading
         assert way.cuts == 1
-
-
-def suspended(exchange: Exchange) -> float:
-    """For how long streams of the only channel were without a connection."""
-    return sum(end.suspended_seconds for _, end in exchange.channel("n").streams.statistics())
-
-
-async def test_a_consumer_that_comes_anew_ends_its_lost_stream(listen: str) -> None:
-    """The rows that the old one had are lost, so the channel breaks, at once."""
-    async with (
-        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen) as (exchange, address),
-        cutting(address, [Cut(1_500, Direction.DOWN, is_last=True)]) as way,
-        asyncio.timeout(LONG_SECONDS / 2),
-    ):
-        lost = asyncio.create_task(receive(way.address))
-        sending = asyncio.create_task(send(address))
-        await until(lambda: suspended(exchange) > 0)
-        with pytest.raises(ChannelSpentError):
-            await receive(address)
-        with pytest.raises(PeerGoneError):
-            await sending
-        lost.cancel()
-        await asyncio.wait({lost})
-
-
-async def test_a_named_producer_takes_its_lost_streams_place(listen: str) -> None:
-    async with (
-        served("n", parameters=WINDOW, schema=SCHEMA, listen=listen, retention=Retention.REPLAY) as (_, address),
-        cutting(address, [Cut(600, is_last=True)]) as way,
-        asyncio.timeout(LONG_SECONDS / 2),
-    ):
-        old = asyncio.create_task(send(way.address, range(60), producer="shop"))
-        await way.has_cut.wait()
-        async with put(address, "n", SCHEMA, producer="shop") as sender:
-            assert sender.first_row is not None
-            for number in range(sender.first_row, 60):
-                await sender.send(batch(number))
-            await sender.end(closes_channel=True)
-        assert await receive(address, from_row=0) == [*range(60)]
-        old.cancel()
-        await asyncio.wait({old})
 
 
 async def test_a_range_of_kept_rows_is_read_on_over_ten_cuts(listen: str) -> None:
