@@ -33,7 +33,7 @@ from permitflow.errors import (
 )
 from permitflow.tracing import MemoryTrace
 from permitflow_testing.subjects.input_gate import judge_gate
-from tests.support.simulated_time import in_simulated_time, simulated, stand_still
+from tests.support.simulated_time import simulated, stand_still
 
 SMALL = GateParameters(inputs=2, exclusive=4, floating=4)
 
@@ -467,30 +467,27 @@ async def without_end(sender: LocalSender[int]) -> None:
         await sender.send(1)
 
 
-def test_a_gate_that_adapts_lends_little_and_loses_nothing() -> None:
-    async def run() -> tuple[Counter[str], list[int], list[int]]:
-        rows, numbers, targets = Counter[str](), list[int](), list[int]()
-        parameters = GateParameters(inputs=2, exclusive=8, floating=1_024)
+@simulated
+async def test_a_gate_that_adapts_lends_little_and_loses_nothing() -> None:
+    rows, numbers, targets = Counter[str](), list[int](), list[int]()
+    parameters = GateParameters(inputs=2, exclusive=8, floating=1_024)
 
-        async def produce(sender: LocalSender[object]) -> None:
-            for number in range(1, 6):
-                await sender.send_many(deque([b"1234"] * 120))
-                await sender.send_barrier(number)
-            await sender.end()
+    async def produce(sender: LocalSender[object]) -> None:
+        for number in range(1, 6):
+            await sender.send_many(deque([b"1234"] * 120))
+            await sender.send_barrier(number)
+        await sender.end()
 
-        async with InputGate[object](parameters, target_latency_seconds=0.5) as gate, asyncio.TaskGroup() as group:
-            for sender in opened(gate, "lr"):
-                group.create_task(produce(sender))
-            async for item in gate:
-                if isinstance(item, AlignedBarrier):
-                    numbers.append(item.number)
-                elif isinstance(item, GateChunk):
-                    rows[item.source] += item.rows
-                    await asyncio.sleep(0.04)  # simulated: 100 rows a second
-                targets.append(gate.statistics().target)
-        return rows, numbers, targets
-
-    rows, numbers, targets = in_simulated_time(run())
+    async with InputGate[object](parameters, target_latency_seconds=0.5) as gate, asyncio.TaskGroup() as group:
+        for sender in opened(gate, "lr"):
+            group.create_task(produce(sender))
+        async for item in gate:
+            if isinstance(item, AlignedBarrier):
+                numbers.append(item.number)
+            elif isinstance(item, GateChunk):
+                rows[item.source] += item.rows
+                await asyncio.sleep(0.04)  # simulated: 100 rows a second
+            targets.append(gate.statistics().target)
     assert rows == {"l": 2_400, "r": 2_400}
     assert numbers == [1, 2, 3, 4, 5]
     assert (targets[0], targets[-1]) == (1_024, 34)  # 50 rows, but for 16 of exclusive credit

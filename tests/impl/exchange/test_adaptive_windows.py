@@ -15,7 +15,7 @@ from permitflow.errors import EndOfStream, InvalidParametersError, PermitflowErr
 from permitflow.exchange import Exchange
 from permitflow.exchange.books.replay import Retention
 from tests.support.cut_lines import ADDRESS, Network
-from tests.support.simulated_time import in_simulated_time, simulated
+from tests.support.simulated_time import simulated
 
 SCHEMA = pa.schema([("n", pa.int64())])
 CHUNKS = [
@@ -48,45 +48,37 @@ async def consumed(
             await producing
 
 
-def test_a_slow_consumer_gets_a_small_window_and_every_row() -> None:
-    async def run() -> tuple[list[int], list[int]]:
-        found, targets = list[int](), list[int]()
-        parameters = ChannelParameters(row_permits=1_024, permit_batch=128)
-        async with consumed(parameters, target_latency_seconds=0.5) as receiver:
-            with suppress(EndOfStream):
-                while True:
-                    found += (await receiver.take()).payload["n"].to_pylist()
-                    await asyncio.sleep(0.04)  # simulated: 200 rows a second
-                    receiver.consume()
-                    targets.append(receiver.statistics().gauges["target_permits"])
-        return found, targets
-
-    found, targets = in_simulated_time(run())
+@simulated
+async def test_a_slow_consumer_gets_a_small_window_and_every_row() -> None:
+    found, targets = list[int](), list[int]()
+    parameters = ChannelParameters(row_permits=1_024, permit_batch=128)
+    async with consumed(parameters, target_latency_seconds=0.5) as receiver:
+        with suppress(EndOfStream):
+            while True:
+                found += (await receiver.take()).payload["n"].to_pylist()
+                await asyncio.sleep(0.04)  # simulated: 200 rows a second
+                receiver.consume()
+                targets.append(receiver.statistics().gauges["target_permits"])
     assert found == [*range(3_200)]
     assert (targets[0], targets[-1]) == (1_024, 100)
 
 
-def test_the_windows_of_an_exchange_adapt_and_every_row_comes() -> None:
-    async def run() -> tuple[list[int], int, Any]:
-        found, at_hand = list[int](), 0
-        parameters = ChannelParameters(row_permits=256, permit_batch=32)
-        exchange = Exchange(parameters=parameters, target_latency_seconds=0.5)
-        channel = exchange.add_channel("c")
-        async with consumed(parameters, target_latency_seconds=0.5, exchange=exchange) as receiver:
-            with suppress(EndOfStream):
-                while True:
-                    found += (await receiver.take()).payload["n"].to_pylist()
-                    await asyncio.sleep(0.04)  # simulated: 200 rows a second
-                    receiver.consume()
-                    if len(found) == 2_400:
-                        _, stream = channel.streams.statistics()[0]
-                        at_hand = (
-                            channel.receiver.statistics().inbox_rows + stream.inbox_rows + receiver.core.inbox_rows
-                        )
-                        targets = channel.receiver.core.aimed_rows, stream.gauges["target_permits"]
-        return found, at_hand, targets
-
-    found, at_hand, targets = in_simulated_time(run())
+@simulated
+async def test_the_windows_of_an_exchange_adapt_and_every_row_comes() -> None:
+    found, at_hand = list[int](), 0
+    parameters = ChannelParameters(row_permits=256, permit_batch=32)
+    exchange = Exchange(parameters=parameters, target_latency_seconds=0.5)
+    channel = exchange.add_channel("c")
+    async with consumed(parameters, target_latency_seconds=0.5, exchange=exchange) as receiver:
+        with suppress(EndOfStream):
+            while True:
+                found += (await receiver.take()).payload["n"].to_pylist()
+                await asyncio.sleep(0.04)  # simulated: 200 rows a second
+                receiver.consume()
+                if len(found) == 2_400:
+                    _, stream = channel.streams.statistics()[0]
+                    at_hand = channel.receiver.statistics().inbox_rows + stream.inbox_rows + receiver.core.inbox_rows
+                    targets = channel.receiver.core.aimed_rows, stream.gauges["target_permits"]
     assert found == [*range(3_200)]
     assert targets == pytest.approx((50, 50), rel=0.2)  # a quarter of a second each
     assert at_hand <= 250

@@ -278,27 +278,24 @@ async def test_a_stream_begins_though_its_first_connection_is_displaced() -> Non
 
 
 @pytest.mark.parametrize("is_away", [False, True], ids=["in the first connection", "in the next one"])
-def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated
+async def test_a_told_timeout_is_the_last_word(is_away: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object, **__: object) -> None:
         await asyncio.sleep(2 if is_away else 0)
         raise PeerTimeoutError(who="a producer", reason="no schema has come")
 
     monkeypatch.setitem(cast("dict[str, object]", METHODS), GET_STREAM, fail)
-
-    async def run() -> None:
-        async with Network(one_channel()).opened() as network:
-            reading = asyncio.create_task(read_all())
-            await asyncio.sleep(1)
-            if is_away:
-                network.let_down()
-                await asyncio.sleep(2)
-                network.is_down = False
-            began = asyncio.get_running_loop().time()
-            with pytest.raises(PeerTimeoutError, match="no schema has come"):
-                await reading
-            assert asyncio.get_running_loop().time() - began < 3
-
-    in_simulated_time(run())
+    async with Network(one_channel()).opened() as network:
+        reading = asyncio.create_task(read_all())
+        await asyncio.sleep(1)
+        if is_away:
+            network.let_down()
+            await asyncio.sleep(2)
+            network.is_down = False
+        began = asyncio.get_running_loop().time()
+        with pytest.raises(PeerTimeoutError, match="no schema has come"):
+            await reading
+        assert asyncio.get_running_loop().time() - began < 3
 
 
 # Without a connection.

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from permitflow.stages import Source, open_run
-from tests.support.simulated_time import in_simulated_time
+from tests.support.simulated_time import in_simulated_time, simulated
 
 Numbers = Source[int]
 
@@ -104,41 +104,36 @@ def test_every_element_comes_once_and_in_order(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_all_branches_get_every_element_whatever_their_pace(seed: int) -> None:
+@simulated
+async def test_all_branches_get_every_element_whatever_their_pace(seed: int) -> None:
     choose = random.Random(seed)
     source = Paced(20, choose, None)
     branches = [PASSING[choose.choice([*PASSING])](branch) for branch in Source(source).broadcast(choose.randint(1, 3))]
 
-    async def run() -> list[list[int]]:
-        async def take(elements: AsyncIterator[int]) -> list[int]:
-            found = []
-            async for element in elements:
-                found.append(element)
-                await asyncio.sleep(choose.choice((0, 0.1, 1.0)))
-            return found
+    async def take(elements: AsyncIterator[int]) -> list[int]:
+        found = []
+        async for element in elements:
+            found.append(element)
+            await asyncio.sleep(choose.choice((0, 0.1, 1.0)))
+        return found
 
-        async with open_run(*branches) as exits:
-            return [*await asyncio.gather(*map(take, exits))]
-
-    assert in_simulated_time(run()) == [[*range(20)]] * len(branches)
+    async with open_run(*branches) as exits:
+        assert [*await asyncio.gather(*map(take, exits))] == [[*range(20)]] * len(branches)
     assert source.closed == 1
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_run_closed_at_any_moment_leaves_nothing_open(seed: int) -> None:
+@simulated
+async def test_a_run_closed_at_any_moment_leaves_nothing_open(seed: int) -> None:
     choose = random.Random(seed)
     source, count = Paced(1_000, choose, None), choose.randint(0, 20)
     stream: Numbers = Source(source)
     for name in choose.choices(list(PASSING), k=3):
         stream = PASSING[name](stream)
-
-    async def run() -> None:
-        async with stream.open() as elements:
-            for _ in range(count):
-                await anext(elements)
-            if choose.random() < 0.5:
-                await asyncio.sleep(choose.choice((0, 0.1)))
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    in_simulated_time(run())
+    async with stream.open() as elements:
+        for _ in range(count):
+            await anext(elements)
+        if choose.random() < 0.5:
+            await asyncio.sleep(choose.choice((0, 0.1)))
+    assert asyncio.all_tasks() == {asyncio.current_task()}
     assert source.closed == 1
