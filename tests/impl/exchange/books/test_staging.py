@@ -1,4 +1,4 @@
-"""Staged rows: published once and whole, never in the way of others for ever, never left behind."""
+"""Staged rows, beside what their model leads (conformance/test_staging.py): room, time, words and restarts."""
 
 import pytest
 
@@ -66,17 +66,6 @@ def exchange() -> Exchange:
     return Exchange()
 
 
-def test_a_batch_is_published_once(exchange: Exchange) -> None:
-    part = exchange.staged(2)
-    assert not exchange.publish(part)
-    exchange.drain()
-    again = exchange.staged(2, attempt="after a crash of the driver")
-    assert again.state is PartState.LATE
-    assert exchange.publish(again)
-    assert exchange.publish(), "whatever is said about its parts"
-    assert not exchange.drain()
-
-
 def test_rows_staged_late_are_thrown_away_without_an_error(exchange: Exchange) -> None:
     slow = exchange.open(attempt="slow")
     assert exchange.books.stage(slow, 2, now=0.0)
@@ -116,17 +105,6 @@ def test_two_attempts_at_the_same_are_not_both_published(exchange: Exchange) -> 
     exchange.publish(two)
     assert exchange.drain() == [two]
     assert one.state is PartState.LATE
-
-
-def test_an_attempt_whose_stream_breaks_is_forgotten(exchange: Exchange) -> None:
-    part = exchange.open()
-    exchange.books.stage(part, 5, now=0.0)
-    assert exchange.books.break_off(part, now=0.0)
-    assert exchange.areas["a"].free_rows == LIMIT_ROWS
-    with pytest.raises(StagedPartError, match="is not staged"):
-        exchange.publish(part)
-    ended = exchange.staged(1, attempt="y")
-    assert not exchange.books.break_off(ended, now=0.0), "all of it was here"
 
 
 def test_discarding_touches_nothing_that_is_published(exchange: Exchange) -> None:
@@ -237,14 +215,6 @@ def test_a_query_of_which_nothing_is_heard_leaves_nothing_behind(exchange: Excha
 def prepare(exchange: Exchange, *parts: Part) -> None:
     stated = [StagedPart(part.channel, part.staging.partition, part.staging.attempt, part.rows) for part in parts]
     exchange.books.prepare(exchange.books.planning("q", 0, stated), now=0.0)
-
-
-def test_a_prepared_part_does_not_expire_and_can_be_published(exchange: Exchange) -> None:
-    prepared, other = exchange.staged(2), exchange.staged(3, attempt="not named")
-    prepare(exchange, prepared)
-    assert exchange.books.expire(now=TIMEOUT_SECONDS + 1) == (other,)
-    assert not exchange.publish(prepared)
-    assert exchange.drain() == [prepared]
 
 
 def test_only_a_silent_querys_prepared_parts_are_rolled_back(exchange: Exchange) -> None:
