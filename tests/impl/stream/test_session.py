@@ -33,7 +33,7 @@ from permitflow.stream.frames import (
     frame_name,
 )
 from permitflow.stream.handshake import PROTOCOL_VERSION
-from permitflow.stream.session import DownstreamSession, Session, State, UpstreamSession
+from permitflow.stream.session import DOWNSTREAM, UPSTREAM, DownstreamSession, Session, State, UpstreamSession
 
 SMALL = ChannelParameters(row_permits=8, permit_batch=4, max_chunk_cost=4)
 CHANNEL = "orders/0"
@@ -133,53 +133,15 @@ FRAMES: list[Frame[str]] = [
 ]
 
 
-UPSTREAM_TAKES = {
-    State.AWAITING_GET: {"Get": State.DECIDING},
-    State.DECIDING: {"Failure": State.FAILED},
-    State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {
-        "Feedback": State.OPEN,
-        "ReturnedBytes": State.OPEN,  # of chunks that have left
-        "Cancel": State.ENDED,
-        "Failure": State.FAILED,
-    },
-    State.ENDED: {
-        "Feedback": State.ENDED,
-        "ReturnedBytes": State.ENDED,
-        "Ended": State.ENDED,
-        "Cancel": State.ENDED,
-        "Failure": State.FAILED,
-    },
-    State.CLOSED: {},
-    State.FAILED: {},
-}
-
-
-DOWNSTREAM_TAKES = {
-    State.AWAITING_PUT: {"Put": State.DECIDING},
-    State.DECIDING: {"Failure": State.FAILED},
-    State.AWAITING_AGREEMENT: {"Agreement": State.OPEN},
-    State.OPEN: {
-        "Data": State.OPEN,
-        "Chunks": State.OPEN,
-        "Announcement": State.OPEN,  # if the flow has any
-        "End": State.ENDED,
-        "Abort": State.ENDED,
-        "Failure": State.FAILED,
-    },
-    State.ENDED: {"Failure": State.FAILED},
-    State.CLOSED: {},
-    State.FAILED: {},
-}
-
-
+TABLES = {upstream: UPSTREAM, downstream: DOWNSTREAM}
+"""What they take is the model's: tests/conformance/test_stream_life.py."""
 OVER = (State.ENDED, State.CLOSED, State.FAILED)
-ENDS = [(end, state) for end, takes in ((upstream, UPSTREAM_TAKES), (downstream, DOWNSTREAM_TAKES)) for state in takes]
+ENDS = [(end, state) for end, table in TABLES.items() for state in dict.fromkeys([*(at for at, _ in table), *OVER])]
 
 
 @pytest.mark.parametrize(("end", "state"), ENDS)
 def test_an_end_takes_a_frame_or_names_it(end: Callable[[State], Session[str]], state: State) -> None:
-    takes = (UPSTREAM_TAKES if end is upstream else DOWNSTREAM_TAKES)[state]
+    takes = {frame_name(kind): after for (at, kind), after in TABLES[end].items() if at is state}
     for frame in FRAMES:
         session, name = end(state), frame_name(frame)
         if name in takes:
