@@ -80,8 +80,7 @@ class GrpcConnections:
         if entry is None:
             return False
         with _opened(entry) as found:
-            # The descriptor may have become another one's since.
-            if found is None or self._name_in(found) != name:
+            if found is None:
                 return False
             with suppress(OSError):
                 found.shutdown(socket.SHUT_RDWR)
@@ -112,9 +111,15 @@ def _sockets() -> Iterator[_Entry]:
 def _opened(entry: _Entry) -> Iterator[socket.socket | None]:
     """The socket, whatever becomes of its descriptor meanwhile; None: it was closed, or no descriptor is free."""
     try:
-        found = socket.socket(fileno=os.dup(int(entry.descriptor)))
+        descriptor = os.dup(int(entry.descriptor))
     except OSError:
         yield None
         return
-    with found:
+    found: socket.socket | None = None
+    try:
+        # The descriptor may have become another one's since.
+        if os.readlink(f"{_DESCRIPTORS}/{descriptor}") == entry.socket:
+            found = socket.socket(fileno=descriptor)
         yield found
+    finally:
+        os.close(descriptor) if found is None else found.close()

@@ -4,6 +4,7 @@ import errno
 import os
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 from typing import NoReturn
 
 import pytest
@@ -54,3 +55,28 @@ def test_what_has_come_is_dropped_with_the_connection(server: socket.socket) -> 
         (name,), _ = connections.look()
         assert connections.hang_up(name)
         assert accepted.recv(1) == b""
+
+
+@pytest.mark.parametrize("call", ["look", "hang_up"])
+def test_a_descriptor_that_became_another_ones_is_let_go_of(
+    call: str, server: socket.socket, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    connections = GrpcConnections(server.getsockname()[1])
+    taken, dup = os.open(tmp_path, os.O_RDONLY), os.dup
+    with socket.create_connection(server.getsockname()) as client, server.accept()[0] as accepted:
+
+        def dup_late(descriptor: int) -> int:
+            if descriptor == accepted.fileno():
+                os.dup2(taken, descriptor)
+            return dup(descriptor)
+
+        if call == "hang_up":
+            connections.look()
+        before = len(os.listdir("/proc/self/fd"))
+        monkeypatch.setattr(os, "dup", dup_late)
+        if call == "hang_up":
+            assert not connections.hang_up(Name(*client.getsockname()))
+        else:
+            assert connections.look() == ([], [])
+        assert len(os.listdir("/proc/self/fd")) == before
+    os.close(taken)
