@@ -1,6 +1,6 @@
 """The two sessions of a stream: which frame is taken in which state, what travels between them, and how it ends."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import pytest
@@ -133,7 +133,10 @@ FRAMES: list[Frame[str]] = [
 ]
 
 
-TABLES = {upstream: UPSTREAM, downstream: DOWNSTREAM}
+TABLES: dict[Callable[[State], Session[str]], Mapping[tuple[State, type], State]] = {
+    upstream: UPSTREAM,
+    downstream: DOWNSTREAM,
+}
 """What they take is the model's: tests/conformance/test_stream_life.py."""
 OVER = (State.ENDED, State.CLOSED, State.FAILED)
 ENDS = [(end, state) for end, table in TABLES.items() for state in dict.fromkeys([*(at for at, _ in table), *OVER])]
