@@ -127,6 +127,17 @@ def test_too_many_states_are_an_error_that_names_the_limit() -> None:
     assert caught.value.limit == 10
 
 
+def test_the_variable_that_grows_without_end_is_named() -> None:
+    class State(NamedTuple):
+        turn: int = 0
+        sent: int = 0
+
+    flip = Action[State, None]("Flip", lambda state, _: State(1 - state.turn, state.sent + 1))
+    with pytest.raises(StateLimitReached) as caught:
+        explore(System[State, None]("Flips", lambda _: State(), (flip,), {}), None, max_states=10)
+    assert caught.value.most_varied == "sent has 10 values"
+
+
 def test_what_was_found_before_the_limit_is_told() -> None:
     endless = System[int, None](
         module="Endless",

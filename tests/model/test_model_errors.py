@@ -56,6 +56,11 @@ def guards_by_and(state: State, _: None) -> object:
     return state.n < 3 and state._replace(n=state.n + 1)
 
 
+def asserts(state: State, _: None) -> State:
+    assert state.n
+    return state
+
+
 def exits(state: State, _: None) -> State:
     sys.exit("enough")
 
@@ -136,6 +141,7 @@ MISTAKES: dict[str, tuple[Perform, str]] = {
         "action 'up' in state State(n=3, seen=()): it returned False; return the next state, or let `require` refuse; "
         "a guard is written as require(...)",
     ),
+    "an assertion": (asserts, "action 'up' in state State(n=0, seen=()): AssertionError"),
     "an exit": (exits, "action 'up' in state State(n=0, seen=()): SystemExit: enough"),
     "a cancellation": (is_given_up, "action 'up' in state State(n=0, seen=()): CancelledError: no more"),
     "the class of a state": (returns_its_class, "action 'up' in state State(n=0, seen=()): it returned <class "),
@@ -158,6 +164,7 @@ def test_the_explorer_names_action_and_state(mistake: str) -> None:
     with pytest.raises(ModelError) as caught:
         explore(system(Action("up", perform)), None)
     assert said in str(caught.value)
+    assert not str(caught.value).endswith(": ")
 
 
 @dataclass(unsafe_hash=True)
@@ -193,6 +200,12 @@ def test_an_action_that_depends_on_something_else_is_named(dice: Iterator[bool])
 
     with pytest.raises(ModelError, match=r"action 'toss' in state .*: it does something else when it is tried again"):
         explore(system(Action("up", up), Action("toss", toss)), None)
+
+
+def test_equal_values_are_asked_for_only_where_they_look_equal() -> None:
+    numbers = count()
+    with pytest.raises(ModelError, match=r"tried again: n would be 0, and then 1; let it depend on state and"):
+        explore(system(Action("up", lambda state, _: State(next(numbers)))), None)
 
 
 class Plain:
@@ -336,9 +349,15 @@ def test_a_function_among_the_actions_is_refused() -> None:
         system(up)  # type: ignore[arg-type]
 
 
-def test_an_action_whose_name_is_no_text_is_refused() -> None:
-    with pytest.raises(ModelError, match=r"the name of an action must be a text, as in .*, not None"):
-        Action(None, up)  # type: ignore[arg-type]
+def test_one_action_without_its_comma_is_refused() -> None:
+    with pytest.raises(ModelError, match=r"actions must be Actions, as in .*, not Action\(name='up'"):
+        System("M", lambda _: State(), Action("up", up), invariants={})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", [None, ""])
+def test_an_action_whose_name_is_no_text_is_refused(name: Any) -> None:
+    with pytest.raises(ModelError, match=f"the name of an action must be a text, as in .*, not {name!r}"):
+        Action(name, up)
 
 
 @pytest.mark.parametrize("invariants", [[up], {1: up}])
@@ -364,9 +383,10 @@ def test_two_actions_of_one_name_are_refused() -> None:
         system(Action("up", up), Action("down", up), Action("up", up_by))
 
 
-def test_a_forgotten_initial_state_is_named() -> None:
-    with pytest.raises(ModelError, match="the initial state: it is None; return a state"):
-        explore(system(Action("up", up), initial=lambda _: None), None)
+@pytest.mark.parametrize("start", [None, State])
+def test_an_initial_state_that_is_none_is_named(start: object) -> None:
+    with pytest.raises(ModelError, match=f"the initial state: it is {start}; return a state"):
+        explore(system(Action("up", up), initial=lambda _: start), None)
 
 
 def interrupts(*_: object) -> bool:

@@ -55,6 +55,8 @@ def _explored(
         unusable(f"{place} must be a permitflow_model.kernel.system.System, not {system!r}")
     module = place.partition(":")[0]
     given = None if parameters is None else _loaded(parameters if ":" in parameters else f"{module}:{parameters}")
+    if isinstance(given, type):
+        unusable(f"--parameters {parameters} is a class: make a value of it in {module}, and name that")
     try:
         shown: ExplainedRun | StateGraph
         if with_graph:
@@ -65,8 +67,9 @@ def _explored(
         unusable(f"{place}: {error}")
     except StateLimitReached as error:
         option = "--graph" if with_graph else "--max-states"
+        told = f", in which {error.most_varied}" if error.most_varied else ""
         advice = "choose smaller parameters, and bound what only grows"
-        unusable(f"{option}: more than {error.limit:,} states can be reached; {advice}")
+        unusable(f"{option}: more than {error.limit:,} states can be reached{told}; {advice}")
     except ModelError as error:
         is_missing = given is None and "'NoneType'" in str(error)
         advice = "; name the parameters with --parameters" if is_missing else ""
@@ -80,11 +83,17 @@ def answer_for_own(place: str, parameters: str | None, most_states: int, *, as_j
 
     run, found = own_run(place, parameters, with_graph=False, most_states=most_states)
     assert isinstance(run, ExplainedRun), "no graph was asked for"
+    end = run.steps[-1].state if run.steps else run.start
+    refusals = run.look.refusals(end, run.parameters) if run.verdict is RunOutcome.STUCK else []
+    why = {refusal.action: refusal.sentence for refusal in refusals}
     if as_json:
         steps = [[step.action, *map(str, step.arguments)] for step in run.steps] if found else []
-        print_json({"model": place, "verdict": run.verdict.value, "sentence": run.sentence, "steps": steps})
+        answer = {"model": place, "verdict": run.verdict.value, "sentence": run.sentence, "steps": steps}
+        print_json({**answer, "impossible": why} if why else answer)
     else:
         typer.echo(f"{found}\n{run.verdict.value}: {run.sentence}" if found else f"{run.verdict.value}: {run.sentence}")
+        for action, sentence in why.items():
+            typer.echo(f"- {action}: {sentence}")
     stop(holds=run.verdict is RunOutcome.LIVE)
 
 

@@ -160,8 +160,10 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
         steps = (*steps, *found.loop)
     elif found.invariant == DEADLOCK:
         verdict, what = RunOutcome.STUCK, "it can get stuck"
-        own = "nothing but the application can move" if system.at_rest else "nothing can move"
-        sentence = f"{after} {own}."
+        end = steps[-1].state if steps else found.start
+        ways_out = {step.action for step in system.successors(end, parameters)}
+        waits = "nothing but the application" if any(system.action(each).is_environment for each in ways_out) else "nothing"
+        sentence = f"{after} {waits} can move."
     else:
         verdict, what = RunOutcome.VIOLATED, f"{found.invariant} does not hold"
         sentence = f"{after} {found.invariant} does not hold."

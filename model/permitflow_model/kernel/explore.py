@@ -39,10 +39,11 @@ P = TypeVar("P")
 class StateLimitReached(Exception):
     """There are more reachable states than the caller allowed."""
 
-    def __init__(self, limit: int) -> None:
-        """Name the limit that was reached."""
+    def __init__(self, limit: int, most_varied: str = "") -> None:
+        """Name the limit that was reached, and the variable that has the most values until then."""
         super().__init__(f"more than {limit:,} reachable states; raise the limit or choose smaller parameters")
         self.limit = limit
+        self.most_varied = most_varied
 
 
 class MemoryLimitReached(StateLimitReached):
@@ -313,7 +314,7 @@ class _Search(Generic[S, P]):
     def _add(self, state: S) -> int:
         position = len(self.graph.states)
         if position >= self._max_states:
-            raise StateLimitReached(self._max_states)
+            raise StateLimitReached(self._max_states, _most_varied(self.graph.states))
         if position % _MEMORY_EVERY == 0 and _taken_bytes() > self._max_bytes:
             raise MemoryLimitReached(position, self._max_bytes)
         self._positions[state] = position
@@ -356,11 +357,19 @@ def truth_of(condition: Callable[[S, P], object], state: S, parameters: P, kind:
     raise ModelError(f"{place} in state {shown(state)}: {said}") from cause
 
 
+def _most_varied(states: Sequence[object]) -> str:
+    """The variable with the most values, and how many; empty if these states have no names for theirs."""
+    names = getattr(states[0], "_fields", ())
+    counts = {name: len({getattr(state, name) for state in states}) for name in names}
+    name = max(counts, key=counts.__getitem__, default="")
+    return f"{name} has {counts[name]:,} values" if name else ""
+
+
 def _initial(system: System[S, P], parameters: P) -> S:
     with _named("the initial state"):
         start = system.initial(parameters)
-        if start is None:
-            raise ModelError("it is None; return a state")
+        if start is None or isinstance(start, type):
+            raise ModelError(f"it is {shown(start)}; return a state")
         try:
             hash(start)
         except Exception as error:
@@ -392,20 +401,21 @@ def _said(error: BaseException) -> str:
     """What the text of a model has raised, which cannot be right whatever it is; only an interrupt is its user's."""
     if isinstance(error, KeyboardInterrupt):
         raise error
-    return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}"
+    return f"{error}" if isinstance(error, ModelError) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def _difference(first: object, second: object) -> str:
     """What to say of two states that should be equal: which value differs; nothing of one that was refused."""
     if first is None or second is None:
         return ""
-    told = f"it would be {shown(first)}, and then {shown(second)}"
+    place, before, after = "it", shown(first), shown(second)
     if isinstance(first, tuple) and isinstance(second, tuple):
         for name, one, other in zip(getattr(first, "_fields", ()), first, second, strict=False):
             if one != other:
-                told = f"{name} would be {shown(one)}, and then {shown(other)}"
+                place, before, after = name, shown(one), shown(other)
                 break
-    return f": {told}; use values that equal others of the same content, as NaN and plain objects do not"
+    equal = "; use values that equal others of the same content: NaN and plain objects do not" if before == after else ""
+    return f": {place} would be {before}, and then {after}{equal}"
 
 
 def _unhashable(state: object, error: Exception) -> str:

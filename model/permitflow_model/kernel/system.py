@@ -75,7 +75,7 @@ class Action(Generic[S, P]):
         Raises:
             ModelError: the name is no text; a function is missing, or is asynchronous.
         """
-        if not isinstance(self.name, str):
+        if not isinstance(self.name, str) or not self.name:
             raise ModelError(f"the name of an action must be a text, as in Action('send', send), not {self.name!r}")
         for what, part in (("what it performs", self.perform), ("its arguments", self.arguments)):
             _require_function(
@@ -205,7 +205,9 @@ class System(Generic[S, P]):
         for what, named in by_name.items():
             if not isinstance(named, Mapping) or not all(isinstance(name, str) for name in named):
                 raise ModelError(f"{what} must be functions by name, as in {{'Bounded': bounded}}, not {named!r}")
-        if strange := [action for action in self.actions if not isinstance(action, Action)]:
+        is_many = isinstance(self.actions, Iterable)
+        strange = [one for one in self.actions if not isinstance(one, Action)] if is_many else [self.actions]
+        if strange:
             raise ModelError(f"actions must be Actions, as in (Action('send', send),), not {strange[0]!r}")
         promises = self.leads_to.values() if isinstance(self.leads_to, Mapping) else [self.leads_to]
         if not all(isinstance(one, LeadsTo) for one in promises):

@@ -53,7 +53,9 @@ REFUSED = {
     "explain tests.support.exiting_module:SYSTEM": "exiting_module:SYSTEM cannot be imported: SystemExit: 0",
     "conform tests.support.exiting_module:Queue": "exiting_module:Queue cannot be imported: SystemExit: 0",
     f"check {OWN}:CALLS --sweep permit_batch=1": "--sweep says nothing about a model of your own",
-    f"check {OWN}:CALLS --parameters SIX --max-states 3": "--max-states: more than 3 states can be reached",
+    f"check {OWN}:CALLS --parameters SIX --max-states 3": "--max-states: more than 3 states can be reached, in which "
+    "sent has 3 values; choose smaller parameters",
+    f"check {OWN}:CALLS --parameters Service": "--parameters Service is a class: make a value of it in",
     "check --parameters SIX": "--parameters belongs to a model of your own: `permitflow check my_protocol:SYSTEM ...`",
     "conform queues": "MODULE:ADAPTER must be as in my_channel:MyAdapter, not 'queues'",
     "conform creditq.py:Good": "not 'creditq.py:Good': creditq:Good, without .py",

@@ -41,6 +41,11 @@ def test_a_deadlock_is_told_with_the_guards_and_their_values() -> None:
     ]
 
 
+def test_a_state_without_steps_is_told_without_the_application() -> None:
+    run, _ = explain_system(replace(CALLS, actions=CALLS.actions[:-1]), SIX)
+    assert run.sentence == "After 10 steps nothing can move."
+
+
 def test_the_page_has_the_text_of_each_action() -> None:
     action = embedded(own_page(CALLS, SIX))["actions"][0]
     assert action["place"] == f"own_model.py:{send.__code__.co_firstlineno}"
