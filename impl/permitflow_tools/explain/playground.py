@@ -125,7 +125,7 @@ def play_page(playground: Playground, others: Iterable[Playground] = ()) -> str:
             "module": playground.look.specification.file,
             "footnote": playground.look.footnote,
             "given": "Begin again",
-            "address": "The address of this page names the numbers.",
+            "address": "The address of this page names the numbers and the steps.",
         },
         {
             "facts": "",

@@ -154,6 +154,14 @@ def test_the_smallest_deadlock_is_found_by_clicks(visit: Open) -> None:
     assert not opened.page.locator("#shortest").is_enabled()
 
 
+@pytest.mark.parametrize("way", ["0.0.2.2.1", "0.0.2.2.1.0", "0.0.2.2.1.7.1"], ids=["whole", "stuck before", "beyond"])
+def test_an_address_keeps_the_steps_that_are_possible(visit: Open, way: str) -> None:
+    opened = visit(page("permit-channel"), fragment=f"set=2-2-2-0&way={way}")
+    assert opened.page.locator("#position").inner_text() == "Step 5 of 5: OfferChunk(2)"
+    opened.press("ArrowLeft")
+    assert opened.page.evaluate("location.hash") == "#set=2-2-2-0&way=0.0.2.2"
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLAYGROUNDS)
 def test_each_choice_shows_the_verdict_of_the_model(visit: Open, name: str) -> None:

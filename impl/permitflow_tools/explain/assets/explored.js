@@ -51,10 +51,26 @@ class ExploredRun extends Run {
     return found;
   }
 
+  /** Which of its choices was taken in each state before `k`. */
+  taken(k) {
+    return this.moves.slice(0, k).map((_, before) => this.choices(before).findIndex(({ isNext }) => isNext));
+  }
+
   /** The run up to state `k`, and another step. */
   branch(k, { move, target }) {
     return new ExploredRun(this.data, [...this.path.slice(0, 2 * k), move, target]);
   }
+}
+
+/** The moves and states of a run that takes these choices, until one is not there. */
+function pathAlong({ steps }, choices) {
+  const path = [];
+  for (const choice of choices) {
+    const way = steps[path.at(-1) ?? 0] ?? [];
+    if (2 * choice >= way.length) break;
+    path.push(...way.slice(2 * choice, 2 * choice + 2));
+  }
+  return path;
 }
 
 const maskOf = (bits) => bits.reduce((mask, isSet, position) => mask + (isSet ? 2 ** position : 0), 0);

@@ -9,16 +9,25 @@ class Playground {
     this.badge = document.querySelector(".badge");
     this.sentence = document.querySelector(".sentence");
     this.sentence.setAttribute("role", "status"); // read aloud when another number is chosen
-    this.#goToAddress();
-    this.player = new Player(this.#run([]), viewsOfRun, () => `#set=${this.key()}`);
+    this.path = this.#readAddress() ?? []; // before the player writes where it stands
+    this.player = new Player(this.#run([]), viewsOfRun, (k) => this.#address(k));
     this.form.addEventListener("input", () => this.choose());
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.shortest.addEventListener("click", () => {
       this.player.take(this.#run(this.setting().graph.run));
       this.player.play();
     });
-    // An address with numbers that this page has not is corrected.
-    addEventListener("hashchange", () => (this.#goToAddress() ? this.choose() : this.player.go(this.player.k)));
+    addEventListener("hashchange", () => {
+      const path = this.#readAddress();
+      if (path) this.choose(path);
+      else this.player.go(this.player.k); // an address with numbers that this page has not is corrected
+    });
+  }
+
+  /** The numbers, and which of the possible steps was taken in each state until this one. */
+  #address(k) {
+    const way = this.player.run.taken(k);
+    return `#set=${this.key()}${way.length ? `&way=${way.join(".")}` : ""}`;
   }
 
   /** The chosen values, as the settings are named. */
@@ -34,21 +43,22 @@ class Playground {
     return new ExploredRun({ ...this.data, ...this.setting() }, path);
   }
 
-  #goToAddress() {
-    const wanted = /^#set=([\d-]+)$/.exec(location.hash)?.[1];
-    if (!(wanted in this.data.settings) || wanted === this.key()) return false;
+  /** Chooses the numbers of the address; the path of its steps, as far as they are possible, or null without such numbers. */
+  #readAddress() {
+    const [, wanted, way = ""] = /^#set=([\d-]+)(?:&way=([\d.]+))?$/.exec(location.hash) ?? [];
+    if (!(wanted in this.data.settings)) return null;
     wanted.split("-").forEach((value, index) => {
       if (this.inputs[index].type === "checkbox") this.inputs[index].checked = value === "1";
       else this.inputs[index].value = value;
     });
-    return true;
+    return pathAlong(this.setting().graph, way ? way.split(".").map(Number) : []);
   }
 
-  /** Shows the verdict on the chosen numbers, and the beginning of a run. */
-  choose() {
+  /** Shows the verdict on the chosen numbers, and a run: where it ends, or the beginning. */
+  choose(path = []) {
     this.#tell();
     this.player.given = this.#run([]);
-    this.player.take(this.player.given);
+    this.player.take(path.length ? this.#run(path) : this.player.given, path.length / 2);
   }
 
   #tell() {
@@ -61,7 +71,7 @@ class Playground {
   }
 
   start() {
-    this.#tell();
     this.player.start();
+    this.choose(this.path);
   }
 }
