@@ -162,7 +162,9 @@ def run_of_system(system: System[Any, Any], parameters: Any, found: Found) -> Ex
         verdict, what = RunOutcome.STUCK, "it can get stuck"
         end = steps[-1].state if steps else found.start
         ways_out = {step.action for step in system.successors(end, parameters)}
-        waits = "nothing but the application" if any(system.action(each).is_environment for each in ways_out) else "nothing"
+        waits = (
+            "nothing but the application" if any(system.action(each).is_environment for each in ways_out) else "nothing"
+        )
         sentence = f"{after} {waits} can move."
     else:
         verdict, what = RunOutcome.VIOLATED, f"{found.invariant} does not hold"

@@ -414,8 +414,8 @@ def _difference(first: object, second: object) -> str:
             if one != other:
                 place, before, after = name, shown(one), shown(other)
                 break
-    equal = "; use values that equal others of the same content: NaN and plain objects do not" if before == after else ""
-    return f": {place} would be {before}, and then {after}{equal}"
+    advice = "; use values that equal others of the same content: NaN and plain objects do not"
+    return f": {place} would be {before}, and then {after}{advice if before == after else ''}"
 
 
 def _unhashable(state: object, error: Exception) -> str:
