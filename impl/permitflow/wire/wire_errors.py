@@ -113,8 +113,8 @@ def error_from_status(
             told = told_reason(value)
     stranger = stranger_behind_grpc(details or "")
     reason = f"{details or told or 'no details'} (gRPC status {code or 'unknown'}){stranger}"
-    if details == _PING_TIMEOUT:
-        reason += "; or was this process stopped or suspended?"
+    if _PING_TIMEOUT in (details or ""):
+        reason += "; is it stopped or overloaded, or was this process stopped or suspended?"
     if code in ("UNAVAILABLE", "CANCELLED"):
         return PeerGoneError(who=who, reason=reason)
     if code == "DEADLINE_EXCEEDED":
@@ -211,6 +211,8 @@ def stranger_behind_grpc(details: str) -> str:
         return f"; an HTTP server listens there: {_IS_IT_RIGHT}"
     if "Failed parsing HTTP/2" in details:
         return f"; another program listens there: {_IS_IT_RIGHT}"
+    if "timed out before" in details:
+        return "; it took the connection and said nothing: is it overloaded or stopped, or is another program there?"
     if "refused" in details:
         return "; is an exchange running there (permitflow serve)?"
     return "; it hung up without a word: another program, one that expects TLS, or an exchange at tcp://host:port?"

@@ -299,11 +299,19 @@ def ask(address: str, run: asyncio.Runner | None = None, seconds: float = GUARD_
 Dial = Callable[[str, asyncio.Runner], None]
 
 
-def test_an_end_that_was_stopped_is_asked_whether_it_was() -> None:
+@pytest.mark.parametrize("details", ["ping timeout", "Stream removed (ping timeout)"])
+def test_an_end_that_was_stopped_is_asked_whether_it_was(details: str) -> None:
     """gRPC says the same of both ends."""
-    error = error_from_status("UNAVAILABLE", "ping timeout", (), who="the exchange")
+    error = error_from_status("UNAVAILABLE", details, (), who="the exchange")
     assert isinstance(error, PeerGoneError)
     assert "or was this process stopped or suspended?" in str(error)
+
+
+def test_one_that_takes_the_connection_and_is_silent_may_be_stopped() -> None:
+    """gRPC gives up after 20 seconds of its own."""
+    details = "failed to connect to all addresses; last error: UNKNOWN: ipv4:127.0.0.1:1: connection attempt timed out"
+    error = error_from_status("UNAVAILABLE", f"{details} before receiving SETTINGS frame", (), who="the exchange")
+    assert "is it overloaded or stopped" in str(error)
 
 
 @pytest.mark.parametrize("dial", [dial_blocking, dial_asyncio, ask])
