@@ -59,6 +59,7 @@ from permitflow.errors import (
     StagedPartError,
     TaskRetryError,
     UnknownBatchError,
+    UnknownChannelError,
     UnknownConsumerError,
 )
 from permitflow.names import spread_over
@@ -88,6 +89,9 @@ S = TypeVar("S")
 
 # Channels that are opened at the same time.
 _AT_ONCE = 16
+
+# Errors of a channel in which a job that has failed has nobody to tell.
+_OVER = (ChannelError, ChannelSpentError, SchemaMismatchError, UnknownChannelError)
 
 # The driver's abort waits this long: the exchange itself may be the cause of the failure.
 ABORT_TIMEOUT_SECONDS = 10.0
@@ -142,12 +146,15 @@ class _Sending:
 
         Raises:
             InvalidOptionError: a column is not there, or cannot be in a key.
-            InvalidParametersError: the rows have no columns; or two of several exchanges have the same channel, or rows
-                are spread over fewer channels than there are.
+            InvalidParametersError: the rows have no columns, or two of one name; or two of several exchanges have the
+                same channel, or rows are spread over fewer channels than there are.
         """
         if not schema.fields:
             rule = "must be at least one: in a channel that has some, rows without columns would be rows of nulls"
             raise InvalidParametersError(name="the frame's columns", value=0, rule=rule)
+        if len(set(schema.names)) < len(schema.names):
+            rule = "must have different names: rename the others"
+            raise InvalidParametersError(name="the frame's columns", value=schema.names, rule=rule)
         self._options = options
         self._schema = schema
         if options.key:
@@ -399,8 +406,8 @@ class ExchangeWriter(_Sending, DataSourceArrowWriter):
                 sink.abort("the Spark job that was writing into it has failed")
         except PermitflowError as error:
             # The failed task may have aborted the channel already, or the channel had ended or been read before this
-            # job, or was reset since it began: no reader waits there for this job.
-            is_over = isinstance(error, ChannelError | ChannelSpentError) and not isinstance(error, PeerGoneError)
+            # job, or was reset since it began, or never took this job's rows: no reader waits there for this job.
+            is_over = isinstance(error, _OVER) and not isinstance(error, PeerGoneError)
             return None if is_over else error
         return None
 
@@ -455,7 +462,12 @@ class _Staged(_Sending):
         if published.was_published and published.last_batch != key.batch:
             raise BatchOrderError(query=key.query, batch=key.batch, last_batch=published.last_batch)
         if published.was_published:
-            _log.info("batch %d of query %r was published before: its rows are dropped", key.batch, key.query)
+            _log.warning(
+                "batch %d of query %r was published before: the rows of this run are dropped, as those of a batch that "
+                "is repeated; other rows need a higher batch number, or another query",
+                key.batch,
+                key.query,
+            )
 
     def _decide(self, decisions: Decisions, decision: Decision) -> Published:
         """Publish in several exchanges, all or nothing.  An earlier decision about the same batch stands."""

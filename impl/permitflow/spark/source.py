@@ -217,10 +217,17 @@ class ChannelPartition(InputPartition):
 
 
 def _range(options: ReadOptions, at: Position) -> RowRange:
-    """The rows of a channel that a batch job reads."""
+    """The rows of a channel that a batch job reads.
+
+    Raises:
+        InvalidOptionError: the user's last row is before the first one.
+    """
     start = at.acknowledged_row if options.starting is None else options.starting.row(at)
     end = at.next_row if options.ending is None else options.ending.row(at)
-    return RowRange(at.channel, at.log_id, start, max(start, end))
+    if end < start:
+        reason = f"must not end channel {at.channel!r} before row {start}, where 'startingOffsets' begins"
+        refuse("endingOffsets", end, reason)
+    return RowRange(at.channel, at.log_id, start, end)
 
 
 def _require_kept(options: ReadOptions, channels: Sequence[str]) -> None:
@@ -249,7 +256,7 @@ class ExchangeReader(DataSourceReader):
         """One partition per channel, or as many as the user wants; planning process, once per query.
 
         Raises:
-            InvalidOptionError: an option needs channels that keep their rows.
+            InvalidOptionError: an option needs channels that keep their rows, or the rows end before they begin.
             RowsExpiredError, RowsForgottenError, RowsNotThereError: the user wants rows that are not there.
             PermitflowError: the exchange does not answer, or has no such channel.
         """

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters, ReceiveEnd
@@ -205,6 +206,16 @@ async def test_a_late_abort_leaves_a_reset_channel_to_the_next_job(retention: Re
         await job.send(2, job="next")
         await job.commit(10, job="next")
         assert await job.read() == 10
+
+
+async def test_a_job_that_fails_without_rows_settles_no_schema(listen: str) -> None:
+    """A reset does not undo the schema of a channel that keeps its rows."""
+    async with served(CHANNEL, retention=Retention.REPLAY, listen=listen) as (exchange, address):
+        async with put(address, CHANNEL, pa.schema({"wrong": pa.string()}), failed_job="job") as sender:
+            sender.abort("it has failed")
+        await exchange.reset_channel(CHANNEL)
+        async with put(address, CHANNEL, SCHEMA) as sender:
+            await sender.end()
 
 
 @BOTH

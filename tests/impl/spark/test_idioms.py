@@ -99,6 +99,13 @@ def test_tasks_are_as_many_as_the_user_wants(kept_rows: Options) -> None:
     assert rows_of(fewer, fewer.partitions()) == [[*range(5, 100), *range(1005, 1020)]]
 
 
+def test_rows_that_end_before_they_begin_are_refused(kept_rows: Options) -> None:
+    first, _ = channels_of(kept_rows)
+    places = {"startingOffsets": json.dumps({first: 50}), "endingOffsets": json.dumps({first: 10})}
+    with pytest.raises(InvalidOptionError, match=f"must not end channel '{first}' before row 50"):
+        batch_reader({**kept_rows, **places}).partitions()
+
+
 @pytest.mark.parametrize("option", ["startingOffsets", "endingOffsets", "minPartitions", "maxPartitions"])
 def test_a_channel_that_is_read_once_has_no_ranges(options: Options, option: str) -> None:
     text = {"minPartitions": "3", "maxPartitions": "1"}.get(option, "latest")

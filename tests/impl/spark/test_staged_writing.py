@@ -272,6 +272,16 @@ def test_a_batch_number_that_falls_is_an_error(replay_options: Options, task: Ta
     assert published(replay_options) == [[1], []]
 
 
+def test_a_job_whose_key_was_published_before_is_warned_of(
+    replay_options: Options, task: Task, caplog: pytest.LogCaptureFixture
+) -> None:
+    key = {"query": f"{replay_options['stream']} nightly", "batch": "8"}
+    staged(replay_options, [1], **key)
+    assert caplog.messages == []
+    staged(replay_options, [2], **key)
+    assert ["the rows of this run are dropped" in words for words in caplog.messages] == [True]
+
+
 @pytest.mark.parametrize(
     ("more", "properties", "warnings"),
     [

@@ -359,6 +359,19 @@ def test_a_frame_without_columns_is_refused_by_the_driver(options: Options, deli
         source.writer(StructType(), overwrite=False)
 
 
+def test_columns_of_one_name_are_refused_by_the_driver(options: Options) -> None:
+    with pytest.raises(InvalidParametersError, match=r"\['a', 'a'\]"):
+        PermitflowDataSource(options).writer(StructType().add("a", LongType()).add("a", LongType()), overwrite=False)
+
+
+@pytest.mark.parametrize("change", [{"stream": "nosuch"}, {}], ids=["no channel", "another schema"])
+def test_a_job_that_no_channel_takes_has_nobody_to_tell(options: Options, change: Options) -> None:
+    for channel in channels_of(options):
+        produce(options, channel, [ONE_ROW])
+    PermitflowDataSource({**options, **change}).writer(StructType().add("x", DoubleType()), overwrite=False).abort([])
+    assert [state_of(options, channel) for channel in channels_of(options)] == ["ended", "ended"]
+
+
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
     rows = StructType().add("id", LongType()).add("x", DoubleType())
     for given, words in (

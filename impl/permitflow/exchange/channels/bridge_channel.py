@@ -377,7 +377,8 @@ class _Producer(ProducerStream[BridgeChannel]):
         if channel.latency_share_seconds is not None:
             self._end.aim_at(channel.latency_share_seconds)
         self._agree(schema, rows=fitted(schema, channel.schema))
-        channel.announce(schema)
+        if not put.failed_job:
+            channel.announce(schema)
         channel.producers[self] = None
 
     def fail(self, reason: str) -> None:
