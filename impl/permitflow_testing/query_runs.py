@@ -43,11 +43,6 @@ class QueryVerdict:
         """The last state, or the one before the first event that no behaviour allows."""
         return self.replay.worlds[0].state
 
-    @property
-    def table_rows(self) -> int:
-        """Number of rows of this channel that the sink must have."""
-        return self.state.output
-
     def describe(self) -> str:
         """The verdict in words; rows are counted from the query's first one."""
         name, state = f"channel {self.channel!r}", self.state

@@ -336,7 +336,7 @@ def test_a_query_takes_each_row_once_as_the_model_does(driver: Driver, recorded:
     assert kept_rows(recorded) == 0
     verdicts = judge_query(recorded["trace_dir"], checkpoint, published=published_by_file_sink(table))
     assert [verdict.describe() for verdict in verdicts if not verdict.is_valid] == []
-    assert [verdict.table_rows for verdict in verdicts] == [300, 150]
+    assert [verdict.state.output for verdict in verdicts] == [300, 150]
     assert [verdict.state.acknowledged for verdict in verdicts] == [300, 150]
 
 
@@ -359,7 +359,7 @@ def test_a_failed_batch_runs_again_with_the_same_rows(driver: Driver, recorded: 
     assert "the table is locked" in failed
     assert seen == [(0, [*range(60)]), (1, [*range(60, 100)])]
     assert driver.run(lambda spark: job(spark, fails=False)) == ("", [(1, [*range(60, 100)])])
-    (verdict,) = (each for each in judge_query(recorded["trace_dir"], checkpoint) if each.table_rows)
+    (verdict,) = (each for each in judge_query(recorded["trace_dir"], checkpoint) if each.state.output)
     assert verdict.is_valid, verdict.describe()
     assert (verdict.state.output, verdict.state.acknowledged) == (100, 100)
     # Somebody acknowledges what the query has not seen yet.
