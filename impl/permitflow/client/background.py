@@ -24,16 +24,16 @@ class Background:
         self._loop = asyncio.new_event_loop()
         self._stopped = asyncio.Event()
         self._thread = threading.Thread(target=self._run, name="permitflow's event loop", daemon=True)
-        self.is_alive = True
+        self.is_alive = False
         """Does the loop run in this process?"""
         self.is_inherited = False
         """Does it belong to a process from which this one was forked?"""
 
     def start(self) -> None:
-        """Start the thread unless it runs."""
-        if self._thread.ident is None:
-            atexit.register(self.stop)
-            self._thread.start()
+        """Start the thread."""
+        atexit.register(self.stop)
+        self._thread.start()
+        self.is_alive = True
 
     def _run(self) -> None:
         with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
@@ -126,16 +126,19 @@ _running: Background | None = None
 def background() -> Background:
     """The loop of this process, started if necessary."""
     global _running
+    # On Python 3.14 a signal's exception can leave a lock taken (CPython's gh-148874): no lock where the loop runs.
+    if (running := _running) is not None and running.is_alive:
+        return running
     with _lock:
         if _running is None or not _running.is_alive:
             _running = Background()
-        try:
-            _running.start()
-        except BaseException:
-            # A signal's exception can keep a thread from ever starting.
-            _running.abandon()
-            _running = None
-            raise
+            try:
+                _running.start()
+            except BaseException:
+                # A signal's exception can keep a thread from ever starting.
+                _running.abandon()
+                _running = None
+                raise
         return _running
 
 
