@@ -14,6 +14,7 @@ from permitflow.exchange import Exchange
 from permitflow.stream.frames import End
 from permitflow.stream.session import State as Session
 from permitflow_model.bridge import SYSTEM, Parameters, State
+from permitflow_model.tla_values import snake_case
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.simulated_time import in_simulated_time
@@ -75,24 +76,42 @@ async def read_on(receiver: RemoteReceiver) -> NoReturn:
         await receiver.receive()
 
 
-class Led:
-    """A producer and consumers of an exchange's channel, each with connections of its own."""
+class OfChannel:
+    """Applications at an exchange's channel, each with connections of its own."""
+
+    receiver: Any = None
+    """Of the consumer that came last."""
 
     def __init__(self, stack: AsyncExitStack, exchange: Exchange) -> None:
         self.stack, self.exchange, self.channel = stack, exchange, exchange.channel(CHANNEL)
-        self.network: Network
-        """Of the consumer that came last."""
-        self.sender: Any = None
-        self.receiver: Any = None
-        self.sending, self.reading = AsyncExitStack(), AsyncExitStack()
-        self.ending: asyncio.Task[EndOutcome] | None = None
-        self.offered = 0
-        self.received: list[int] = []
 
     def dialled(self) -> Network:
         network = Network(self.exchange, resume_seconds=RESUME_SECONDS)
         self.stack.push_async_callback(network.close)
         return network
+
+    async def cancel(self) -> None:
+        await self.receiver.cancel("enough")
+
+    async def purge(self) -> None:
+        await self.channel.purge(RESUME_SECONDS)
+
+    async def reset(self) -> None:
+        self.channel.retire(ChannelResetError)
+
+
+class Led(OfChannel):
+    """A producer and consumers."""
+
+    def __init__(self, stack: AsyncExitStack, exchange: Exchange) -> None:
+        super().__init__(stack, exchange)
+        self.network: Network
+        """Of the consumer that came last."""
+        self.sender: Any = None
+        self.sending, self.reading = AsyncExitStack(), AsyncExitStack()
+        self.ending: asyncio.Task[EndOutcome] | None = None
+        self.offered = 0
+        self.received: list[int] = []
 
     async def open(self) -> None:
         with self.dialled().dialled():
@@ -128,9 +147,6 @@ class Led:
         message = await self.receiver.receive()
         self.received.append(message.payload.column(0)[0].as_py())
 
-    async def cancel(self) -> None:
-        await self.receiver.cancel("enough")
-
     async def lose_reader(self) -> None:
         self.receiver.close()
         await self.reading.aclose()
@@ -156,12 +172,6 @@ class Led:
     def has_got_end(self) -> bool:
         """Has End come to the consumer that came last?"""
         return self.receiver is not None and isinstance(self.receiver.ended_with, End)
-
-    async def purge(self) -> None:
-        await self.channel.purge(RESUME_SECONDS)
-
-    async def reset(self) -> None:
-        self.channel.retire(ChannelResetError)
 
     async def compare(self, name: str, before: State, state: State) -> None:
         """What is told comes, and the channel is as full as it is to be."""
@@ -223,7 +233,7 @@ async def led(seed: int) -> set[str]:
                 break
             (name,) = random.choices(steps, [STEPS[each] for each in steps])
             done.add(name + " behind the end" * run.has_got_end)
-            await getattr(run, "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_"))()
+            await getattr(run, snake_case(name))()
             before, state = state, following(name, state)
             await run.compare(name, before, state)
         if run.ending is not None:

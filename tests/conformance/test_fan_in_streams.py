@@ -6,11 +6,9 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from random import Random
-from typing import Any, NoReturn
 
 import pytest
 
-from permitflow import ChannelParameters
 from permitflow.client import EndOutcome, RemoteReceiver, RemoteSender, get, put
 from permitflow.errors import ChannelAbortedError, ChannelResetError, EndOfStream, PermitflowError
 from permitflow.exchange import Exchange
@@ -19,6 +17,8 @@ from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.stream.frames import End
 from permitflow.stream.session import State as Session
 from permitflow_model.fan_in import SYSTEM, Parameters, Producer, State, goes, is_live, is_read
+from permitflow_model.tla_values import snake_case
+from tests.conformance.test_bridge_streams import RESUME_SECONDS, ROWS, WINDOW, OfChannel, read_on
 from tests.support.cut_lines import ADDRESS, Network
 from tests.support.endpoints import CHANNEL, SCHEMA, chunk
 from tests.support.simulated_time import in_simulated_time, simulated
@@ -27,9 +27,6 @@ from tests.support.turns import turns, until
 PARAMETERS = Parameters(
     producers=3, producer_window=1, channel_window=1, consumer_window=1, total=4, consumers=2, faults=4
 )
-ROWS = 2
-"""Of each chunk; a message of the model."""
-WINDOW = ChannelParameters(row_permits=ROWS, permit_batch=1, max_chunk_cost=ROWS)
 STEPS = {
     "DialIn": 6,
     "Offer": 12,
@@ -48,14 +45,8 @@ STEPS = {
     "ComeTooLate": 1,
 }
 """What the applications do, and how often."""
-RESUME_SECONDS = 30.0
 
 Step = tuple[str, tuple[int, ...]]
-
-
-async def read_on(receiver: RemoteReceiver) -> NoReturn:
-    while True:
-        await receiver.receive()
 
 
 class Modelled:
@@ -118,24 +109,19 @@ class Modelled:
             self.held.clear()
 
 
-class Led:
-    """Producers and consumers of an exchange's channel, each with connections of its own."""
+class Led(OfChannel):
+    """Several producers, and consumers."""
 
     def __init__(self, stack: AsyncExitStack, exchange: Exchange, model: Modelled) -> None:
-        self.stack, self.exchange, self.channel, self.model = stack, exchange, exchange.channel(CHANNEL), model
+        super().__init__(stack, exchange)
+        self.model = model
         self.networks: dict[int, Network] = {}
         self.senders: dict[int, RemoteSender] = {}
         self.sending: dict[int, AsyncExitStack] = {}
         self.ending: dict[int, asyncio.Task[EndOutcome]] = {}
         self.unheard: set[int] = set()
         """Producers that were told their last word while they were cut."""
-        self.receiver: Any = None
         self.reading = AsyncExitStack()
-
-    def dialled(self) -> Network:
-        network = Network(self.exchange, resume_seconds=RESUME_SECONDS)
-        self.stack.push_async_callback(network.close)
-        return network
 
     # The applications.
 
@@ -205,18 +191,9 @@ class Led:
         message = await self.receiver.receive()
         assert message.payload.column(0)[0].as_py() == self._first(*self.model.handed.popleft())
 
-    async def cancel(self) -> None:
-        await self.receiver.cancel("enough")
-
     async def give_up_consumer(self) -> None:
         self.receiver.close()
         await self.reading.aclose()
-
-    async def purge(self) -> None:
-        await self.channel.purge(RESUME_SECONDS)
-
-    async def reset(self) -> None:
-        self.channel.retire(ChannelResetError)
 
     # What is seen.
 
@@ -276,10 +253,6 @@ class Led:
             await self._leave(name)
         with suppress(PermitflowError):
             await self.reading.aclose()
-
-
-def snake_case(name: str) -> str:
-    return "".join(f"_{c.lower()}" if c.isupper() else c for c in name).lstrip("_")
 
 
 async def led(seed: int) -> set[str]:
