@@ -4,6 +4,7 @@ Most of it is not our protocol; ``greedy`` is what a peer does that speaks it.
 """
 
 import asyncio
+import gzip
 import secrets
 import socket
 import struct
@@ -12,8 +13,9 @@ from collections import Counter
 from collections.abc import Awaitable, Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
+import grpc
 import pyarrow as pa
 
 from permitflow.carriers.addresses import parsed
@@ -27,10 +29,24 @@ from permitflow.errors import PermitflowError
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.resuming import TOKEN_BYTES
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 from permitflow.wire.checksum import Checksums
+from permitflow.wire.control_codec import MOST_REQUEST_BYTES
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow.wire.wire_errors import decode_status
-from tests.hostile.byte_grammar import CONTINUATION, HEADERS, PING, PREFACE, RESET, SETTINGS, call_of, frame, whole
+from tests.hostile.byte_grammar import (
+    CONTINUATION,
+    DATA,
+    HEADERS,
+    PING,
+    PREFACE,
+    RESET,
+    SETTINGS,
+    call_of,
+    frame,
+    message,
+    whole,
+)
 from tests.hostile.grammar import BATCH, COMPRESSED, ENCODED, FEEDBACK, LATER, WANTED, downstream, upstream
 
 ATTACKED, NEIGHBOUR = "attacked/0", "neighbour"
@@ -387,6 +403,38 @@ async def _calls(target: Target, answers: Counter[str]) -> None:
     await _http2(target, answers, lambda turn: frame(HEADERS, call_of(GET_STREAM), 4, 2 * turn + 1))
 
 
+async def _untaken(target: Target, answers: Counter[str]) -> None:
+    """Long requests, as many as the exchange takes, of a peer that gives no room for replies."""
+    asked = pb.ControlRequest(statistics=pb.StatisticsRequest(channels=[ATTACKED])).SerializeToString()
+    unknown = pb.Failure(error=bytes(MOST_REQUEST_BYTES - 1_024)).SerializeToString()[1:]
+    request = b"".join(Checksums(wanted=True).add([asked, b"\xfa\x01", unknown]))
+    no_room = [("grpc.http2.lookahead_bytes", 5), ("grpc.http2.bdp_probe", 0), ("grpc.use_local_subchannel_pool", 1)]
+
+    async def once() -> str:
+        async with grpc.aio.insecure_channel(target.grpc, options=no_room) as channel:
+            call: Any = channel.stream_stream(CONTROL)()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(target.seconds):
+                    while True:
+                        await call.write(request)
+                        answers["written"] += 1
+        return "never read"
+
+    await again(target, 8, once, answers)
+
+
+async def _gzip(target: Target, answers: Counter[str]) -> None:
+    """First messages of 16 kB that become 16 MiB."""
+    content = b"\1" + message(gzip.compress(bytes(MAX_MESSAGE_BYTES)))[1:]
+    headers = call_of(PUT_STREAM, **{"grpc-encoding": b"gzip"})
+
+    def parts(turn: int) -> bytes:
+        stream = 2 * turn + 1
+        return frame(HEADERS, headers, 4, stream) + frame(DATA, content, 1, stream)
+
+    await _http2(target, answers, parts, 16)
+
+
 async def _silent(target: Target, answers: Counter[str]) -> None:
     """Connections at which gRPC waits for a word."""
 
@@ -505,6 +553,8 @@ OF_STRANGERS: Final[dict[str, tuple[str, Attack]]] = {
     "gRPC: pings": ("grpc", _frames(frame(PING, bytes(8)))),
     "gRPC: settings": ("grpc", _frames(frame(SETTINGS, b""))),
     "gRPC: connections that say nothing": ("grpc", _silent),
+    "gRPC: requests without room for replies": ("grpc", _untaken),
+    "gRPC: messages that become gigabytes": ("grpc", _gzip),
     "UDP: openings without a cookie, foreign data": ("udp", _spoofed),
     "UDP: connections that are left": ("udp", _opened),
 }

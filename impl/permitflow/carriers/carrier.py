@@ -324,7 +324,8 @@ def without(pieces: Sequence[Buffer], count: int) -> Sequence[Buffer]:
     return ()
 
 
-_MOST_AHEAD = 16
+# What waits to be read; more waits at the peer.
+_MOST_AHEAD, _MOST_AHEAD_BYTES = 16, 1 << 20
 
 
 class Conversation:
@@ -333,6 +334,7 @@ class Conversation:
     def __init__(self, carrier: Carrier) -> None:
         self._carrier = carrier
         self._inbox: deque[Received] = deque()
+        self._inbox_bytes = 0
         self._has_ended = self._is_full = self._is_paused = False
         self._error: PermitflowError | None = None
         self._changed = Change()
@@ -341,7 +343,8 @@ class Conversation:
     def on_message(self, message: Received, has_more: bool) -> None:
         """As ``Listener.on_message``."""
         self._inbox.append(message)
-        if len(self._inbox) >= _MOST_AHEAD:
+        self._inbox_bytes += len(message)
+        if self._is_inbox_full and not self._is_paused:
             self._is_paused = True
             self._carrier.pause()
         self._changed.note()
@@ -366,6 +369,10 @@ class Conversation:
         """How many messages wait to be read."""
         return len(self._inbox)
 
+    @property
+    def _is_inbox_full(self) -> bool:
+        return len(self._inbox) >= _MOST_AHEAD or self._inbox_bytes >= _MOST_AHEAD_BYTES
+
     async def read(self) -> Received | None:
         """The next message; None once the peer has closed its half in good order.
 
@@ -377,7 +384,8 @@ class Conversation:
                 return None
             await self._change()
         message = self._inbox.popleft()
-        if self._is_paused:
+        self._inbox_bytes -= len(message)
+        if self._is_paused and not self._is_inbox_full:
             self._is_paused = False
             self._carrier.resume()
         return message

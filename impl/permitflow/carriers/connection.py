@@ -37,6 +37,9 @@ _PING_EVERY_MS = 2_000
 # Permits bound the rows in flight.  HTTP/2 has windows of its own, in bytes, which gRPC grows to some 4 MiB per round
 # trip: over long distances they bind first, and a larger row_permits only covers the time of one trip.
 _WINDOW_BYTES = 1 << 30
+MOST_UNREAD_BYTES = 32 << 20
+"""The window of what clients send: gRPC keeps as much of a call that an exchange does not read.  It gives room back
+when half of it is used, so this is twice the usual byte window."""
 _MOST_CONNECTIONS = 16_384
 MOST_CALLS = 128
 """Calls on one gRPC connection.  Our own clients make one each, those of other languages may make some hundred."""
@@ -44,7 +47,6 @@ MOST_PENDING = 512
 """Calls that wait in gRPC for their turn, each with its metadata: from half of these on gRPC refuses some by chance."""
 
 _COMMON: Options = (
-    ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
     # gRPC measures round trips to fit the window to them, and would shrink it.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.keepalive_time_ms", _PING_EVERY_MS),
@@ -67,6 +69,7 @@ def client_options(silence_seconds: float = SILENCE_SECONDS) -> Options:
     return (
         *_limits(sent=MAX_MESSAGE_BYTES, received=MAX_ANSWER_BYTES),
         *_COMMON,
+        ("grpc.http2.lookahead_bytes", _WINDOW_BYTES),
         *_patient(silence_seconds),
         # Streams of one process would share a connection and its HTTP/2 window: one slow reader could stop all others.
         ("grpc.use_local_subchannel_pool", 1),
@@ -87,6 +90,7 @@ def server_options(
     return (
         *_limits(sent=MAX_ANSWER_BYTES, received=MAX_MESSAGE_BYTES),
         *_COMMON,
+        ("grpc.http2.lookahead_bytes", MOST_UNREAD_BYTES),
         *_patient(silence_seconds),
         # Accept the clients' pings: by default the server hangs up on a peer that pings more often than every 5 min.
         ("grpc.http2.min_ping_interval_without_data_ms", _PING_EVERY_MS // 2),
@@ -109,6 +113,8 @@ def server_options(
         ("grpc.server_max_unrequested_time_in_server", max(1, ceil(handshake_seconds))),
         ("grpc.max_metadata_size", METADATA_BYTES),
         ("grpc.absolute_max_metadata_size", HARD_METADATA_BYTES),
+        # Identity only: fifteen kilobytes of gzip become the longest message before anybody has looked at them.
+        ("grpc.compression_enabled_algorithms_bitset", 1),
     )
 
 

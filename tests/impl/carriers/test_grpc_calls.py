@@ -138,6 +138,15 @@ async def test_unread_messages_of_a_call_that_is_over_are_drained() -> None:
     assert left == []
 
 
+async def test_a_conversation_reads_only_a_mib_ahead() -> None:
+    call: Any = PlayedCall()
+    call.messages = [bytes(1 << 19)] * 8
+    conversation = Conversation(ClientCall(call, "the exchange at here:1"))
+    await conversation.read()
+    assert len(call.messages) == 6, "two have come"
+    await conversation.stop()
+
+
 async def test_a_call_is_left_without_cancelling_its_reader() -> None:
     call: Any = PlayedCall()
     call.waits = True

@@ -5,6 +5,7 @@ Nobody else waits for them.
 
 import asyncio
 import gc
+import struct
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -17,7 +18,7 @@ import pytest
 from permitflow import ChannelParameters, Permits
 from permitflow.carriers import tcp
 from permitflow.carriers.carrier import Conversation
-from permitflow.carriers.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, PUT_STREAM
+from permitflow.carriers.connection import CLIENT_OPTIONS, CONTROL, GET_STREAM, MOST_UNREAD_BYTES, PUT_STREAM
 from permitflow.carriers.reaching import Destination
 from permitflow.client import ChannelPosition, ChannelState, SameHost, StagedPart, Staging, control, get, put
 from permitflow.errors import (
@@ -55,6 +56,7 @@ from permitflow.wire.checksum import Checksums, checked
 from permitflow.wire.codec import front_of
 from permitflow.wire.control_codec import MOST_REQUEST_BYTES, encode_request
 from permitflow.wire.v1 import exchange_pb2 as pb
+from tests.hostile.byte_grammar import PREFACE, SETTINGS, frame
 from tests.support.carriers import encode_reply, message_of
 from tests.support.kept_rows import Refusal, refused
 from tests.support.number_streams import SMALL
@@ -463,6 +465,23 @@ async def test_a_request_of_megabytes_is_refused_unread() -> None:
     async with both_kinds() as (_, address):
         error = await answer(address, encode_request(AskStatistics(("once" * (5 << 18),))), UndecodableDataError)
         assert "4194304 bytes are the most" in str(error)
+
+
+async def test_grpc_does_not_decompress_what_strangers_send() -> None:
+    async with serving() as (_, address), grpc.aio.insecure_channel(address) as channel:
+        method: Any = channel.stream_stream(PUT_STREAM)
+        put = method(iter([bytes(8 << 20)]), compression=grpc.Compression.Gzip)
+        assert await put.code() is grpc.StatusCode.UNIMPLEMENTED
+
+
+async def test_grpc_keeps_little_of_what_an_exchange_does_not_read() -> None:
+    async with serving() as (_, address):
+        reader, writer = await asyncio.open_connection(*address.rsplit(":", 1))
+        writer.write(PREFACE + frame(SETTINGS, b""))
+        size, kind = struct.unpack(">IB", b"\0" + (await reader.readexactly(9))[:4])
+        told = dict(struct.iter_unpack(">HI", await reader.readexactly(size)))
+        writer.close()
+    assert (kind, told[4]) == (SETTINGS, MOST_UNREAD_BYTES)
 
 
 async def test_a_channel_remembers_a_bounded_number_of_named_producers(
