@@ -316,19 +316,21 @@ def _policy_of(file: Path) -> Policy:
 
     try:
         content = tomllib.loads(_text(file, "rights"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:  # that of TOML, and one of int
         refuse(f"must be a file of TOML ({error})")
     tables = content.pop("identities", {})
     if content or not isinstance(tables, dict) or not tables:
         refuse("must have one table [identities.NAME] for each client, and nothing else")
     identities = [_identity(name, table, refuse) for name, table in tables.items()]
-    for what, lists in (
-        ("token", [each.digests for each in identities]),
-        ("certificate", [each.certificates for each in identities]),
-    ):
-        everything = [item for some in lists for item in some]
-        if len(set(everything)) < len(everything):
-            refuse(f"must name each {what} once")
+    owners: dict[bytes | str, str] = {}
+    for each in identities:
+        for what, items in (("token", each.digests), ("certificate", each.certificates)):
+            for item in items:
+                if item in owners:
+                    refuse(
+                        f"must name each {what} once, not in [identities.{owners[item]}] and [identities.{each.name}]"
+                    )
+                owners[item] = each.name
     return Policy(identities)
 
 
