@@ -562,6 +562,8 @@ class AcceptedCarrier(ResumingCarrier):
         """Before that: the latest connection, what has come over it, and is that a message of the stream's?"""
         self._is_full = True
         self._on_suspended = on_suspended
+        self._settling_seconds = seconds
+        """How long a dialler that is connected may take to acknowledge the last messages."""
         self._timer: Countdown | None = None
 
     def listen(self, listener: Listener) -> None:
@@ -672,11 +674,12 @@ class AcceptedCarrier(ResumingCarrier):
         """
         while self._core.kept and not (self._is_over or self._is_plain):
             try:
-                async with patience(self._seconds):
+                async with patience(self._settling_seconds):
                     await self._changed.wait()
             except TimeoutError:
                 if not self.is_suspended:  # else it ends by itself
-                    raise self._given_up("it has not acknowledged the last messages", self._seconds) from None
+                    reason = "it has not acknowledged the last messages"
+                    raise self._given_up(reason, self._settling_seconds) from None
         if self._core.kept and self._connection is None and self._failure is not None:
             raise self._failure
 

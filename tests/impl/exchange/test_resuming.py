@@ -185,6 +185,38 @@ class SlowlyNoticingNetwork(Network):
             super().tell_of_cut(end)
 
 
+class StoppingNetwork(Network):
+    """From a message on, the exchange waits for no connection: it is being stopped, and lets its streams end.
+
+    What clients write takes its time, so that it has to wait for their last acknowledgements.
+    """
+
+    def __init__(self, exchange: Exchange, stops_at: int) -> None:
+        super().__init__(exchange)
+        self._stops_at, self._arrives_at = stops_at, 0.0
+
+    def carry(self, line: Line, message: bytes) -> None:
+        if self.messages == self._stops_at:
+            self.reception.refuse()
+        if line.is_dialler:
+            loop = asyncio.get_running_loop()
+            self._arrives_at = max(self._arrives_at + 1e-6, loop.time() + 0.1)  # one after the other
+            loop.call_at(self._arrives_at, super().carry, line, message)
+        else:
+            super().carry(line, message)
+
+
+def test_connected_streams_end_well_while_the_exchange_stops() -> None:
+    async def run(number: int) -> int:
+        async with StoppingNetwork(one_channel(), number).opened() as network:
+            await everything_arrives()
+            return network.messages
+
+    number = 4  # both have begun, and would survive their connections
+    while in_simulated_time(run(number)) > number:
+        number += 1
+
+
 class NotingNetwork(Network):
     """It counts the frames of connections that come alone, and those that go along with a message."""
 
