@@ -562,6 +562,8 @@ class AcceptedCarrier(ResumingCarrier):
         """Before that: the latest connection, what has come over it, and is that a message of the stream's?"""
         self._is_full = True
         self._on_suspended = on_suspended
+        self._is_half_closed = False
+        """Has the dialler said that no message of the stream will come?"""
         self._settling_seconds = seconds
         """How long a dialler that is connected may take to acknowledge the last messages."""
         self._timer: Countdown | None = None
@@ -629,11 +631,19 @@ class AcceptedCarrier(ResumingCarrier):
         self._go_on(connection, first)
         return connection
 
+    def take(self, connection: Connection, message: Received, has_more: bool) -> None:
+        """As above; behind the end of the dialler's half, only an altered acknowledgement looks like a message."""
+        if self._is_half_closed:
+            self.lose(connection, PeerGoneError(who=self._who, reason="what it sent last was altered on the way"))
+        else:
+            super().take(connection, message, has_more)
+
     def half_close(self) -> None:
         """See ``Carrier``; an acceptor says so when all is over (``finish``)."""
 
     def _heed(self, connection: Connection, frame: ConnectionFrame) -> None:
         if isinstance(frame, HalfClose):
+            self._is_half_closed = True
             self._core.deliver(connection.number, 0)
             self._acknowledge()
             if self._listener is not None:
@@ -655,10 +665,8 @@ class AcceptedCarrier(ResumingCarrier):
         self._on_suspended()
 
     def _expire(self, lost: PermitflowError, seconds: float) -> None:
-        self.fail(self._given_up(str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost), seconds))
-
-    def _given_up(self, reason: str, seconds: float) -> PermitflowError:
-        return ResumeTimeoutError(who=self._who, reason=reason, seconds=seconds, attempts=0)
+        reason = str(lost.reason) if isinstance(lost, PeerGoneError) else str(lost)
+        self.fail(ResumeTimeoutError(who=self._who, reason=reason, seconds=seconds, attempts=0))
 
     async def stop(self) -> None:
         """See ``Carrier``: the connection stays, so that the dialler can be told the outcome."""
@@ -669,17 +677,19 @@ class AcceptedCarrier(ResumingCarrier):
     async def settled(self) -> None:
         """Wait until the dialler has all messages, or cannot be waited for any more.
 
+        If it does not acknowledge them, the connection may have lost something: it is to come again.
+
         Raises:
-            PermitflowError: it lacks some, and has not come again after a cut, or does not acknowledge them.
+            PermitflowError: it lacks some, and has not come again.
         """
         while self._core.kept and not (self._is_over or self._is_plain):
             try:
                 async with patience(self._settling_seconds):
                     await self._changed.wait()
             except TimeoutError:
-                if not self.is_suspended:  # else it ends by itself
+                if self._connection is not None:  # else the wait for another one ends by itself
                     reason = "it has not acknowledged the last messages"
-                    raise self._given_up(reason, self._settling_seconds) from None
+                    self.lose(self._connection, PeerGoneError(who=self._who, reason=reason))
         if self._core.kept and self._connection is None and self._failure is not None:
             raise self._failure
 
