@@ -78,7 +78,7 @@ async def serve(pipe: Connection) -> None:
         while True:
             order: Order = await asyncio.to_thread(pipe.recv)
             for past in exchange.statistics():
-                exchange.remove_channel(past.channel)
+                await exchange.remove_channel(past.channel)
             names = stream_channels(order.stream, SLOTS)
             for name in names:
                 exchange.add_channel(name, schema=PAYLOAD.schema if order.role == "feed" else None)

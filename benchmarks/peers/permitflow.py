@@ -40,7 +40,7 @@ class ExchangeProducer(Producer):
     async def prepare(self, job: Job) -> None:
         """Add the channel, in place of the previous job's."""
         for past in self._exchange.statistics():
-            self._exchange.remove_channel(past.channel)
+            await self._exchange.remove_channel(past.channel)
         parameters = ChannelParameters(row_permits=job.row_permits, permit_batch=job.permit_batch)
         self._exchange.add_channel(channel_of(job), parameters, job.shape.schema)
 

@@ -99,7 +99,7 @@ class Soak:
             (traffic,) = self.exchange.statistics([name])
             if (peak := traffic.peak_rows_held) > (parameters.window_rows or peak):
                 self.broken.append(f"{name} held {peak} rows")
-            self.exchange.remove_channel(name)
+            await self.exchange.remove_channel(name)
 
     async def both(self, feeding: Awaitable[tuple[int, Any]], *taking: Awaitable[tuple[int, Any]]) -> None:
         """All rows must come, to each who takes them."""
@@ -166,7 +166,7 @@ async def fan_in(soak: Soak, name: str) -> None:
         soak.taker.do("take_gate", soak.tcp, names, GATE, options=NETWORK), *feeding
     )
     for each in names:
-        soak.exchange.remove_channel(each)
+        await soak.exchange.remove_channel(each)
     soak.broken += [text for text in (told, *(text for _, text in fed)) if text]
     if not told and taken != len(names) * rows:
         soak.broken.append(f"{taken:,} rows of {len(names) * rows:,} came to the gate")

@@ -168,8 +168,8 @@ class Master:
                 pass  # it has ended, or is lost
             finally:
                 self._lose(name)
-                exchange.remove_channel(jobs_name)
-                exchange.remove_channel(results_name)
+                await exchange.remove_channel(jobs_name)
+                await exchange.remove_channel(results_name)
             # A group whose task fails forgets a cancellation that comes at the same time.
             if leading.cancelling():
                 raise asyncio.CancelledError

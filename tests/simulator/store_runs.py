@@ -236,7 +236,7 @@ class StoreRun:
     async def _round(self) -> None:
         """Submit some jobs together, and wait until all are answered, or the process is dead."""
         if self._may_remove and self.random.random() < 0.03:
-            self._remove(self.random.choice(CHANNELS))
+            await self._remove(self.random.choice(CHANNELS))
         asking: list[asyncio.Task[None]] = []
         busy: set[Hashable] = set()
         for _ in range(self.random.choice((1, 1, 2, 4))):
@@ -244,14 +244,18 @@ class StoreRun:
                 self._jobs.append(drawn[0])
                 asking.append(asyncio.create_task(self._ask(*drawn)))
         if asking:
-            died: asyncio.Future[Any] = asyncio.create_task(self._death.wait())
-            everything: asyncio.Future[Any] = asyncio.gather(*asking)
-            await asyncio.wait([died, everything], return_when=asyncio.FIRST_COMPLETED)
-            died.cancel()
-            if self.disk.is_dead:
-                everything.cancel()
-            else:
-                await everything
+            await self._until_answered(asking)
+
+    async def _until_answered(self, asking: Sequence[asyncio.Task[None]]) -> None:
+        """Wait for what was submitted, or for the process's death."""
+        died: asyncio.Future[Any] = asyncio.create_task(self._death.wait())
+        everything: asyncio.Future[Any] = asyncio.gather(*asking)
+        await asyncio.wait([died, everything], return_when=asyncio.FIRST_COMPLETED)
+        died.cancel()
+        if self.disk.is_dead:
+            everything.cancel()
+        else:
+            await everything
 
     async def _ask(self, job: Job, work: Coroutine[Any, Any, object]) -> None:
         """Note the answer, if the process still lives when it comes."""
@@ -389,19 +393,19 @@ class StoreRun:
 
     @property
     def _may_remove(self) -> bool:
-        """Whether removing has failed is logged only."""
+        """On a disk with faults, no new channel of the same name might be opened."""
         return not self._may_differ and not self.disk.is_dead
 
-    def _remove(self, name: str) -> None:
+    async def _remove(self, name: str) -> None:
         """Remove a channel, and open a new one of the same name."""
         job = Job(f"remove {name}", partial(store_contents.remove, name=name))
         self._jobs.append(job)
-        with suppress(Crashed, StoreError):
-            self._places[name].remove()
-            (self._places[name],) = self._store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)
-            job.is_there = True
-        assert job.is_there or self.disk.is_dead, "no fault was to be expected"
-        self.tell(f"{'done' if job.is_there else 'no answer'}: {job.what}")
+        await self._until_answered([asyncio.create_task(self._ask(job, self._store.remove([name])))])
+        if not self.disk.is_dead:
+            with suppress(Crashed, StoreError):
+                (self._places[name],) = self._store.open_channels([name], parameters=PARAMETERS, consumers=CONSUMERS)
+                return
+        assert self.disk.is_dead, "no fault was to be expected"
 
     # The judge.
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from permitflow.channels.local import Purged
 from permitflow.errors import ChannelInUseError, InvalidParametersError
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
 from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -114,21 +115,25 @@ async def remove(exchange: Exchange, request: RemoveChannels) -> Changed:
         UnknownChannelError: no channel has one of these names.
         ChannelInUseError: streams of one of them are open, or rows wait in it; none was removed.
         PreparedRowsError: rows of one of them are prepared; none was removed.
+        StoreError: the write failed; none was removed.
     """
-    async with exchange.staging.ordering:
-        channels = _channels(exchange, request.channels)
-        for channel in channels:
+    counted: list[tuple[Purged, int]] = []
+
+    def require() -> None:
+        for name in request.channels:
+            channel = exchange.served(name)
             if not request.force:
                 if isinstance(channel, ReplayChannel):
-                    exchange.staging.require_none_prepared(channel.name, "removed", _BY_FORCE)
+                    exchange.staging.require_none_prepared(name, "removed", _BY_FORCE)
                 _require_unused(channel, "removed", drops_rows=True)
-        staged = [_staged_rows(exchange, channel) for channel in channels]
-        waiting = [channel.backlog for channel in channels]
-        ended = [exchange.remove_channel(channel.name) for channel in channels]
+            counted.append((channel.backlog, _staged_rows(exchange, channel)))
+
+    _channels(exchange, request.channels)
+    ended = await exchange.remove_channels(request.channels, require)
     return Changed(
         tuple(
-            ChangedChannel(channel.name, was.rows + rows, was.barriers, streams)
-            for channel, was, rows, streams in zip(channels, waiting, staged, ended, strict=True)
+            ChangedChannel(name, was.rows + staged_rows, was.barriers, streams)
+            for name, (was, staged_rows), streams in zip(request.channels, counted, ended, strict=True)
         )
     )
 

@@ -1,8 +1,8 @@
 """The channels of an exchange by their names."""
 
 import asyncio
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -28,7 +28,7 @@ from permitflow.exchange.books.attempts import AttemptBooks
 from permitflow.exchange.books.replay import DEFAULT_CONSUMER, Retention, require_consumers
 from permitflow.exchange.books.staging import DEFAULT_TIMEOUT_SECONDS, require_room
 from permitflow.exchange.channels.bridge_channel import BridgeChannel
-from permitflow.exchange.channels.replay_channel import ReplayChannel
+from permitflow.exchange.channels.replay_channel import ReplayChannel, settled
 from permitflow.exchange.channels.staging import StagingAreas
 from permitflow.exchange.health import Readiness
 from permitflow.exchange.limits import Limits
@@ -402,14 +402,40 @@ class Exchange:
         """The name of a channel in recordings and in the names of its streams, which no other one ever has."""
         return f"{name}#{self._past_lives + 1}" if self._past_lives else name
 
-    def remove_channel(self, name: str) -> int:
+    async def remove_channel(self, name: str) -> int:
         """Forget a channel, its rows and its name; return how many producers and consumers were connected.
 
         They get ``ChannelRemovedError``.
 
         Raises:
             UnknownChannelError: no channel has this name.
+            StoreError: the store cannot write it; the channel stays as it was.
         """
+        (ended,) = await self.remove_channels([name])
+        return ended
+
+    @settled
+    async def remove_channels(self, names: Sequence[str], require: Callable[[], None] = lambda: None) -> list[int]:
+        """As ``remove_channel``, several channels, all or none.
+
+        Args:
+            names: of the channels.
+            require: called once nothing is written into them any more; raises if they are to stay.
+
+        Raises:
+            UnknownChannelError: no channel has one of these names; none was removed.
+            StoreError: the store cannot write it; none was removed.
+        """
+        async with AsyncExitStack() as held:
+            await held.enter_async_context(self.staging.ordering)
+            for channel in [self.served(name) for name in names]:
+                if isinstance(channel, ReplayChannel):
+                    await held.enter_async_context(channel.at_rest())
+            require()
+            await self._store.remove(names)
+            return [self._remove(name) for name in names]
+
+    def _remove(self, name: str) -> int:
         channel = self.served(name)
         if isinstance(channel, ReplayChannel):
             ended = channel.remove()

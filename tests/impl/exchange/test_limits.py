@@ -216,7 +216,7 @@ def test_a_peer_has_no_more_memory_than_its_share() -> None:
     memory.take_stream(0, "tcp:10.0.0.1:3").leave()
 
 
-def test_channels_beyond_the_memory_are_refused_together() -> None:
+async def test_channels_beyond_the_memory_are_refused_together() -> None:
     least = Admission(Limits()).memory.reserved_bytes
     window = Exchange().add_channel("c").stream_most_bytes
     exchange = Exchange(limits=Limits(max_memory=least + 2 * window))
@@ -224,7 +224,7 @@ def test_channels_beyond_the_memory_are_refused_together() -> None:
     with pytest.raises(LimitReachedError, match="memory"):
         exchange.add_channels(["b", "c"])
     exchange.add_channel("b")
-    exchange.remove_channel("a")
+    await exchange.remove_channel("a")
     exchange.add_channel("c")
 
 

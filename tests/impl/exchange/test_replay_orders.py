@@ -130,7 +130,7 @@ async def test_tasks_that_share_a_stream_of_orders_take_turns() -> None:
 async def test_a_removed_channel_breaks_off_its_followers() -> None:
     kept = served(CHANNEL, parameters=SMALL, schema=SCHEMA, retention=Retention.REPLAY)
     async with kept as (exchange, address), get(address, CHANNEL) as receiver:
-        exchange.remove_channel(CHANNEL)
+        await exchange.remove_channel(CHANNEL)
         with pytest.raises(ChannelAbortedError, match="it was removed from the exchange"):
             await receiver.receive()
         await refused(read(address), UnknownChannelError)

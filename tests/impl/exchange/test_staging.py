@@ -20,10 +20,11 @@ import pyarrow as pa
 import pytest
 
 from permitflow import ChannelParameters
-from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, control, put
+from permitflow.client import ChannelState, RemoteSender, StagedPart, Staging, control, get, put
 from permitflow.errors import (
     ChannelAbortedError,
     ChannelClosedError,
+    ChannelInUseError,
     ChannelRemovedError,
     InvalidParametersError,
     PreparedRowsError,
@@ -98,7 +99,7 @@ async def world(address: str) -> AsyncIterator[World]:
     async with ExchangeServer(exchange, address) as server:
         yield World(exchange, server.address)
     for name in CHANNELS:
-        exchange.remove_channel(name)
+        await exchange.remove_channel(name)
 
 
 def chunk(numbers: list[int]) -> pa.RecordBatch:
@@ -161,7 +162,7 @@ async def test_refusals_of_staging_are_typed_errors(listen: str) -> None:
         async with here.attempt(attempt="y"):
             with pytest.raises(StagedPartError, match="has begun before"):
                 await here.stage([1], attempt="y")
-        here.exchange.remove_channel("once")
+        await here.exchange.remove_channel("once")
 
 
 WINDOW = ChannelParameters(row_permits=4, permit_batch=1)
@@ -271,6 +272,37 @@ async def test_what_cannot_be_forgotten_on_disk_stays_and_is_told(
         assert exchange.staging.in_doubt_rows("a") == 3
 
 
+async def test_a_channel_that_cannot_be_deleted_on_disk_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(*_: object) -> int:
+        raise OSError(errno.EIO, "the disk fails")
+
+    with exchange_in(tmp_path) as (exchange, channel):
+        await channel.declare(_SCHEMA)
+        async with ExchangeServer(exchange) as server, control(server.address) as orders, get(server.address, "a"):
+            with monkeypatch.context() as disk:
+                disk.setattr(os, "write", fails)
+                with pytest.raises(StoreWriteError, match="the disk fails"):
+                    await orders.remove(["a"], force=True)
+            assert [stream.is_live for stream in channel.users] == [True], "its streams go on"
+        assert exchange.replay_channel("a") is channel
+
+
+async def test_a_row_kept_meanwhile_keeps_its_channel_from_being_removed(tmp_path: Path) -> None:
+    may_go_on = threading.Event()
+    with SqliteStore(tmp_path) as store:
+        exchange = Exchange(store=store)
+        channel = exchange.add_channel("a", retention=Retention.REPLAY)
+        await channel.declare(_SCHEMA)
+        store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        async with asyncio.TaskGroup() as group:
+            group.create_task(channel.append(chunk([1])))
+            await until(channel.writing.locked)
+            group.create_task(refused(carry_out(exchange, RemoveChannels(("a",))), ChannelInUseError))
+            await turns()
+            may_go_on.set()
+        assert exchange.replay_channel("a") is channel
+
+
 @pytest.mark.parametrize("order", ["rollback", "discard"])
 async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path, order: str) -> None:
     begun, may_go_on = threading.Event(), threading.Event()
@@ -286,7 +318,7 @@ async def test_what_is_given_up_in_several_channels_is_one_write(tmp_path: Path,
         if order == "rollback":
             await exchange.staging.prepare("q", 0, parts)
         commits = store.commits
-        store.database.post(be_busy)
+        store.database.submit(be_busy)
         await until(begun.is_set)
         async with asyncio.TaskGroup() as group:
             staging = exchange.staging
@@ -304,11 +336,12 @@ async def test_a_channel_may_be_removed_while_its_rollback_is_written(tmp_path: 
         exchange = Exchange(store=store, staging_timeout_seconds=-1)
         exchange.add_channel("a", retention=Retention.REPLAY)
         await exchange.staging.prepare("q", 0, [await stage(exchange, [1, 2], 0)])
-        store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that is busy
         async with asyncio.TaskGroup() as group:
             rolling = group.create_task(exchange.staging.rollback(["a"]))
             await turns()
-            exchange.remove_channel("a")
+            group.create_task(exchange.remove_channel("a"))
+            await turns()
             may_go_on.set()
         assert rolling.result() == [2]
         exchange.staging.stop()
@@ -320,11 +353,11 @@ async def test_a_channel_may_be_removed_while_an_attempt_begins(tmp_path: Path) 
         exchange = Exchange(store=store)
         channel = exchange.add_channel("a", retention=Retention.REPLAY)
         async with ExchangeServer(exchange) as server, asyncio.TaskGroup() as group:
-            store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
-            sender = put(server.address, "a", _SCHEMA, staging=Staging("q", 0, 0, "x"))
-            group.create_task(refused(sender.__aenter__(), ChannelRemovedError))
+            store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that is busy
+            group.create_task(refused(World(exchange, server.address).stage([1]), ChannelRemovedError))
             await until(channel.writing.locked)
-            exchange.remove_channel("a")
+            group.create_task(exchange.remove_channel("a"))
+            await turns()
             may_go_on.set()
         assert not exchange.staging.books.has_staged
 
@@ -396,7 +429,7 @@ async def test_no_channel_is_ended_or_removed_while_rows_are_prepared(tmp_path: 
         exchange = Exchange(store=store)
         exchange.add_channels(CHANNELS, retention=Retention.REPLAY)
         prepared = await stage(exchange, [1, 2], 0)
-        store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+        store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that is busy
         async with asyncio.TaskGroup() as group:
             preparing = group.create_task(exchange.staging.prepare("q", 0, [prepared]))
             await turns()

@@ -138,7 +138,7 @@ async def test_what_happens_to_channels_is_remembered() -> None:
     history = History(exchange)
     await history.sample()
     exchange.add_channel("c")
-    exchange.remove_channel("b")
+    await exchange.remove_channel("b")
     await history.sample()
     assert {(event.channel, event.text) for event in history.events(lambda _: True)} == {
         ("c", "was added"),

@@ -461,13 +461,18 @@ class ReplayChannel:
         barriers = len(self.barriers.kept)
         return Purged(self.books.kept_rows + barriers, self.books.kept_rows, barriers)
 
+    @contextlib.asynccontextmanager
+    async def at_rest(self) -> AsyncIterator[None]:
+        """Nothing is written into it while the block runs, but staged rows."""
+        async with self.writing, self._forgetting:
+            yield
+
     def remove(self) -> int:
-        """Remove the channel and its rows from the exchange; its users get an error.  Return how many these were."""
+        """Be no channel of the exchange any more: its users get an error.  Return how many these were."""
         self._is_removed = True
         self.expiring.stop()
         error = ChannelRemovedError(channel=self.name)
         self.state, self.reason = ChannelState.BROKEN, error.reason
-        self.store.remove()
         self.note_change()
         return self.streams.end_all(error)
 

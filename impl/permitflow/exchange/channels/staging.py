@@ -76,7 +76,8 @@ class StagingAreas:
         self._left_over: list[Part] = []
         """Late attempts that an exchange before this one left in the store."""
         self.ordering = asyncio.Lock()
-        """Held by one order at a time about what is staged, or about channels; meanwhile no ended attempt expires."""
+        """Held by one order at a time about what is staged, or about channels: none goes meanwhile, nor does an ended
+        attempt expire."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._tidying: asyncio.TimerHandle | None = None
 
@@ -205,8 +206,7 @@ class StagingAreas:
             for channel in channels:
                 await stack.enter_async_context(channel.writing)
             for channel in channels:
-                if channel.name in self._places:  # a channel removed meanwhile gets nothing
-                    channel.require_appendable()
+                channel.require_appendable()
             yield
 
     @settled
@@ -214,7 +214,6 @@ class StagingAreas:
         async with self._writing(channels.values()):
             numbered = _numbered(plan.published, channels)
             await self._store.publish(query, batch, numbered, plan.forgotten)
-            # The batch is published now, even if a channel was removed meanwhile.
             publication = self.books.carry_out(query, batch, plan, self._clock())
             for part in publication.published:
                 channels[part.channel].note_appended()

@@ -228,12 +228,6 @@ class Database(ABC):
         self._put(Job(do, answer, makes_room=False, is_urgent=True))
         return self._writer.result(answer)
 
-    def post(self, do: Callable[[Any], object]) -> None:
-        """Submit a job that makes room, without waiting for it; a failure is logged."""
-        answer: Future[object] = Future()
-        answer.add_done_callback(self._note)
-        self._put(Job(do, answer, makes_room=True))
-
     @property
     def is_closed(self) -> bool:
         """Does it take no more jobs?"""
@@ -243,10 +237,6 @@ class Database(ABC):
         if self._is_closed:
             raise RuntimeError(f"the store {self._path} is closed")
         self._writer.put(job)
-
-    def _note(self, answer: "Future[object]") -> None:
-        if (error := answer.exception()) is not None:
-            _log.error("the store %s: %s", self._path, error)
 
     def close(self) -> None:
         """Run the submitted jobs, then let go of the database.  Closing twice is harmless."""

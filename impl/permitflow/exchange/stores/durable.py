@@ -9,7 +9,6 @@ from ``staged`` to ``kept`` by its number.
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from itertools import count
 from types import MappingProxyType, TracebackType
 from typing import Any, Self, TypeAlias
@@ -48,6 +47,7 @@ _KEEP_PRODUCER = """
 INSERT INTO producers (channel, name, rows) VALUES (?, ?, ?)
 ON CONFLICT (channel, name) DO UPDATE SET rows = excluded.rows
 """
+_FIND_CHANNEL = "SELECT id FROM channels WHERE id = ?"
 _PARTS = "SELECT id FROM parts WHERE channel = ?"
 _REMOVE = (
     "DELETE FROM batches WHERE id IN (SELECT batch FROM kept WHERE channel = ?)",
@@ -249,7 +249,7 @@ class DurableChannelStore(ChannelStore):
             parameters: its flow's name, and what ``Flow.stated`` gives.
             kept, batches, parts: as for ``ChannelStore``.
         """
-        super().__init__(kept, batches, parts, partial(store.forget, name), lambda: store.clock())
+        super().__init__(kept, batches, parts, lambda: store.clock())
         self._store = store
         self.number = number
         self.parameters = parameters
@@ -384,6 +384,8 @@ class DurableChannelStore(ChannelStore):
         def write(connection: Connection) -> None:
             part = _part_of(connection, number, staging)
             if part is None:
+                if connection.execute(_FIND_CHANNEL, (number,)).fetchone() is None:
+                    return  # it was removed meanwhile
                 part = _number_of(connection.execute(_ADD_PART, (number, *staging)))
             ((first,),) = connection.execute(_NEXT_POSITION, (part,))
             numbered = enumerate(zip(batches, self._insert(connection, codec, schema, batches), strict=True), first)
@@ -411,17 +413,6 @@ class DurableChannelStore(ChannelStore):
         # Readers of a channel that has ended acknowledge its remaining rows.
         change = "UPDATE channels SET state = ?, reason = ? WHERE id = ?"
         await self._execute(change, state.value, reason.replace("\0", "�"), makes_room=True)
-
-    def remove(self) -> None:
-        """Delete the channel, without waiting for it."""
-        number = self.number
-
-        def delete(connection: Connection) -> None:
-            for statement in _REMOVE:
-                connection.execute(statement, (number,))
-
-        self._store.database.post(delete)
-        super().remove()
 
     async def _execute(self, statement: str, *values: object, makes_room: bool = False) -> None:
         """Execute it with these values, and behind them the channel's number."""
@@ -562,6 +553,20 @@ class DurableStore(Store):
             lambda connection: _publish(connection, query, batch, numbers, forgotten, taken_at), makes_room=True
         )
         self._publish(query, batch, parts, forgotten, taken_at)
+
+    async def remove(self, names: Collection[str]) -> None:
+        """Delete channels, in one transaction."""
+        numbers = [
+            (place.number,) for name in names if isinstance(place := self._channels.get(name), DurableChannelStore)
+        ]
+
+        def delete(connection: Connection) -> None:
+            for statement in _REMOVE:
+                connection.executemany(statement, numbers)
+
+        if numbers:
+            await self.database.submit(delete, makes_room=True)
+        await super().remove(names)
 
     def close(self) -> None:
         """Finish the running writes: another exchange may open the store.  Closing twice is harmless."""

@@ -9,7 +9,6 @@ import asyncio
 from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from math import inf
 from time import time
 from types import MappingProxyType
@@ -109,10 +108,6 @@ class KeptChannel:
     """Those that are needed, and the newest one, in order."""
 
 
-def _nothing() -> None:
-    """Do nothing when the place is removed."""
-
-
 class ChannelStore:
     """Keeps one channel; this one in memory, for as long as the exchange lives.
 
@@ -128,7 +123,6 @@ class ChannelStore:
         kept: KeptChannel | None = None,
         batches: Iterable[KeptBatch] = (),
         staged: Mapping[Staging, Sequence[pa.RecordBatch]] = MappingProxyType({}),
-        on_removal: Callable[[], object] = _nothing,
         clock: Callable[[], float] | None = None,
     ) -> None:
         """Begin a new log, or continue with a durable store's data.
@@ -137,11 +131,9 @@ class ChannelStore:
             kept: the stored data of the channel; None: it is new.
             batches: the kept batches, in order.
             staged: the chunks of each attempt.
-            on_removal: called when the place is removed.
             clock: returns the seconds since 1970; None: this machine's.
         """
         self._clock = clock or time
-        self._on_removal = on_removal
         self._kept = kept or KeptChannel()
         self._codec = None if self._kept.schema is None else BatchCodec(self._kept.schema)
         """None: no schema was declared yet."""
@@ -330,9 +322,8 @@ class ChannelStore:
             StoreError: the write failed.
         """
 
-    def remove(self) -> None:
-        """Forget the channel and all its rows; the exchange calls no method afterwards."""
-        self._on_removal()
+    def clear(self) -> None:
+        """Hold no rows any more: the channel was removed."""
         self._first_rows, self._batches, self._sizes = [], [], []
         self._staged.clear()
 
@@ -365,16 +356,22 @@ class Store:
             SchemaMismatchError: a stored channel has another schema; no channel was opened.
             StoreError: the stored data do not fit; no channel was opened.
         """
-        places = {name: ChannelStore(on_removal=partial(self.forget, name), clock=self._now) for name in names}
+        places = {name: ChannelStore(clock=self._now) for name in names}
         self._channels |= places
         return list(places.values())
 
     def _now(self) -> float:
         return self.clock()
 
-    def forget(self, name: str) -> None:
-        """Forget a channel that is removed."""
-        self._channels.pop(name, None)
+    async def remove(self, names: Collection[str]) -> None:
+        """Forget channels and all their rows, all or none; the exchange writes nothing into them meanwhile, or later.
+
+        Raises:
+            StoreError: the write failed.
+        """
+        for name in names:
+            if (place := self._channels.pop(name, None)) is not None:
+                place.clear()
 
     def published_batches(self) -> Mapping[str, int]:
         """The last published batch of each query, in the order of publishing."""

@@ -155,7 +155,7 @@ async def test_who_waits_for_the_disk_does_not_keep_others_from_running(open_sto
     may_go_on = threading.Event()
     store = open_store()
     place = await filled(store)
-    store.database.post(lambda _: may_go_on.wait(60))  # as a disk that takes its time
+    store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that takes its time
     async with asyncio.TaskGroup() as group:
         appended = group.create_task(place.append(30, [rows(30, 1)]))
         for _ in range(100):
@@ -171,7 +171,7 @@ async def test_orders_that_come_together_share_a_flush(open_store: OpenStore) ->
     places = [channel(store, f"orders/{number}") for number in range(20)]
     await asyncio.gather(*(place.declare(rows(0, 0).schema) for place in places))
     before, may_go_on = store.commits, threading.Event()
-    store.database.post(lambda _: may_go_on.wait(60))  # as a disk that is busy
+    store.database.submit(lambda _: may_go_on.wait(60))  # as a disk that is busy
     async with asyncio.TaskGroup() as group:
         for place in places:
             group.create_task(place.append(0, [rows(0, 10)]))

@@ -51,7 +51,7 @@ async def test_a_name_is_free_again_once_its_channel_is_removed(store: Store) ->
     place = await opened(store, rows(0, 0).schema)
     await place.append(0, [rows(90, 10)], "p", 10)
     await place.stage(attempt(0), [rows(90, 2)])
-    place.remove()
+    await store.remove(["orders/0"])
     place = await opened(store, rows(0, 0).schema)
     await place.append(0, [rows(0, 3)])
     assert numbers(await place.read(0, 3)) == [0, 1, 2]
