@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.csv
@@ -20,6 +20,7 @@ __all__ = ["RowReader", "open_rows"]
 
 _BLOCK_BYTES = 1 << 20
 _MOST_LINE_BYTES = 16 << 20  # that of a message
+_SHOWN_DIGITS = 40
 _ROWS_AT_ONCE = 8_192
 _FILE_MAGIC = b"ARROW1"
 _UNREADABLE = (pa.ArrowException, OSError, ValueError, EOFError, KeyError)
@@ -143,6 +144,20 @@ class _Ahead(io.RawIOBase):
         return first + self._file.read(size - len(first) if size >= 0 else -1)
 
 
+_MOST_WHOLE = str((1 << 63) - 1)
+
+
+def _is_too_wide(text: str | None) -> bool:
+    """Is this a whole number that Arrow would make a float, and so another number?"""
+    digits = (text or "").removeprefix("-").lstrip("0")
+    return (len(digits), digits) > (len(_MOST_WHOLE), _MOST_WHOLE) and digits.isdecimal()
+
+
+def _too_wide(number: str, name: str) -> str:
+    shown = number if len(number) <= _SHOWN_DIGITS else f"{number[:_SHOWN_DIGITS]}..."
+    return f"{shown} would lose digits as a float: give the schema with --schema, where {name} is uint64, or float64"
+
+
 # CSV.
 
 
@@ -155,7 +170,7 @@ _CSV_NULLS = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_
 
 def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
     first = file.read(_BLOCK_BYTES)
-    found = _inferred_csv(first, what)
+    found = _inferred_csv(first, what, must_be_exact=schema is None)
     if twice := next((name for name in found.names if found.names.count(name) > 1), None):
         raise RowFileError(path=what, place="", reason=f"it has two columns of the name {twice!r}: rename one")
     if schema is None:
@@ -176,18 +191,30 @@ def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
     return RowReader(schema, _placed(iter(opened), what))
 
 
-def _inferred_csv(first: bytes, what: str) -> pa.Schema:
+def _inferred_csv(first: bytes, what: str, *, must_be_exact: bool) -> pa.Schema:
     if not first.strip():
         raise RowFileError(path=what, place="", reason="it is empty: CSV begins with a line of names")
     # The last row may be cut, perhaps within quotes: only Arrow knows where the last whole one ends.
     size = len(first) if len(first) < _BLOCK_BYTES else _BLOCK_BYTES - 1
     read = pyarrow.csv.ReadOptions(use_threads=False, block_size=size)
-    convert = pyarrow.csv.ConvertOptions(**_CSV_NULLS)
+
+    def opened(**options: Any) -> pyarrow.csv.CSVStreamingReader:
+        convert = pyarrow.csv.ConvertOptions(**_CSV_NULLS, **options)
+        return pyarrow.csv.open_csv(io.BytesIO(first), read, _CSV_PARSE, convert)
+
     try:
-        with pyarrow.csv.open_csv(io.BytesIO(first), read, _CSV_PARSE, convert) as opened:
-            return opened.schema
+        with opened() as reader:
+            found = reader.schema
+        floats = [field.name for field in found if pa.types.is_floating(field.type)]
+        if floats and must_be_exact and len({*found.names}) == len(found):
+            with opened(include_columns=floats, column_types=dict.fromkeys(floats, pa.string())) as reader:
+                texts = reader.read_next_batch()
+            for name, column in zip(texts.schema.names, texts.columns, strict=True):
+                if wide := next(filter(_is_too_wide, column.to_pylist()), None):
+                    raise RowFileError(path=what, place="", reason=_too_wide(wide, repr(name)))
     except _UNREADABLE as error:
         raise RowFileError(path=what, place="", reason=f"it is not CSV: {_short(error)}") from error
+    return found
 
 
 def _without_nulls(schema: pa.Schema) -> pa.Schema:
@@ -240,6 +267,11 @@ class _JsonLines:
             yield left
 
     def _inferred(self, block: bytes) -> pa.Schema:
+        for found in _LONG_NUMBER.finditer(block):
+            if _is_too_wide(number := found[1].decode()):
+                line = len(block[: found.end()].splitlines())
+                reason = _too_wide(number, "its field")
+                raise RowFileError(path=self._what, place=f", line {line:,}", reason=reason)
         try:
             return _without_nulls(_json(block, None).schema)
         except _UNREADABLE as error:
@@ -279,6 +311,7 @@ class _JsonLines:
 _JSON_READ = pyarrow.json.ReadOptions(use_threads=False, block_size=2 * _MOST_LINE_BYTES)
 
 
+_LONG_NUMBER = re.compile(rb"[:\[,][ \t]*(-?\d{19,})[ \t]*[,\]}]")
 _NO_OBJECT = re.compile(rb"\n[ \t\r]*[^{ \t\r\n]")
 
 

@@ -148,6 +148,21 @@ def test_a_quoted_value_may_cross_the_end_of_the_first_mebibyte() -> None:
     assert read(content, RowFormat.CSV)["n"].to_pylist() == [1, 2]
 
 
+@pytest.mark.parametrize(
+    ("row_format", "content", "place"),
+    [
+        (RowFormat.CSV, b"s,n\na,1\nb,18446744073709551615\n", ""),
+        (RowFormat.JSON_LINES, b'{"n": 1}\n{"n": 18446744073709551615, "s": "b"}\n', ", line 2"),
+    ],
+    ids=["csv", "jsonl"],
+)
+def test_a_whole_number_is_not_made_a_float(row_format: RowFormat, content: bytes, place: str) -> None:
+    with pytest.raises(RowFileError, match=f"in{place}: 18446744073709551615 would lose digits as a float"):
+        open_rows(io.BytesIO(content), "in", row_format)
+    stated = open_rows(io.BytesIO(content), "in", row_format, parsed_schema("n:uint64,s:string"))
+    assert next(stated.batches)["n"].to_pylist() == [1, 2**64 - 1]
+
+
 def test_a_row_that_is_too_long_for_csv_is_told() -> None:
     with pytest.raises(RowFileError, match="in, behind row 1: a row is longer than 1 MiB"):
         read(b"s\na\n" + b"x" * (3 << 20) + b"\n", RowFormat.CSV)
