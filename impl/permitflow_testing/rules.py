@@ -349,7 +349,7 @@ class RuleVerdict:
         """The rule, its source, the finding, and the run."""
         lines = [f"{self.outcome.value} rule {self.rule.id!r}: {self.rule.statement}"]
         lines.append(f"({self.rule.clause})")
-        lines.append(f"{self._sentence()}.")
+        lines.append(f"{self._sentence().removesuffix('.')}.")
         return "\n".join((*lines, *self.counterexample))
 
     def _sentence(self) -> str:

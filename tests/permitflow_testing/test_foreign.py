@@ -245,6 +245,7 @@ WRONG = {
         "say('listening')",
         "what is not an answer, 'listening': it is not JSON; remarks belong on its standard",
     ),
+    "says-what-is-no-text": ("os.write(1, b'\\xe9\\n')", "what is not an answer, '\ufffd': it is not UTF-8"),
     "says-a-long-word": ("say('x' * 300)", f"'{'x' * 100}… (200 more characters)': it is not JSON"),
     "has-no-end-of-line": ("sys.exit('x' * (3 << 20))", f"ends with: {' / '.join(3 * [OF_A_MEBIBYTE])}"),
     "says-what-is-nested-deeply": (
@@ -270,6 +271,15 @@ def test_a_wrong_driver_is_a_sentence(wrong: str, tmp_path: Path) -> None:
     with driven(scripted(tmp_path, program)) as driver, pytest.raises(DriverError) as problem:
         asyncio.run(driver.told("hello", seconds=seconds))
     assert said in str(problem.value)
+
+
+async def test_an_output_that_a_child_keeps_open_is_told(tmp_path: Path) -> None:
+    told = "; it has ended with exit code 3, and what it has started keeps its standard output open"
+    with driven(scripted(tmp_path, "subprocess.Popen(['sleep', '60'])\nos._exit(3)")) as driver:
+        driver.ask("hello")
+        async with asyncio.timeout(60.0):
+            while driver.last_words() != told:
+                await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize(

@@ -250,6 +250,8 @@ class _Process:
         self._words: deque[str] = deque(maxlen=_WORDS)
         self._begun = b""
         """Of its standard output: what follows the last end of a line."""
+        self._is_open = True
+        """Its standard output; perhaps of another process that it has started."""
         self._lines: SimpleQueue[bytes | None] = SimpleQueue()
         # Ctrl-C interrupts the main thread only, so no process is started that nobody knows.
         with _starting(), ThreadPoolExecutor(1) as starter:
@@ -277,6 +279,8 @@ class _Process:
 
     def last_words(self) -> str:
         begun = f"; its last line has no end: {_part(self._begun)}" if self._begun else ""
+        if (code := self._process.poll()) is not None and self._is_open:
+            begun += f"; it has ended with {_code_in_words(code)}, and what it has started keeps its standard output open"
         return begun + (f"; its standard error ends with: {' / '.join(self._words)}" if self._words else "")
 
     # Threads, each of which closes its stream.
@@ -303,6 +307,7 @@ class _Process:
                 if len(self._begun) >= _MOST_BYTES:
                     lines, self._begun = [*lines, self._begun[:_MOST_BYTES]], b""
                 problem = next(filter(None, map(self._take, filter(bytes.strip, lines))), "")
+            self._is_open = False
             self._fail(problem or self._why_gone())
 
     def _take(self, line: bytes) -> str:
@@ -311,6 +316,8 @@ class _Process:
             return _no_answer(line, "a line has at most a MiB")
         try:
             answer = json.loads(line)
+        except UnicodeDecodeError:
+            return _no_answer(line, "it is not UTF-8")
         except ValueError:
             return _no_answer(line, "it is not JSON")
         except RecursionError:
