@@ -162,6 +162,13 @@ def test_an_address_keeps_the_steps_that_are_possible(visit: Open, way: str) -> 
     assert opened.page.evaluate("location.hash") == "#set=2-2-2-0&way=0.0.2.2"
 
 
+def test_a_printed_page_shows_the_chosen_numbers_alone(visit: Open) -> None:
+    opened = visit(page("demand"))
+    opened.page.emulate_media(media="print")
+    assert opened.page.locator("#knob-size").is_visible()
+    assert not opened.page.locator(".storyboard").is_visible()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", PLAYGROUNDS)
 def test_each_choice_shows_the_verdict_of_the_model(visit: Open, name: str) -> None:
