@@ -136,7 +136,7 @@ class BoundedAdapter:
         per_move, pauses = f"{1000 * self.quiet_seconds:g} ms", self.habits.pauses
         return (
             f"watched for {per_move} after each move, {self.quiet_seconds * pauses:.1f} s in all: what came later was "
-            "not seen; an adapter with settled() needs no such clock"
+            "not seen; an adapter with settled(), or a driver with settle, needs none"
         )
 
     # The applications' calls.

@@ -233,7 +233,7 @@ def test_without_settled_the_report_says_how_long_it_watched() -> None:
     report = judge_adapter(Late, only=["window"])
     assert report.broken == ()  # it has not watched long enough
     assert report.watched.startswith("watched for 2 ms after each move, ")
-    assert "an adapter with settled() needs no such clock" in str(report)
+    assert "an adapter with settled(), or a driver with settle, needs none" in str(report)
 
 
 def test_with_settled_no_clock_decides() -> None:
