@@ -30,6 +30,7 @@ from permitflow_testing.foreign.judging import judge_command, rules_of_end
 from permitflow_testing.rulebooks.table import flows, rulebook_of
 from permitflow_testing.rules import Outcome, RuleVerdict
 from permitflow_testing.traces import judge_all
+from tests.support.turns import until
 
 FAULTS = {
     "overtaking": ("sender", "oldest-leaves-first", "lets a small chunk overtake a large one that waits"),
@@ -277,9 +278,7 @@ async def test_an_output_that_a_child_keeps_open_is_told(tmp_path: Path) -> None
     told = "; it has ended with exit code 3, and what it has started keeps its standard output open"
     with driven(scripted(tmp_path, "subprocess.Popen(['sleep', '60'])\nos._exit(3)")) as driver:
         driver.ask("hello")
-        async with asyncio.timeout(60.0):
-            while driver.last_words() != told:
-                await asyncio.sleep(0.01)
+        await until(lambda: driver.last_words() == told)
 
 
 @pytest.mark.parametrize(
@@ -293,6 +292,24 @@ def test_what_a_driver_has_not_is_told_by_the_option_that_asks(
     refused = pytest.raises(InvalidParametersError, match=f"^{option} must be one that the driver has")
     with driven(scripted(tmp_path, f"say('{has}')")) as driver, refused:
         judge_command(driver, **{"end": "sender"} | asked)
+
+
+DIALS_WITH_A_WRONG_HEADER = """
+say('{"id": 1, "ok": {"protocol": 2, "ends": ["sender"], "flows": ["permits"]}}')
+for line in sys.stdin:
+    asked = json.loads(line)
+    if asked["do"] == "open":
+        import socket
+        dialled = socket.create_connection(("127.0.0.1", int(asked["address"].rpartition(":")[2])))
+        dialled.sendall(bytes((5, 112, 102, 0, 0, 0, 0, 0)))
+    say(json.dumps({"id": asked["id"], "ok": {}}))
+"""
+
+
+def test_a_wrong_header_is_the_drivers_not_the_networks(tmp_path: Path) -> None:
+    with driven(scripted(tmp_path, DIALS_WITH_A_WRONG_HEADER)) as driver:
+        report = str(judge_command(driver, end="sender", only=["window"]))
+    assert "a rule of the wire: a message of 8 bytes has the checksum 00 (of a header), not 05 (of a header)" in report
 
 
 def test_a_driver_that_ends_before_all_is_read_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ from abc import ABC, abstractmethod
 
 from permitflow.carriers.carrier import Carrier
 from permitflow.carriers.tcp import TcpStream
+from permitflow.errors import AlteredMessageError, UndecodableDataError
+from permitflow_testing.foreign.driver import BrokenWireRule
 
 WHO = "your driver's end"
 SILENCE_SECONDS = 600.0
@@ -62,6 +64,8 @@ class TcpDoor(Door):
         stream = TcpStream(connection, who=WHO, is_acceptor=True, silence_seconds=SILENCE_SECONDS)
         try:
             return _OverTcp(await stream.method(), stream)
-        except BaseException:
+        except BaseException as error:
             stream.close()
+            if isinstance(error, AlteredMessageError | UndecodableDataError):
+                raise BrokenWireRule(error) from error
             raise

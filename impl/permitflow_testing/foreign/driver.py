@@ -22,7 +22,7 @@ from shutil import which
 from time import monotonic
 from typing import IO, Any, Final
 
-from permitflow.errors import InvalidParametersError, shortened
+from permitflow.errors import AlteredMessageError, InvalidParametersError, PermitflowError, shortened
 from permitflow_testing.bounded import AdapterError
 
 LIMIT_SECONDS = 10.0
@@ -48,6 +48,15 @@ class DriverError(AdapterError):
 
     def __init__(self, message: str) -> None:
         super().__init__(shortened(message))  # part of it may come from the driver
+
+
+class BrokenWireRule(DriverError):
+    """The driver's end breaks a rule of the wire."""
+
+    def __init__(self, why: str | PermitflowError, last_words: str = "") -> None:
+        if isinstance(why, AlteredMessageError):  # there is no network to blame
+            why = f"a message of {why.size_bytes} bytes has the checksum {why.stated}, not {why.computed}"
+        super().__init__(f"your driver's end breaks a rule of the wire: {why}{last_words}")
 
 
 class OutOfTime(DriverError):
@@ -280,7 +289,9 @@ class _Process:
     def last_words(self) -> str:
         begun = f"; its last line has no end: {_part(self._begun)}" if self._begun else ""
         if (code := self._process.poll()) is not None and self._is_open:
-            begun += f"; it has ended with {_code_in_words(code)}, and what it has started keeps its standard output open"
+            begun += (
+                f"; it has ended with {_code_in_words(code)}, and what it has started keeps its standard output open"
+            )
         return begun + (f"; its standard error ends with: {' / '.join(self._words)}" if self._words else "")
 
     # Threads, each of which closes its stream.

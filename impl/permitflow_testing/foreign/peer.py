@@ -58,7 +58,7 @@ from permitflow.wire.schemas import OF_CONSUMER, read_schema, require_equal_sche
 from permitflow.wire.v1 import exchange_pb2 as pb
 from permitflow_testing.adapter import Received
 from permitflow_testing.foreign.doors import SILENCE_SECONDS, WHO, Accepted, Door
-from permitflow_testing.foreign.driver import DriverError
+from permitflow_testing.foreign.driver import BrokenWireRule, DriverError
 from permitflow_testing.foreign.model_ends import Leaving, ModelReceiver, ModelSender
 from permitflow_testing.foreign.recording import Noted, Recording
 
@@ -275,12 +275,12 @@ class Peer(ABC):
     def on_error(self, error: PermitflowError) -> None:
         """As ``Listener``."""
         if not self._has_half_closed:
-            self._fail(str(error))
+            self._fail(error)
         self.changed.note()
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str | PermitflowError) -> None:
         if self.error is None:
-            self.error = DriverError(f"your driver's end breaks a rule of the wire: {why}{self._last_words()}")
+            self.error = BrokenWireRule(why, self._last_words())
 
     # What leaves.
 
