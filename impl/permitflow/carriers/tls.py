@@ -18,8 +18,10 @@ from permitflow.wire.buffers import Buffer
 
 _RECORD_BYTES = (16 << 10) + 256
 """A whole record of TLS, encrypted."""
-_READ_BYTES = _WRITE_BYTES = 64 << 10
+_READ_BYTES = 64 << 10
 """The most of one system call."""
+_WRITE_BYTES = 63 << 10
+"""The same before encryption, after which it fits into one packet of the loopback, 65,483 bytes; 64 KiB do not."""
 _FAREWELL_SECONDS = 1.0
 
 
