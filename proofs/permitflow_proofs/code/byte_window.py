@@ -42,6 +42,17 @@ def _sender(state: State, made: Parameters, *, later: bool) -> Any:
     return put(end, {"outstanding_bytes": state.outstanding, "peak_bytes": peak})
 
 
+def _sender_begins(wrong: int) -> bool:
+    """Init: nothing is outstanding, nor unwritten, nor ever was."""
+    made = ANY_FLOW.any_parameters()
+    end = core.OutstandingBytes(_window(made), is_written_later=bool(truth("later")))
+    counts = _counts(end)
+    first = {**dict.fromkeys(counts, 0), "outstanding_bytes": SYSTEM.initial(made).outstanding + wrong}
+    return equal((end.window.window_bytes, end.window.batch_bytes), (made.window_bytes, made.batch_bytes)) and (
+        all_of([equal(value, first[name]) for name, value in counts.items()])
+    )
+
+
 def _is_unchanged(end: Any, before: dict[str, Any]) -> bool:
     return all_of([equal(value, before[name]) for name, value in _counts(end).items()])
 
@@ -198,10 +209,21 @@ def _are_woken(wrong: int) -> bool:
     return bool(count + wrong == barriers + _in_turn(state, made, chunks, [0, chunks[0][1]])[0])
 
 
-def _receiver(state: State, made: Parameters) -> Any:
+def _held(state: State) -> dict[str, int]:
+    """What a receiver counts."""
     held = state.inbox.sum_of(bytes_of, add, 0) + state.unreturned_bytes
-    fields = {"held_bytes": held, "unreturned_bytes": state.unreturned_bytes}
-    return put(core.UnreturnedBytes(_window(made)), fields)
+    return {"held_bytes": held, "unreturned_bytes": state.unreturned_bytes}
+
+
+def _receiver(state: State, made: Parameters) -> Any:
+    return put(core.UnreturnedBytes(_window(made)), _held(state))
+
+
+def _receiver_begins(wrong: int) -> bool:
+    """Init."""
+    made = ANY_FLOW.any_parameters()
+    end, first = core.UnreturnedBytes(_window(made)), _held(SYSTEM.initial(made))
+    return _is_unchanged(end, {**first, "held_bytes": first["held_bytes"] + wrong})
 
 
 def _arrives(wrong: int) -> bool:
@@ -322,6 +344,7 @@ def _accepts_numbers(wrong: int) -> bool:
 _MORE = "one more"
 
 SENDER: tuple[SymbolicObligation, ...] = (
+    claim("the sender begins", _sender_begins, _MORE),
     claim("a chunk may leave", _may_leave, "of one byte more"),
     claim("a chunk leaves", lambda wrong: _leaves(wrong, later=False), _MORE),
     claim("a chunk leaves, and is written later", lambda wrong: _leaves(wrong, later=True), _MORE),
@@ -337,6 +360,7 @@ SENDER: tuple[SymbolicObligation, ...] = (
 )
 
 RECEIVER: tuple[SymbolicObligation, ...] = (
+    claim("the receiver begins", _receiver_begins, _MORE),
     claim("any chunk arrives", _arrives, _MORE),
     claim("the next chunk arrives", _delivered, _MORE),
     claim("a chunk is consumed", _consumed, _MORE),
@@ -353,8 +377,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-byte-window-sender",
             statement=(
-                "The running OutstandingBytes admits, counts and refuses bytes as its model does, whatever flow the "
-                "window stands beside."
+                "The running OutstandingBytes begins, admits, counts and refuses bytes as its model does, whatever "
+                "flow the window stands beside."
             ),
             module="ByteWindow",
             operator="Next",

@@ -8,6 +8,7 @@ from typing import Any
 
 from permitflow.errors import BufferOverflowError
 from permitflow.stages.core import drop_queue as core
+from permitflow.stages.core import parameters as checks
 from permitflow.stages.core.drop_queue import Overflow
 from permitflow_model.drop_queue import SYSTEM, State
 from permitflow_proofs.code.refinement import Outcome, attempt, put
@@ -75,6 +76,16 @@ def _queue(state: State, capacity: int, overflow: Overflow) -> tuple[Any, list[s
     queue: Any = core.DropQueue(1, overflow, when_dropped=dropped.append)
     jobs = Jobs(state.size, state.ahead, watched=bool(state.watched))
     return put(queue, {"capacity": capacity, "_elements": jobs, "dropped": natural("dropped")}), dropped
+
+
+def _begins(wrong: int) -> bool:
+    """Init."""
+    made = SUBJECT.any_parameters()
+    with standing_in([core, checks]):
+        queue: Any = core.DropQueue(made.capacity, Overflow.BLOCK)
+    put(queue, {"_elements": Jobs(len(queue), 0, watched=False)})
+    is_as_made = equal((queue.capacity, queue.dropped), (made.capacity, 0))
+    return is_as_made and _stands_for(queue, SYSTEM.initial(made), wrong)
 
 
 def _call(queue: Any, call: str, *arguments: str) -> Outcome:
@@ -171,6 +182,7 @@ def _gives_way(number: int, overflow: Overflow, wrong: int) -> bool:
 
 
 OBLIGATIONS: tuple[SymbolicObligation, ...] = (
+    claim("it begins", _begins, "there is one more"),
     *(
         claim(
             f"{'the watched job' if watched else 'a job'} comes; {drops} gives way",
@@ -197,8 +209,8 @@ def theorems() -> tuple[Theorem, ...]:
         Theorem(
             id="code-drop-queue",
             statement=(
-                "The running DropQueue drops the jobs that its model drops, whichever job is watched, and serves the "
-                "oldest; where it clears itself, with one job or two."
+                "The running DropQueue begins as its model does, drops the jobs that its model drops, whichever job is "
+                "watched, and serves the oldest; where it clears itself, with one job or two."
             ),
             module="DropQueue",
             operator="Next",

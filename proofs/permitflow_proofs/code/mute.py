@@ -423,6 +423,23 @@ def _is_right(
         return returns(outcome.result) and case.is_as_in(after, wrong)
 
 
+def _begins(wrong: int) -> bool:
+    """Init: nodes that were just connected have heard nothing, and nothing is on its way to any."""
+    made = SUBJECT.any_parameters()
+    first = SYSTEM.initial(made)
+    graph: Any = core.MuteGraph()
+    graph.add_source("source")
+    graph.start("source")
+    graph.add_relay("relay")
+    graph.add_muter("sink", core.Marks(high_mark=made.high, low_mark=made.low))
+    for up, down in (("source", "relay"), ("relay", "sink")):
+        graph.connect(up, down)
+    nodes, edges = (vars(graph)[name].values() for name in ("_nodes", "_in_flight"))
+    heard = [equal(sum(node.epochs.values()) + wrong, heard_by(first, UP, MUTER)) for node in nodes]
+    waits = [equal(node.backlog, first.sinks.get(DOWN - 1).inbox) for node in nodes]
+    return all_of([*heard, *waits]) and not any(edges) and not graph.is_muted("source")
+
+
 def _is_sink(before: State, made: Parameters) -> bool:
     """Is it a sink?  One that has left reports nothing any more."""
     if made.sinks < DOWN:
@@ -707,6 +724,7 @@ def _claim(name: str, holds: Callable[[int], bool], twin_change: str) -> Symboli
 _MORE = "it has heard one epoch more"
 
 OBLIGATIONS: tuple[SymbolicObligation, ...] = (
+    _claim("a graph begins", _begins, _MORE),
     _claim("a sink reports its backlog", _reports, _MORE),
     _claim("a sink is connected, or not", _opens, _MORE),
     _claim("a node hears another one", _hears, _MORE),
