@@ -314,8 +314,9 @@ def _policy_of(file: Path) -> Policy:
     def refuse(rule: str) -> NoReturn:
         raise InvalidParametersError(name="rights", value=str(file), rule=rule) from None
 
+    text = _text(file, "rights")
     try:
-        content = tomllib.loads(_text(file, "rights"))
+        content = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # that of TOML, and one of int
         refuse(f"must be a file of TOML ({error})")
     tables = content.pop("identities", {})

@@ -206,14 +206,15 @@ def _inferred_csv(first: bytes, what: str, *, must_be_exact: bool) -> pa.Schema:
         with opened() as reader:
             found = reader.schema
         floats = [field.name for field in found if pa.types.is_floating(field.type)]
-        if floats and must_be_exact and len({*found.names}) == len(found):
-            with opened(include_columns=floats, column_types=dict.fromkeys(floats, pa.string())) as reader:
-                texts = reader.read_next_batch()
-            for name, column in zip(texts.schema.names, texts.columns, strict=True):
-                if wide := next(filter(_is_too_wide, column.to_pylist()), None):
-                    raise RowFileError(path=what, place="", reason=_too_wide(wide, repr(name)))
+        if not floats or not must_be_exact or len({*found.names}) < len(found):
+            return found
+        with opened(include_columns=floats, column_types=dict.fromkeys(floats, pa.string())) as reader:
+            texts = reader.read_next_batch()
     except _UNREADABLE as error:
         raise RowFileError(path=what, place="", reason=f"it is not CSV: {_short(error)}") from error
+    for name, column in zip(texts.schema.names, texts.columns, strict=True):
+        if wide := next(filter(_is_too_wide, column.to_pylist()), None):
+            raise RowFileError(path=what, place="", reason=_too_wide(wide, repr(name)))
     return found
 
 
@@ -269,9 +270,8 @@ class _JsonLines:
     def _inferred(self, block: bytes) -> pa.Schema:
         for found in _LONG_NUMBER.finditer(block):
             if _is_too_wide(number := found[1].decode()):
-                line = len(block[: found.end()].splitlines())
-                reason = _too_wide(number, "its field")
-                raise RowFileError(path=self._what, place=f", line {line:,}", reason=reason)
+                place = f", line {len(block[: found.end()].splitlines()):,}"
+                raise RowFileError(path=self._what, place=place, reason=_too_wide(number, "its field"))
         try:
             return _without_nulls(_json(block, None).schema)
         except _UNREADABLE as error:

@@ -157,7 +157,7 @@ def test_a_quoted_value_may_cross_the_end_of_the_first_mebibyte() -> None:
     ids=["csv", "jsonl"],
 )
 def test_a_whole_number_is_not_made_a_float(row_format: RowFormat, content: bytes, place: str) -> None:
-    with pytest.raises(RowFileError, match=f"in{place}: 18446744073709551615 would lose digits as a float"):
+    with pytest.raises(RowFileError, match=f"^in{place}: 18446744073709551615 would lose digits as a float"):
         open_rows(io.BytesIO(content), "in", row_format)
     stated = open_rows(io.BytesIO(content), "in", row_format, parsed_schema("n:uint64,s:string"))
     assert next(stated.batches)["n"].to_pylist() == [1, 2**64 - 1]
