@@ -19,7 +19,7 @@ from permitflow.exchange import Exchange
 from permitflow.exchange.access import AccessControl
 from permitflow_tools.dashboard.history import HISTORY_SECONDS, SAMPLE_SECONDS, History
 from permitflow_tools.dashboard.server import GUARD, serving_dashboard
-from tests.support.certificates import Certificates
+from tests.support.certificates import LOCAL, Certificates
 from tests.support.pages import PageReader
 
 ROWS = pa.record_batch({"n": pa.array(range(8), pa.int64())})
@@ -231,6 +231,18 @@ async def test_the_page_is_served_with_the_certificate_of_the_exchange(tmp_path:
         status, text = await Reader(address, trusting).get("/")
     assert address.startswith("https://")
     assert (status, PageReader(text).scripts) == (200, 2)
+
+
+async def test_the_page_is_served_with_a_renewed_certificate(tmp_path: Path) -> None:
+    former = Certificates(tmp_path)
+    renewed, file = former.others, former.made("server", *LOCAL)
+    async with serving_dashboard("127.0.0.1:0", Exchange(), [], security=former.server) as address:
+        for now, before in ((former, renewed), (renewed, former)):
+            now.write(file, *LOCAL)
+            status, _ = await Reader(address, ssl.create_default_context(cafile=str(now.ca))).get("/")
+            assert status == 200
+            with pytest.raises(ssl.SSLCertVerificationError):
+                await Reader(address, ssl.create_default_context(cafile=str(before.ca))).get("/")
 
 
 async def test_an_address_in_use_is_named() -> None:
