@@ -157,7 +157,7 @@ LATER: Final = {
         upstream(_PRESSED, body=COMPRESSED),
         upstream(pb.UpstreamFrame(barrier=pb.Marker(integer=1))),
         upstream(pb.UpstreamFrame(watermark=pb.Marker(text="w"))),
-        upstream(pb.UpstreamFrame(end=pb.End(chunks=1, rows=3))),
+        upstream(pb.UpstreamFrame(end=pb.End(chunks=1, rows=3, until=pb.END_OUTCOME_ACCEPTED))),
         upstream(pb.UpstreamFrame(end=pb.End(until=pb.END_OUTCOME_CONSUMED, closes_channel=True))),
         upstream(pb.UpstreamFrame(abort=pb.Abort(reason="r"))),
         upstream(pb.UpstreamFrame(failure=pb.Failure(error=b'{"message": "m"}'))),
@@ -302,4 +302,6 @@ def sessions(draw: st.DrawFn) -> Session:
         else:
             check = draw(st.sampled_from(Check)) if draw(st.integers(0, 2 * _SELDOM)) == 0 else Check.RIGHT
             steps.append(Says(draw(_contents(method, is_first=not number)), check))
+        if not number and draw(st.integers(0, _SELDOM)):
+            steps.append(Waits(1.0))  # until it is answered: who goes on before that is refused
     return Session(method, tuple(steps))

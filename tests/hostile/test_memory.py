@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from permitflow.carriers.connection import CONTROL
+from permitflow.carriers.connection import CONTROL, GET_STREAM, PUT_STREAM
 from permitflow.wire.v1 import exchange_pb2 as pb
-from tests.hostile.grammar import Says, Session, sessions
+from tests.hostile.grammar import FIRST, LATER, Says, Session, Waits, sessions
 from tests.hostile.memory import attack
 
 FAR_BEYOND = (
@@ -20,3 +21,10 @@ FAR_BEYOND = (
 @given(st.lists(sessions(), min_size=1, max_size=3))
 def test_whatever_peers_say_a_neighbour_goes_on(several: Sequence[Session]) -> None:
     attack(several)
+
+
+@pytest.mark.parametrize("method", [PUT_STREAM, GET_STREAM])
+def test_an_agreed_peer_may_say_anything_four_times(method: str) -> None:
+    for first in FIRST[method][:2]:
+        for later in LATER[method]:
+            attack([Session(method, (Says(first), Waits(1.0), *[Says(later)] * 4))])

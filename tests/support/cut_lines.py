@@ -11,7 +11,7 @@ from typing import Self
 from permitflow.carriers.calling import dialling_with
 from permitflow.carriers.carrier import Carrier, Listener
 from permitflow.carriers.reaching import Destination
-from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.errors import PeerGoneError, PermitflowError, TransportError
 from permitflow.exchange import Exchange
 from permitflow.exchange.reception import ConnectionGivenUp, Reception
 from permitflow.wire.buffers import Buffer
@@ -235,6 +235,8 @@ class Network:
             return
         except PermitflowError as error:
             last = error
+            if type(error) is TransportError:  # an exception within the exchange, told as the stream's
+                self.failures.append(error)
         except Exception as error:
             self.failures.append(error)
             last = PeerGoneError(who="the exchange", reason=repr(error))
