@@ -367,9 +367,10 @@ def test_columns_of_one_name_are_refused_by_the_driver(options: Options) -> None
 @pytest.mark.parametrize("change", [{"stream": "nosuch"}, {}], ids=["no channel", "another schema"])
 def test_a_job_that_no_channel_takes_has_nobody_to_tell(options: Options, change: Options) -> None:
     for channel in channels_of(options):
-        produce(options, channel, [ONE_ROW])
+        with open_sink(options["address"], channel, ONE_ROW.schema, timeout_seconds=SOON_SECONDS) as sink:
+            sink.end(closes_channel=False)
     PermitflowDataSource({**options, **change}).writer(StructType().add("x", DoubleType()), overwrite=False).abort([])
-    assert [state_of(options, channel) for channel in channels_of(options)] == ["ended", "ended"]
+    assert [state_of(options, channel) for channel in channels_of(options)] == ["open", "open"]
 
 
 def test_a_key_that_the_rows_do_not_have_is_refused_by_the_driver(options: Options) -> None:
