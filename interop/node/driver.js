@@ -20,7 +20,7 @@ function step() {
   if (!end.isOpen) return;
   if (end instanceof Sender) {
     for (const message of end.sendAll()) {
-      ok(message.request);
+      if (process.env.PERMITFLOW_FAULT !== 'forgets-answers') ok(message.request);
       sends.splice(sends.indexOf(message), 1);
     }
     if (ending && !sends.length && !end.watermark) {

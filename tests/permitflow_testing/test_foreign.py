@@ -5,6 +5,7 @@ breaks the rules of its own protocol is told so, within bounds.
 import asyncio
 import gc
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -137,6 +138,13 @@ def test_an_end_that_does_not_finish_is_named(
         report = judge_command(driver, end=end, dial=dial, only=["end-comes-last"])
     assert found in str(report)
     assert not report.conforms
+
+
+def test_a_chunk_that_comes_without_an_answer_is_told(on_node: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PERMITFLOW_FAULT", "forgets-answers")
+    with driven(on_node) as driver:
+        report = judge_command(driver, end="sender", only=["whole-window"])
+    assert re.search(r"your driver has not answered 'send' \(request \d+\), though its chunk has come", str(report))
 
 
 @pytest.mark.long

@@ -160,6 +160,8 @@ class CommandAdapter(ChannelAdapter):
         """Open a stream between both ends, and agree on the parameters."""
         self._fault: Exception | None = None
         self._asked: list[Request] = []
+        self._sends: dict[int, Request] = {}
+        """Those that nobody has given up, by the serial numbers of their chunks."""
         if not self.driver.is_usable:
             await asyncio.to_thread(self.driver.end)
             await self.driver.told("hello", seconds=START_SECONDS, protocol=PROTOCOL)
@@ -273,6 +275,7 @@ class CommandAdapter(ChannelAdapter):
         key = -request.number if message is None else message.serial or -request.number
         if message is not None:
             self.recording.offered(message._replace(serial=key))
+            self._sends[key] = request
         try:
             return await self.driver.answered(request)
         except asyncio.CancelledError:
@@ -283,6 +286,8 @@ class CommandAdapter(ChannelAdapter):
                 return await self.driver.answered(request, self.driver.limit_seconds)
             self.recording.withdrawn(key)
             raise
+        finally:
+            self._sends.pop(key, None)
 
     def tell(self, word: str, **content: Any) -> None:
         """Ask for something that is done at once; what comes of it is looked at when all has settled."""
@@ -318,6 +323,9 @@ class CommandAdapter(ChannelAdapter):
 
     def _check_settled(self, shown: Any) -> None:
         """Check what must be so when nothing is under way."""
+        for serial, request in self._sends.items():
+            if serial in self.peer.arrived and not request.answer.done():
+                raise DriverError(f"your driver has not answered {request.name}, though its chunk has come")
         if not isinstance(shown, Mapping):
             raise _wrong(SETTLE, shown, "an object as its state")
         if self.peer.is_over():

@@ -127,6 +127,8 @@ class Peer(ABC):
         self._has_agreed = self._has_half_closed = self._has_peer_closed = False
         self._finishing: asyncio.Task[None] | None = None
         self._outstanding_bytes = self._collected_bytes = 0
+        self.arrived: set[int] = set()
+        """The serial numbers of the chunks that have come; empty ones have none."""
         self._unconsumed: deque[_Frame | None] = deque()
         """The frame in which the chunk of each message came; None: it is not a chunk."""
         self.recording: Recording
@@ -414,6 +416,7 @@ class ReceivingPeer(Peer):
     def _arrive(self, message: Received) -> None:
         held = self.end.arrive(message)
         serial = (message.value or 0) if message.kind is Kind.CHUNK else 0
+        self.arrived.add(serial)
         self.recording.sent(Noted(message.kind, message.rows, held, serial))
         self.recording.delivered()
 
