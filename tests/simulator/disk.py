@@ -73,6 +73,8 @@ class Faults:
     """The share of writes and changes of names at which it becomes read-only, as file systems do after an error."""
     failing_flushes: float = 0.0
     """The share of flushes that fail; what was to be flushed is lost, and later flushes do not tell (as Linux)."""
+    fails_next_flush: bool = False
+    """The same once."""
     failing_writes: float = 0.0
     """The share of writes that fail, and change nothing."""
     lying_flushes: float = 0.0
@@ -95,7 +97,7 @@ class SimulatedDisk:
         self.on_crash: Callable[[], object] = lambda: None
         self.is_dead = False
         """Has the process that used it died?"""
-        self.lies = 0
+        self.failed_flushes = self.lies = 0
         """How many flushes said that they had flushed something, and had not."""
         self._names: dict[str, File] = {}
         self._kept_names: dict[str, File] = {}
@@ -247,7 +249,9 @@ class SimulatedDisk:
         if faults.lying_flushes and faults.lying_about in file.name and file.written and draw() < faults.lying_flushes:
             self.lies += 1
             return
-        if faults.failing_flushes and draw() < faults.failing_flushes:
+        if faults.fails_next_flush or (faults.failing_flushes and draw() < faults.failing_flushes):
+            faults.fails_next_flush = False
+            self.failed_flushes += 1
             file.written.clear()
             raise OSError(errno.EIO, "Input/output error")
         for write in file.written:

@@ -14,7 +14,7 @@ producer is within the exchange's own process, and loses its patience in the mid
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sized
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -66,6 +66,10 @@ _BATCH_SHIFT: Final = 1 << 32
 _INSIDE: Final = "inside"
 _INSIDE_NUMBER: Final = 99
 
+_RARER_TROUBLES: Final = ("silence", "forgotten", "slow disk", "flush", "clock")
+_RARER_SECONDS: Final = (2.0, 30.0)
+_CLOCK_JUMPS: Final = (-3e7, -2.0, 2.0, 3e7)
+
 _NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, LedgerError, UnexpectedFrameError)
 """What no client may ever hear: it has only asked for what it was told, and here nobody breaks the protocol."""
 
@@ -80,6 +84,10 @@ def expire_seconds_of(seed: int) -> float | None:
 def is_growing(seed: int) -> bool:
     """For a quarter of the seeds the second producer, and each one that comes again, brings one more column."""
     return Random(f"columns {seed}").random() < 0.25
+
+
+def _clients(producers: Sized, batches: Sized, consumers: tuple[str, ...]) -> tuple[str, ...]:
+    return (*(f"producer{number}" for number in range(len(producers))), *consumers, *(("writer",) if batches else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +121,11 @@ class Plan:
     publishing_seconds: float
     """How long the writer waits to hear that a batch is published; twice as long each time."""
 
+    @property
+    def clients(self) -> tuple[str, ...]:
+        """Those that something happens to."""
+        return _clients(self.producers, self.batches, self.consumers)
+
     @classmethod
     def drawn(cls, random: Random) -> "Plan":
         """Draw."""
@@ -127,11 +140,7 @@ class Plan:
             for _ in range(random.choice((0, 0, 1, 2)))
         )
         consumers = ("default", "audit")[: random.choice((1, 1, 2))]
-        clients = (
-            *(f"producer{number}" for number in range(len(producers))),
-            *consumers,
-            *(("writer",) if batches else ()),
-        )
+        clients = _clients(producers, batches, consumers)
         kinds = random.sample(("crash", "power", "client", "cut", "part", "full", "pause"), k=random.choice((0, 1, 2)))
         troubles = tuple(
             (random.randrange(random.choice((60, 400))), random.choice(kinds), random.choice(clients),
@@ -161,6 +170,20 @@ class Plan:
             patience_seconds=random.choice((1e-4, 1e-2)),
             publishing_seconds=random.choice((1e-3, 1e-2, 600.0)),
         )
+
+
+def rarer_troubles(seed: int, clients: tuple[str, ...]) -> tuple[tuple[int, str, str, float], ...]:
+    """For a third of the seeds what else goes wrong, as in ``Plan.troubles``."""
+    random = Random(f"rarer {seed}")
+    return tuple(
+        (random.randrange(300), random.choice(_RARER_TROUBLES), random.choice(clients), random.choice(_RARER_SECONDS))
+        for _ in range(random.choice((0, 0, 0, 0, 1, 3)))
+    )
+
+
+def life_window_of(seed: int, life: int) -> int:
+    """For a fifth of the seeds each life of the exchange has another window."""
+    return byte_window_of(seed if Random(f"windows {seed}").random() < 0.8 else seed + life * _BATCH_SHIFT)
 
 
 def twin_at(seed: int) -> int:
@@ -213,6 +236,7 @@ class KeptRun:
         self._lives = 0
         self._next_has_power = True
         self._is_stopping = self._is_over = False
+        self._is_slow_until = 0.0
         self._stopping = asyncio.Event()
 
     def run(self) -> Outcome:
@@ -244,7 +268,7 @@ class KeptRun:
         for name in plan.consumers:
             self._add(name, self._consume)
         self._add("closer", self._close)
-        for turn, what, whose, seconds in plan.troubles:
+        for turn, what, whose, seconds in (*plan.troubles, *rarer_troubles(self.seed, plan.clients)):
             world.at_turn(turn, self._bring, what, whose, seconds)
         if (turn := twin_at(self.seed)) and plan.producers:
             world.at_turn(turn, self._begin_twin, self.clients["producer0"])
@@ -266,7 +290,8 @@ class KeptRun:
     # The exchange and its machine.
 
     def _write_later(self, do: Callable[[], object]) -> None:
-        self.world.after(self.plan.write_seconds * self.world.random.random(), do)
+        late = max(0.0, self._is_slow_until - self.world.now)
+        self.world.after((self.plan.write_seconds + late) * self.world.random.random(), do)
 
     def _start_exchange(self) -> None:
         plan, disk = self.plan, self.disk
@@ -280,14 +305,14 @@ class KeptRun:
         host.begin(self._serve())
 
     async def _serve(self) -> None:
-        plan = self.plan
+        plan, failed = self.plan, self.disk.failed_flushes
         try:
             with SqliteStore(self.system.folder, self.system) as store:
                 exchange = Exchange(
                     parameters=plan.parameters,
                     same_host=SameHost.NEVER,
                     store=store,
-                    byte_window=byte_window_of(self.seed),
+                    byte_window=life_window_of(self.seed, self._lives),
                 )
                 channel = exchange.add_channel(
                     CHANNEL,
@@ -311,11 +336,11 @@ class KeptRun:
         except StoreError as error:
             if self.disk.is_dead:
                 return
-            if self.disk.faults.capacity_bytes == NEVER:
+            if self.disk.faults.capacity_bytes == NEVER and self.disk.failed_flushes == failed:
                 self.broken.append(f"the store does not open: {error}")
                 self.world.stop()
             else:
-                self.seen["full disk, not opened"] += 1
+                self.seen["disk error, not opened"] += 1
                 self.disk.crash()
             return
         self._is_over = True
@@ -369,6 +394,26 @@ class KeptRun:
                     return
                 late = min(seconds, 2.0)
                 network.cut(open_[-1], world.random.choice(((0.0, late), (late, 0.0), (None, late), (0.0, 0.0))))
+            case "silence" | "forgotten":
+                open_ = [ends for ends in network.open_connections() if ends[0].host is client.host]
+                if not open_:
+                    return
+                ends = open_[-1]
+                if what == "forgotten":  # as by a router on the way, which tells nobody
+                    network.cut(ends, (None, None))
+                else:
+                    pipe = world.random.choice(ends).outgoing
+                    assert pipe is not None, "it is connected"
+                    network.silence(ends, pipe)
+            case "slow disk":
+                world.tell(EXCHANGE, f"has a slow disk for {seconds:g} s")
+                self._is_slow_until = world.now + seconds
+            case "flush":
+                self.disk.faults.fails_next_flush = True
+            case "clock":
+                jump = world.random.choice(_CLOCK_JUMPS)
+                world.tell(EXCHANGE, f"has a clock that jumps by {jump:g} s")
+                world.clock_seconds += jump
             case _:
                 return
         self.seen[what] += 1
@@ -511,7 +556,8 @@ class KeptRun:
 
     def _note_expired(self, client: _Client, error: RowsExpiredError) -> None:
         seconds = expire_seconds_of(self.seed)
-        if seconds is None or self.world.now < seconds or error.first_kept_row > self._all_rows:
+        is_early = seconds is not None and self.world.now < seconds and not self.seen["clock"]
+        if seconds is None or is_early or error.first_kept_row > self._all_rows:
             self.broken.append(f"{client.name} hears: {error}")
         if not client.told <= error.wanted_row < error.first_kept_row:
             self.broken.append(f"{client.name} has acknowledged {client.told} rows, and hears: {error}")
@@ -631,6 +677,7 @@ class KeptRun:
     def _judge_file(self) -> None:
         """The exchange has stopped, or died while it stopped; everything was acknowledged."""
         self.disk.crash()
+        self.disk.faults.fails_next_flush = False
         self.system.go_on(had_power=False)
         with SqliteStore(self.system.folder, self.system) as store:
             (place,) = store.open_channels([CHANNEL], parameters=self.plan.parameters, consumers=self.plan.consumers)

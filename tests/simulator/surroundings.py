@@ -25,8 +25,6 @@ from tests.simulator.world import Host, World
 INSECURE = Security(insecure=True)
 """Of a simulated exchange: nobody else is on its network."""
 _PING_SECONDS = 1.0
-_BEGINNING_SECONDS = 1e9
-"""Of a world, since 1970."""
 _STAGING_DEFAULTS = StagingAreas.__init__.__kwdefaults__ or {}
 _WHEREVER_FOUND: dict[str, object] = {"monotonic": time.monotonic, "time": time.time, "uuid4": uuid.uuid4}
 """By the name under which modules import them."""
@@ -85,7 +83,7 @@ def simulated(world: World) -> Iterator[None]:
 
     instead: dict[str, object] = {
         "monotonic": lambda: world.now,
-        "time": lambda: _BEGINNING_SECONDS + world.now,
+        "time": lambda: world.clock_seconds + world.now,
         "uuid4": lambda: uuid.UUID(int=ids.getrandbits(128), version=4),
     }
     sockets = SimpleNamespace(create_server=_create_server, AF_INET=2, AF_INET6=10, socket=SimulatedSocket)

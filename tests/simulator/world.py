@@ -102,6 +102,8 @@ class World:
         self.first_hash = (seed + 1) * _MOST_NUMBERS
         """Hashes of this world's tasks are greater, and those of the next one's greater still."""
         self.now = 0.0
+        self.clock_seconds = 1e9
+        """What wall clocks showed when it began, since 1970; changed when they jump."""
         self.hosts: list[Host] = []
         self.story: list[tuple[float, str, str]] | None = [] if tells else None
         """What has happened, if it is to be told: when, where and what."""
