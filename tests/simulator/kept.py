@@ -28,15 +28,14 @@ from permitflow import ChannelParameters
 from permitflow.carriers.same_host import SameHost
 from permitflow.client import AioControl, StagedPart, Staging, control, get, put
 from permitflow.errors import (
-    LedgerError,
     LogReplacedError,
     PermitflowError,
     ProducerReplacedError,
+    ProtocolError,
     RowsExpiredError,
     RowsForgottenError,
     RowsNotThereError,
     StoreError,
-    UnexpectedFrameError,
 )
 from permitflow.exchange import Exchange, ExchangeServer, Retention, SqliteStore
 from permitflow.exchange.channels.replay_channel import ReplayChannel
@@ -70,7 +69,7 @@ _RARER_TROUBLES: Final = ("silence", "forgotten", "slow disk", "flush", "clock")
 _RARER_SECONDS: Final = (2.0, 30.0)
 _CLOCK_JUMPS: Final = (-3e7, -2.0, 2.0, 3e7)
 
-_NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, LedgerError, UnexpectedFrameError)
+_NEVER_TOLD: Final = (LogReplacedError, RowsForgottenError, RowsNotThereError, ProtocolError)
 """What no client may ever hear: it has only asked for what it was told, and here nobody breaks the protocol."""
 
 _roots = count()

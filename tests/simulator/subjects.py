@@ -64,18 +64,23 @@ SUBJECTS: Final[Mapping[str, Subject]] = {
         "tests.simulator.kept:run_seed",
         "Simulated channels that keep rows",
         "Named producers, a writer of staged batches, consumers and an exchange with a store on a simulated disk, "
-        "which loses what was not flushed, tears writes, and fills up. Processes die at any await, and all go on as "
-        "their users do.",
+        "which loses what was not flushed, tears writes, fills up, is slow, and fails to flush. Processes die at any "
+        "await, clocks jump, and all go on as their users do.",
         (
             "client",
+            "clock",
             "crash",
             "cut",
+            "flush",
+            "forgotten",
             "full",
             "part",
             "pause",
             "power",
             "published",
             "published before",
+            "silence",
+            "slow disk",
             "gave up in the exchange",
             "gave up publishing",
             "producer ProducerReplacedError",

@@ -493,6 +493,9 @@ class DialledCarrier(ResumingCarrier):
             try:
                 frame = None if answer is None else decode_connection_frame(answer)
                 if isinstance(frame, Resumed):
+                    if frame.received < self._core.kept.start:  # it would begin with what the former one had
+                        reason = "it has forgotten what it had of it: was the exchange started again?"
+                        return ResumeRefusedError(who=self._who, reason=reason)
                     self._core.resumed(number, frame.received)
             except TransportError:  # a damaged answer
                 return None

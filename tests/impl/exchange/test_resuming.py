@@ -36,6 +36,7 @@ from permitflow.errors import (
 from permitflow.exchange import Exchange, Limits, Retention
 from permitflow.exchange.channels.bridge import Bridge
 from permitflow.exchange.health import Phase
+from permitflow.exchange.reception import Reception
 from permitflow.exchange.serving import METHODS
 from permitflow.stream.resuming import Acknowledged, Resume
 from permitflow.wire.buffers import Received
@@ -589,6 +590,21 @@ async def test_a_position_that_cannot_be_ends_the_stream(position: int) -> None:
         assert isinstance(await answer_to(Resume(token, 1_000, position)), FalsePositionError)
         with pytest.raises(FalsePositionError):
             await receiver.receive()
+
+
+@simulated
+async def test_an_exchange_started_again_has_forgotten_who_waits() -> None:
+    """A consumer to which nothing has come yet: the first exchange has its first message, and the next one has not."""
+    waiting = Exchange()
+    waiting.add_channel("c", PARAMETERS)
+    async with Network(waiting).opened() as network:
+        reading = asyncio.create_task(read_all())
+        for reception in (network.reception, Reception(one_channel(), resume_seconds=30.0)):
+            await asyncio.sleep(1)
+            network.reception = reception
+            network.cut_all()
+        with pytest.raises(ResumeRefusedError, match="was the exchange started again"):
+            await reading
 
 
 @pytest.mark.parametrize("streams", [20, pytest.param(1_000, marks=pytest.mark.long)])
