@@ -68,7 +68,8 @@ class SimulatedWriter(Generic[J]):
         self.let_go()
 
     def let_go(self) -> None:
-        """Close the files, of a dead process too."""
+        """Close the files, of a dead process too; what it was to write is not written."""
+        self._jobs.clear()
         with contextlib.suppress(Crashed):
             self._finish()
 
