@@ -144,6 +144,7 @@ async def test_a_consumer_that_leaves_halfway_is_named_to_the_producer() -> None
 async def test_a_consumer_that_leaves_before_its_first_message_is_replaced() -> None:
     async with serving() as (exchange, server):
         async with get(server.address, "orders/0"):
+            await until(lambda: exchange.channel("orders/0").books.consumer is not None)
             with pytest.raises(ChannelBusyError, match="is being read by"):
                 await read(server.address)
         await until(lambda: exchange.channel("orders/0").books.consumer is None)
