@@ -38,8 +38,21 @@ from typing import TYPE_CHECKING, NoReturn, TypeAlias, TypeVar, Unpack
 from uuid import uuid4
 
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    BooleanType,
+    DataType,
+    DateType,
+    MapType,
+    NumericType,
+    StringType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from permitflow.carriers.addresses import several
 from permitflow.carriers.shared_memory import SameHost
@@ -130,6 +143,41 @@ def _require_wanted(channel: str, outcome: EndOutcome) -> None:
         raise ChannelCancelledError(channel=channel, reason=_UNREAD)
 
 
+# Arrow has these in every release of Spark.
+_PLAIN = (BinaryType, BooleanType, DateType, NumericType, StringType, TimestampNTZType, TimestampType)
+
+
+def _is_plain(kind: DataType) -> bool:
+    match kind:
+        case StructType():
+            return all(_is_plain(field.dataType) for field in kind)
+        case ArrayType():
+            return _is_plain(kind.elementType)
+        case MapType():
+            return _is_plain(kind.keyType) and _is_plain(kind.valueType)
+        case _:
+            return isinstance(kind, _PLAIN)
+
+
+def _require_carried(schema: StructType) -> None:
+    """Refuse a column whose type Arrow cannot carry, as INTERVAL MONTH.
+
+    Raises:
+        InvalidParametersError: there is one.
+    """
+    for field in schema:
+        if not _is_plain(field.dataType):
+            # Arrow must not be loaded for nothing.
+            from permitflow.spark.schema import arrow_schema
+
+            try:
+                arrow_schema(StructType([field]))
+            except PySparkException:
+                rule = "must have types that PySpark has in Arrow: cast this one, as to STRING, or leave it out"
+                value = f"{field.name} {field.dataType.simpleString()}"
+                raise InvalidParametersError(name="the frame's columns", value=value, rule=rule) from None
+
+
 class SentMessage(WriterCommitMessage):
     """The totals of what one attempt has sent."""
 
@@ -146,8 +194,8 @@ class _Sending:
 
         Raises:
             InvalidOptionError: a column is not there, or cannot be in a key.
-            InvalidParametersError: the rows have no columns, or two of one name; or two of several exchanges have the
-                same channel, or rows are spread over fewer channels than there are.
+            InvalidParametersError: the rows have no columns, two of one name, or one that Arrow cannot carry; or two of
+                several exchanges have the same channel, or rows are spread over fewer channels than there are.
         """
         if not schema.fields:
             rule = "must be at least one: in a channel that has some, rows without columns would be rows of nulls"
@@ -155,6 +203,7 @@ class _Sending:
         if len(set(schema.names)) < len(schema.names):
             rule = "must have different names: rename the others"
             raise InvalidParametersError(name="the frame's columns", value=schema.names, rule=rule)
+        _require_carried(schema)
         self._options = options
         self._schema = schema
         if options.key:

@@ -10,12 +10,13 @@ import pytest
 PLANNING = """
 import json, pickle, sys
 import pyspark.sql.worker.write_into_data_source
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, StringType, StructType
 before = set(sys.modules)
 from pyspark_permitflow import DefaultSource
 from pyspark_permitflow_grpc import DefaultSource as _
 options = {{"address": "127.0.0.1:1", "stream": "orders", "channels": "2", "delivery": "{delivery}"}}
-pickle.dumps(DefaultSource(options).writer(StructType().add("id", "long"), overwrite=False))
+rows = StructType().add("id", "long").add("tags", ArrayType(StringType()))
+pickle.dumps(DefaultSource(options).writer(rows, overwrite=False))
 print(json.dumps(sorted({{name.partition(".")[0] for name in sys.modules.keys() - before}})))
 """
 DEAR = {"asyncio", "google", "grpc", "numpy", "pandas", "pyarrow", "ssl", "xxhash"}

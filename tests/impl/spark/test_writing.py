@@ -16,7 +16,18 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import Row, SparkSession
 from pyspark.sql.datasource import WriterCommitMessage
-from pyspark.sql.types import DoubleType, LongType, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DayTimeIntervalType,
+    DoubleType,
+    LongType,
+    MapType,
+    NullType,
+    StringType,
+    StructType,
+    YearMonthIntervalType,
+)
 
 from permitflow import client
 from permitflow.client.blocking import control, open_sink, open_source
@@ -362,6 +373,21 @@ def test_a_frame_without_columns_is_refused_by_the_driver(options: Options, deli
 def test_columns_of_one_name_are_refused_by_the_driver(options: Options) -> None:
     with pytest.raises(InvalidParametersError, match=r"\['a', 'a'\]"):
         PermitflowDataSource(options).writer(StructType().add("a", LongType()).add("a", LongType()), overwrite=False)
+
+
+MONTHS = YearMonthIntervalType(YearMonthIntervalType.MONTH)
+
+
+@pytest.mark.parametrize("kind", [MONTHS, ArrayType(MONTHS), MapType(StringType(), StructType().add("a", MONTHS))])
+def test_a_type_that_arrow_cannot_carry_is_refused_by_the_driver(options: Options, kind: DataType) -> None:
+    words = f"the frame's columns must have types that .* leave it out, not 'age {kind.simpleString()}'"
+    with pytest.raises(InvalidParametersError, match=words):
+        PermitflowDataSource(options).writer(StructType().add("id", LongType()).add("age", kind), overwrite=False)
+
+
+def test_rare_types_that_arrow_carries_are_not_refused(options: Options) -> None:
+    rows = StructType().add("took", DayTimeIntervalType()).add("nothing", ArrayType(NullType()))
+    PermitflowDataSource(options).writer(rows, overwrite=False)
 
 
 @pytest.mark.parametrize("change", [{"stream": "nosuch"}, {}], ids=["no channel", "another schema"])
