@@ -17,6 +17,7 @@ from permitflow.carriers.grpc_calls import Context, ServerCall, calling
 from permitflow.carriers.reaching import Destination
 from permitflow.carriers.shared_memory.link import AsyncioLink
 from permitflow.errors import PeerGoneError, PermitflowError
+from permitflow.flows.byte_window import DEFAULT_BYTE_WINDOW
 from permitflow.wire.buffers import Received
 from tests.support.carriers import answering_grpc, connected, memory_ends
 from tests.support.turns import turns, until
@@ -216,16 +217,18 @@ async def test_a_writer_waits_for_a_reader_that_does_not_read(
 
 
 async def test_both_ends_may_write_over_grpc_what_nobody_has_read() -> None:
-    """Permits alone bind; gRPC's windows would grow to a few MiB by themselves."""
+    """A channel's windows alone bind; gRPC's would grow to a few MiB by themselves."""
+    to_an_exchange, from_it = DEFAULT_BYTE_WINDOW >> 20, 64
     async with over_grpc() as (dialler, acceptor):
         near = Conversation(dialler)
-        for _ in range(64):
+        for _ in range(to_an_exchange):
             await near.write([bytes(1 << 20)])
         far = Conversation(acceptor)
-        for _ in range(64):
+        for _ in range(from_it):
             await far.write([bytes(1 << 20)])
+        for _ in range(to_an_exchange):
             assert len(await far.read() or b"") == 1 << 20
-        for _ in range(64):
+        for _ in range(from_it):
             assert len(await near.read() or b"") == 1 << 20
 
 

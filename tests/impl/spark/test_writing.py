@@ -437,8 +437,7 @@ def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> N
     writer = PermitflowDataSource(named).writer(StructType().add("id", LongType()), overwrite=False)
     with pytest.raises(UnknownChannelError, match="nowhere"):
         writer.commit([None])
-    with pytest.raises(UnknownChannelError, match="nowhere"):
-        writer.abort([None])
+    writer.abort([None])
     assert str(consume(options, first)).startswith("ChannelAbortedError")
 
 
