@@ -70,8 +70,6 @@ _WORDS = {
 
 def _short(error: BaseException) -> str:
     words = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)  # not as a literal
-    if "straddling" in words:
-        words = f"a row is longer than {_BLOCK_BYTES >> 20} MiB, which CSV may not be here: take another format"
     return " ".join(words.removeprefix("JSON parse error: ").split())[:300].rstrip(".")  # more may follow
 
 
@@ -162,15 +160,97 @@ def _too_wide(number: str, name: str) -> str:
 
 
 # One thread: only then errors tell the row.
-_CSV_READ = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
+_CSV_READ = pyarrow.csv.ReadOptions(use_threads=False, block_size=2 * _MOST_LINE_BYTES)
 _CSV_PARSE = pyarrow.csv.ParseOptions(newlines_in_values=True)
 # Nothing between two commas is null; "" is an empty text.
 _CSV_NULLS = {"null_values": [""], "strings_can_be_null": True, "quoted_strings_can_be_null": False}
 
 
+# As Arrow reads it: a quote opens at the beginning of a field only, and what follows a closed one is as it is.
+_FIELD = rb'(?:"[^"]*+(?:""[^"]*+)*+"|(?!"))[^,\r\n]*+'
+_FIELDS = re.compile(rb"(?:%b(?:,|\r?\n|\r))*+" % _FIELD)
+_ROWS = re.compile(rb"(?:%b(?:,%b)*+(?:\r?\n|\r(?!\n|\Z)))*+" % (_FIELD, _FIELD))
+
+
+class _WholeRows(io.RawIOBase):
+    """CSV, about a MiB of whole rows at a time: of a row that is cut off, Arrow would make a whole one."""
+
+    def __init__(self, file: BinaryIO, what: str) -> None:
+        self._what = what
+        mark = file.read(len(codecs.BOM_UTF8))
+        self._file: BinaryIO | _Ahead = file if mark == codecs.BOM_UTF8 else _Ahead(mark, file)
+        self._first = self._left = b""
+        self._lines = 0
+        self._is_over = False
+        self._error: RowFileError | None = None
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, _size: int = -1) -> bytes:
+        """The next rows, the last one with its end; nothing behind them, or behind those before a wrong one."""
+        if self._first:
+            first, self._first = self._first, b""
+            return first
+        while not self._is_over:
+            more = self._file.read(_BLOCK_BYTES)
+            self._left += more
+            if len(more) < _BLOCK_BYTES:
+                self._is_over = True
+                self._left += b"" if self._left[-1:] in (b"", b"\n") else b"\n"
+            end = _end_of_rows(self._left)
+            if self._is_over and end < len(self._left):
+                reason = "the quote that opens there is not closed: the input is cut off, or has a quote too many"
+                self._end(_end_of(_FIELDS, self._left), reason)
+            elif len(self._left) - end > _MOST_LINE_BYTES:
+                self._end(end, f"the row is longer than {_MOST_LINE_BYTES >> 20} MiB, or a quote in it is not closed")
+            if self._is_over or end > _BLOCK_BYTES // 2:  # of names alone no types could be inferred
+                rows, self._left = self._left[:end], self._left[end:]
+                self._lines += _lines_in(rows)
+                return rows
+        return b""
+
+    def first(self) -> bytes:
+        """The first rows, which will be read again.
+
+        Raises:
+            RowFileError: one of them cannot be read.
+        """
+        self._first = self.read()
+        self.require_whole()
+        return self._first
+
+    def _end(self, place: int, reason: str) -> None:
+        line = self._lines + _lines_in(self._left[:place]) + 1
+        self._is_over = True
+        self._error = RowFileError(path=self._what, place=f", line {line:,}", reason=reason)
+
+    def require_whole(self) -> None:
+        """Raise the error, if what was read so far ends with a row that cannot be read."""
+        if self._error is not None:
+            raise self._error
+
+
+def _end_of_rows(text: bytes) -> int:
+    if b'"' not in text:  # ten times as fast
+        return max(text.rfind(b"\n"), text.rfind(b"\r", 0, -1)) + 1
+    return _end_of(_ROWS, text)
+
+
+def _end_of(pattern: re.Pattern[bytes], text: bytes) -> int:
+    found = pattern.match(text)
+    assert found is not None, "it matches nothing at all, too"
+    return found.end()
+
+
+def _lines_in(text: bytes) -> int:
+    returns = text.count(b"\r")
+    return text.count(b"\n") + (returns and returns - text.count(b"\r\n"))
+
+
 def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
-    first = file.read(_BLOCK_BYTES)
-    found = _inferred_csv(first, what, must_be_exact=schema is None)
+    whole = _WholeRows(file, what)
+    found = _inferred_csv(whole.first(), what, must_be_exact=schema is None)
     if twice := next((name for name in found.names if found.names.count(name) > 1), None):
         raise RowFileError(path=what, place="", reason=f"it has two columns of the name {twice!r}: rename one")
     if schema is None:
@@ -181,26 +261,28 @@ def _csv(file: BinaryIO, what: str, schema: pa.Schema | None) -> RowReader:
         raise RowFileError(path=what, place="", reason=f"it has no column {missing!r}, but {', '.join(found.names)}")
     try:
         opened = pyarrow.csv.open_csv(
-            _Ahead(first, file),
+            whole,
             read_options=_CSV_READ,
             parse_options=_CSV_PARSE,
             convert_options=pyarrow.csv.ConvertOptions(column_types=schema, include_columns=schema.names, **_CSV_NULLS),
         )
     except _UNREADABLE as error:  # of the first block
         raise RowFileError(path=what, place="", reason=_short(error)) from error
-    return RowReader(schema, _placed(iter(opened), what))
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        yield from opened
+        whole.require_whole()
+
+    return RowReader(schema, _placed(batches(), what))
 
 
 def _inferred_csv(first: bytes, what: str, *, must_be_exact: bool) -> pa.Schema:
     if not first.strip():
         raise RowFileError(path=what, place="", reason="it is empty: CSV begins with a line of names")
-    # The last row may be cut, perhaps within quotes: only Arrow knows where the last whole one ends.
-    size = len(first) if len(first) < _BLOCK_BYTES else _BLOCK_BYTES - 1
-    read = pyarrow.csv.ReadOptions(use_threads=False, block_size=size)
 
     def opened(**options: Any) -> pyarrow.csv.CSVStreamingReader:
         convert = pyarrow.csv.ConvertOptions(**_CSV_NULLS, **options)
-        return pyarrow.csv.open_csv(io.BytesIO(first), read, _CSV_PARSE, convert)
+        return pyarrow.csv.open_csv(io.BytesIO(first), _CSV_READ, _CSV_PARSE, convert)
 
     try:
         with opened() as reader:

@@ -94,6 +94,8 @@ def test_lines_leave_as_they_come() -> None:
     [
         (RowFormat.CSV, b"", "in: it is empty: CSV begins with a line of names"),
         (RowFormat.CSV, b"n,s\n1,a\n2\n", "in: it is not CSV: CSV parse error: Row #3: Expected 2 columns, got 1"),
+        (RowFormat.CSV, b'n,s\n1,"a\nb"\n2,"c\n3,d\n', "in, line 4: the quote that opens there is not closed"),
+        (RowFormat.CSV, b'n,"s', "in, line 1: the quote that opens there is not closed"),
         (RowFormat.CSV, b"n\n\xff\n", "in: column 'n' is not text in UTF-8"),
         (RowFormat.JSON_LINES, b"", "in: it has no lines: give the schema with --schema"),
         (RowFormat.JSON_LINES, b'{"n": 1}\n{"n"\n', "in, line 2: Missing a colon after a name of object member"),
@@ -130,6 +132,13 @@ def test_rows_before_a_wrong_one_are_read(row_format: RowFormat, content: bytes,
     assert words in str(caught.value)
 
 
+def test_all_rows_before_csv_is_cut_off_are_read() -> None:
+    found = open_rows(io.BytesIO(b"n\n" + b"1\r\n" * 600_000 + b'"1'), "in", RowFormat.CSV)
+    assert sum(next(found.batches).num_rows for _ in range(2)) == 600_000
+    with pytest.raises(RowFileError, match="in, line 600,002: the quote that opens there is not closed"):
+        next(found.batches)
+
+
 def test_a_wrong_row_at_the_beginning_is_told_before_anything_is_sent() -> None:
     with pytest.raises(RowFileError, match="in: In CSV column #0: Row #4: CSV conversion error to int64"):
         open_rows(io.BytesIO(b"n\n1\n2\nx\n"), "in", RowFormat.CSV, parsed_schema("n:int64"))
@@ -163,9 +172,23 @@ def test_a_whole_number_is_not_made_a_float(row_format: RowFormat, content: byte
     assert next(stated.batches)["n"].to_pylist() == [1, 2**64 - 1]
 
 
-def test_a_row_that_is_too_long_for_csv_is_told() -> None:
-    with pytest.raises(RowFileError, match="in, behind row 1: a row is longer than 1 MiB"):
-        read(b"s\na\n" + b"x" * (3 << 20) + b"\n", RowFormat.CSV)
+def test_a_long_row_is_read_and_a_too_long_one_is_told() -> None:
+    long = b"s,n\n" + b"x" * (3 << 20) + b",1\n"
+    assert read(long, RowFormat.CSV)["n"].to_pylist() == [1]
+    with pytest.raises(RowFileError, match="in, line 3: the row is longer than 16 MiB"):
+        read(long + b"x" * (18 << 20), RowFormat.CSV)
+
+
+def test_the_last_line_of_csv_needs_no_end() -> None:
+    assert read(b"a,b", RowFormat.CSV) == read(b"a,b\n", RowFormat.CSV)
+    assert read(b"a,b", RowFormat.CSV).column_names == ["a", "b"]
+    assert read(b'a,b\n1,""', RowFormat.CSV).to_pylist() == [{"a": 1, "b": ""}]
+
+
+@pytest.mark.parametrize("value", [b'5"', b' "5', b'"5"""', b'"5"" of\r\n6"', b'"5" of "6', b'""'])
+def test_a_quote_opens_only_at_the_beginning_of_a_value(value: bytes) -> None:
+    content = b'\xef\xbb\xbf"a\n",b\r' + value + b",1\r\n" + value + b",2"
+    assert read(content, RowFormat.CSV)["b"].to_pylist() == [1, 2]
 
 
 def test_a_damaged_batch_is_no_batch() -> None:
