@@ -218,19 +218,26 @@ async def serve_until_signal(
             servers.append(await stack.enter_async_context(server))
             begin()
         await whole.opened(servers[0].address)
+        listening = [server.address for server in servers]
+        metrics: str | None = None
+        page: str | None = None
+        if metrics_address is not None:
+            metrics = stack.enter_context(metrics_at(metrics_address, whole.collector()))
+        if ui_address is not None:
+            protection = serving["security"]
+            board = serving_dashboard(ui_address, whole.exchange, listening, security=protection, access=access)
+            page = await stack.enter_async_context(board)
         report.listening(
-            [server.address for server in servers],
+            listening,
             [*whole.names],
             whole.most_bytes,
             before_streams_bytes=whole.before_streams_bytes,
             limit_bytes=whole.most_memory,
         )
-        if metrics_address is not None:
-            report.metrics(stack.enter_context(metrics_at(metrics_address, whole.collector())))
-        if ui_address is not None:
-            listening, protection = [server.address for server in servers], serving["security"]
-            board = serving_dashboard(ui_address, whole.exchange, listening, security=protection, access=access)
-            report.page(await stack.enter_async_context(board))
+        if metrics is not None:
+            report.metrics(metrics)
+        if page is not None:
+            report.page(page)
         lost = asyncio.ensure_future(whole.exchange.until_lost())
         stack.callback(lost.cancel)
         lost.add_done_callback(lambda task: _give_up(stopped, task))

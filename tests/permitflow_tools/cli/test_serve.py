@@ -227,12 +227,13 @@ def test_a_terminal_gets_a_table() -> None:
         assert heading in text
 
 
-def test_a_metrics_address_in_use_is_unusable(command: Command) -> None:
+@pytest.mark.parametrize("option", ["--metrics-address", "--ui"])
+def test_an_address_in_use_is_told_before_any_is_announced(command: Command, option: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
-        code, _, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", "--metrics-address", address)
-    assert code == 2
-    assert "--metrics-address" in stderr
+        code, stdout, stderr = command("serve", "--stream", "s", "--address", "127.0.0.1:0", option, address)
+    assert (code, stdout) == (2, "")
+    assert option in stderr
 
 
 def test_a_page_for_other_hosts_needs_tls(command: Command) -> None:
