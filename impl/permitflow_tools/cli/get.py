@@ -96,8 +96,8 @@ def get(
     FILE.part until it is whole, then takes the place of an older one. If the command is stopped, or fails, what has
     come is readable there, and the error says how many rows that are: rows of a channel that is read once are nowhere
     else. Reading a channel that keeps its rows acknowledges nothing without --acknowledge; then rows are acknowledged
-    when the file is whole, or as soon as standard output has taken them. A consumer whose rows have expired is told
-    with which --from-row it goes on.
+    when the file is whole, or as soon as standard output has taken them, of Parquet with its end. A consumer whose rows
+    have expired is told with which --from-row it goes on.
 
     What was written is told on standard error. Exit code 0: the channel has ended, or --rows have come. 1: the channel
     is broken, the exchange has refused or is gone, or nobody takes the output. 2: the output cannot be used. 130:
@@ -166,6 +166,8 @@ class _Output:
 
         self.part: OutputFile | None = None
         self.is_shared = is_special(path)
+        self.takes_at_once = self.is_shared and row_format is not RowFormat.PARQUET
+        """What was flushed can be read; of Parquet, nothing can before its end."""
         try:
             if path == STANDARD_OUTPUT:
                 self._file: BinaryIO = _standard_output()
@@ -197,7 +199,7 @@ class _Output:
             self._file.flush()
 
     def leave(self, *, keeps: bool, has_failed: bool = False) -> str:
-        """What there is stays, readable if no write has failed; where, in words."""
+        """What there is stays, readable if no write has failed; where, in words: none if others may lack some."""
         try:
             self.writer.close()
             self._file.flush()
@@ -207,7 +209,7 @@ class _Output:
             if self._file is not sys.stdout.buffer:
                 with suppress(OSError):  # told already
                     self._file.close()
-            return "have come, and not all were written" if has_failed else "were written"
+            return "" if has_failed else "were written"
         self.part.leave(keeps=keeps)
         if has_failed:
             return f"have come, of which {self.part.part} has not all: it ends where that happened"
@@ -239,7 +241,7 @@ class _Writing:
             self._source.cancel("the reader of its output has gone")
             # What is left in buffers would be complained of again, here and when Python flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            complain(f"nobody reads the output any more; {self._left()}")
+            complain(f"nobody reads the output any more; {self._left(has_failed=True)}")
             raise typer.Exit(ExitCode.FAILS) from None
         except PermitflowError as error:  # a time-out is an OSError as well
             complain(f"{error}; {self._left()}")
@@ -269,7 +271,7 @@ class _Writing:
                 if self._output.is_shared:
                     self._output.flush()
                 self._written += batch.num_rows
-                if self._output.is_shared:
+                if self._output.takes_at_once:
                     self._acknowledge(self._source.name)
         self._source.cancel(f"{most_rows:,} rows were enough")
 
@@ -282,6 +284,10 @@ class _Writing:
     def _left(self, *, has_failed: bool = False) -> str:
         rows = self._came if has_failed else self._written
         words = self._output.leave(keeps=rows > 0, has_failed=has_failed)
+        # A reader may have taken a part of what was to be written at once.
+        if self._came and (not words or (self._output.is_shared and self._came > self._written)):
+            least = self._written if self._output.takes_at_once else 0
+            return f"{self._came:,} rows have come, at least {least:,} of them were written"
         if not rows:
             words = "were written" if self._came else "have come"
         return f"{rows:,} rows {words}"
