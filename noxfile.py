@@ -160,7 +160,7 @@ def mutants_of(session: nox.Session) -> None:
 
 
 @nox.session(name="versions", venv_backend="uv")
-@nox.parametrize("python,releases", [("3.11", "oldest"), ("3.13", "newest"), ("3.11", "old Spark")])
+@nox.parametrize("python,releases", [("3.11", "oldest"), ("3.14", "newest"), ("3.11", "old Spark")])
 def run_versions(session: nox.Session, releases: str) -> None:
     """the oldest and newest releases that pyproject.toml allows, into docs/reference/versions.md (10 minutes)"""
     ranges = versions.declared_ranges()
