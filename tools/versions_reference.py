@@ -151,9 +151,10 @@ def document(ranges: Ranges, columns: Mapping[str, Column]) -> str:
         "Written by `nox --session versions`: the tests below, with the oldest and the newest releases\n"
         "that `pyproject.toml` allows, and with mixtures. A range is declared only as far as it was run; a test\n"
         "compares the two.\n\n"
-        "Python 3.14 has a fault of its own, still in 3.14.8: an exception from a signal's handler, as of Ctrl-C, can leave a\n"
-        "lock of any library taken ([CPython, 148874](https://github.com/python/cpython/issues/148874)). A blocking client\n"
-        "takes no lock of that kind once it runs; a program with others should end after Ctrl-C rather than go on.\n\n"
+        "Python 3.14 has a fault of its own, still in 3.14.8: an exception from a signal's handler, as of Ctrl-C,\n"
+        "can leave a lock of any library taken ([CPython, 148874](https://github.com/python/cpython/issues/148874)).\n"
+        "A blocking client takes no lock of that kind once it runs; a program with others should end after Ctrl-C\n"
+        "rather than go on.\n\n"
         f"{table}\nThe tests, but for those that take long:\n\n```text\n"
         + "".join(f"{test}\n" for test in TESTS)
         + "```\n"
