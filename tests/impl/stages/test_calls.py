@@ -467,6 +467,17 @@ async def test_a_handler_in_which_a_future_was_cancelled_is_answered() -> None:
             await values(calls.source(stub.Count, number(1), timeout=10))
 
 
+@pytest.mark.parametrize("error", [asyncio.CancelledError(), GeneratorExit()])
+async def test_requests_that_end_with_any_error_are_answered(error: BaseException) -> None:
+    async def double(_: Any, context: Any) -> None:
+        intercepted: Any = Given(2, error=error)
+        await calls.respond(context, calls.requests(intercepted, context))
+
+    async with serving(Double=double) as stub:
+        with pytest.raises(CallError, match=type(error).__name__):
+            await values(Source([number(1)]).through(calls.flow(stub.Double, timeout=10)))
+
+
 async def test_a_failing_servers_window_arrives_before_the_error() -> None:
     has_failed = asyncio.Event()
 

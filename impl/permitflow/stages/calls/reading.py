@@ -23,13 +23,13 @@ class Reading(Generic[T]):
         self._task: asyncio.Task[None] | None = None
         self._done = asyncio.Event()
         self._element: T
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
 
     async def _read_one(self) -> None:
         try:
             self._element = await self._read()
             self._counts.received += 1
-        except Exception as error:
+        except (Exception, asyncio.CancelledError, GeneratorExit) as error:  # a user's iterator may raise any
             self._error = error
         finally:
             self._done.set()
@@ -38,7 +38,7 @@ class Reading(Generic[T]):
         """The next element; for one task at a time.
 
         Raises:
-            Exception: that of the read, which ends with ``StopAsyncIteration``.
+            BaseException: that of the read, which ends with ``StopAsyncIteration``.
         """
         if self._task is None:
             self._done.clear()
