@@ -26,6 +26,7 @@ from permitflow.carriers.datagrams.packets import COOKIE_BYTES, Challenge, Data,
 from permitflow.carriers.framing import HEADER_BYTES, header
 from permitflow.client import get, put
 from permitflow.errors import PermitflowError
+from permitflow.exchange import Limits
 from permitflow.flows.permits.agreement import PERMITS
 from permitflow.stream.handshake import PROTOCOL_VERSION
 from permitflow.stream.resuming import TOKEN_BYTES
@@ -435,6 +436,23 @@ async def _gzip(target: Target, answers: Counter[str]) -> None:
     await _http2(target, answers, parts, 16)
 
 
+async def _first_messages(target: Target, answers: Counter[str]) -> None:
+    """First messages of 16 MiB without their last bytes, as many at a time as one peer may have handshakes."""
+    begin = PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1) + frame(HEADERS, call_of(PUT_STREAM), 4, 1)
+    parts = [frame(DATA, message(bytes(_READ_BYTES >> 2), MAX_MESSAGE_BYTES)[: _READ_BYTES >> 2], 0, 1)]
+    parts += [frame(DATA, bytes(_READ_BYTES >> 2), 0, 1)] * (MAX_MESSAGE_BYTES // (_READ_BYTES >> 2) - 1)
+
+    async def once() -> str:
+        connection = await _Connection(target.grpc).made()
+        with closing(connection.socket):
+            await connection.send(begin)
+            for part in parts:
+                await connection.send(part)
+            return await connection.answer()
+
+    await again(target, Limits().max_handshakes_per_peer, once, answers)
+
+
 async def _silent(target: Target, answers: Counter[str]) -> None:
     """Connections at which gRPC waits for a word."""
 
@@ -555,6 +573,7 @@ OF_STRANGERS: Final[dict[str, tuple[str, Attack]]] = {
     "gRPC: connections that say nothing": ("grpc", _silent),
     "gRPC: requests without room for replies": ("grpc", _untaken),
     "gRPC: messages that become gigabytes": ("grpc", _gzip),
+    "gRPC: first messages of 16 MiB": ("grpc", _first_messages),
     "UDP: openings without a cookie, foreign data": ("udp", _spoofed),
     "UDP: connections that are left": ("udp", _opened),
 }

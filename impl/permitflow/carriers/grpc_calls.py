@@ -88,6 +88,8 @@ class _Call(Carrier, ABC):
         self._is_closing_half = self._is_over = False
         self._has_work = asyncio.Event()
         self._is_cut = self._is_unreached = False
+        self.received_bytes = 0
+        """Of all messages that have come."""
 
     @property
     def is_unreached(self) -> bool:
@@ -116,6 +118,7 @@ class _Call(Carrier, ABC):
     async def _read_all(self) -> None:
         try:
             while isinstance(message := await self._read(), bytes):  # anything else is the end, in good order
+                self.received_bytes += len(message)
                 if self._listener is not None:
                     self._listener.on_message(message, False)
                 del message  # the next one may come late

@@ -5,6 +5,7 @@ Linux lists a process's sockets in ``/proc/self/fd``.  Elsewhere none is found, 
 
 import os
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import IPv6Address, ip_address
@@ -13,6 +14,9 @@ from urllib.parse import unquote
 
 _DESCRIPTORS: Final = "/proc/self/fd"
 _BYTES_AT_ONCE: Final = 1 << 20
+_INFO_BYTES: Final = 136
+_RECEIVED: Final = slice(128, 136)
+"""Where Linux writes ``tcpi_bytes_received`` in its ``tcp_info`` (linux/tcp.h, of 4.1 and later)."""
 
 
 class Name(NamedTuple):
@@ -87,6 +91,16 @@ class GrpcConnections:
                 while found.recv(_BYTES_AT_ONCE, socket.MSG_TRUNC | socket.MSG_DONTWAIT):
                     pass  # gRPC would go through all that has come
             return True
+
+    def received_bytes(self, name: Name) -> int | None:
+        """How much the kernel has received of this connection, of which a look has told; None: nobody knows."""
+        if (entry := self._by_name.get(name)) is None:
+            return None
+        with _opened(entry) as found:
+            if found is None:
+                return None
+            info = found.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _INFO_BYTES)
+        return int.from_bytes(info[_RECEIVED], sys.byteorder)
 
     def _name_in(self, found: socket.socket) -> Name | None:
         if found.family not in (socket.AF_INET, socket.AF_INET6) or found.type != socket.SOCK_STREAM:

@@ -1,24 +1,75 @@
 """Counts the connections of a gRPC server by their peers, and hangs up on those beyond a limit.
 
 gRPC itself only counts all of them.  This looks at them a few times a second: within a look, a peer may have more.
+gRPC has one limit for all messages, and keeps what has come of them.  So while a first message is coming, this looks at
+the bytes that have come of its connection: within such a look, a peer may send more than a first message may have.
 """
 
 import asyncio
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from time import thread_time
-from typing import Final
+from typing import Final, Protocol
 
+from permitflow.carriers.byte_stream import FRAMES_BYTES
+from permitflow.carriers.connection import MOST_UNREAD_BYTES
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
 from permitflow.errors import LimitReachedError, PermitflowError
 from permitflow.exchange.admission import Admission
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
 
 _BETWEEN_LOOKS_SECONDS: Final = 0.5
+_BETWEEN_MEASURES_SECONDS: Final = 0.02
 _LOOKS_SHARE: Final = 0.02
 """The largest share of the event loop's time: a look at thousands of connections takes milliseconds."""
 _HURRIED_SHARE: Final = 0.2
 """The same while a connection that is to be hung up on is younger than the last look: its calls cost more."""
 _MOST_EXCESSES: Final = 1
 """A client that has not heard yet how long headers may be is told so by an error, and may call again."""
+
+
+class Call(Protocol):
+    """A call that is being served."""
+
+    received_bytes: int
+    """Of the messages that gRPC has handed over."""
+
+
+class _Calls:
+    """The calls of one connection."""
+
+    def __init__(self) -> None:
+        self.arriving, self.begun = set[Call](), set[Call]()
+        """Those that have not said yet what they want, and those that have a stream."""
+        self.excesses = 0
+        self.before_bytes = 0
+        """What had come, and was no message, when the first of ``arriving`` began."""
+        self._over_bytes = 0
+
+    @property
+    def delivered_bytes(self) -> int:
+        """Of the messages of all calls."""
+        return self._over_bytes + sum(call.received_bytes for call in (*self.arriving, *self.begun))
+
+    def is_too_much(self, received_bytes: int) -> bool:
+        """Does gRPC hold more of this connection than its calls may have sent?"""
+        of_streams_bytes = len(self.begun) * (MOST_UNREAD_BYTES + MAX_MESSAGE_BYTES)
+        most_bytes = max(1, len(self.arriving)) * FRAMES_BYTES + of_streams_bytes
+        return received_bytes - self.before_bytes - self.delivered_bytes > most_bytes
+
+    def begin(self, call: Call) -> None:
+        """It has a stream."""
+        self.arriving.discard(call)
+        self.begun.add(call)
+
+    def end(self, call: Call) -> None:
+        """It is over."""
+        self._over_bytes += call.received_bytes
+        self.arriving.discard(call)
+        self.begun.discard(call)
+
+
+_NO_CALLS: Final = _Calls()
 
 
 class GrpcPeers:
@@ -36,15 +87,54 @@ class GrpcPeers:
         self._holds: dict[Name, ExitStack] = {}
         self._handshakes: dict[Name, tuple[float, ExitStack]] = {}
         """When each connection without a call came, also while it negotiates TLS."""
-        self._has_called = set[Name]()
-        self._excesses: dict[Name, int] = {}
-        self._has_excess = asyncio.Event()
+        self._calls: dict[Name, _Calls] = {}
+        """Of each connection that has made one."""
+        self._arriving: dict[Name, _Calls] = {}
+        """Of these, those with a call that has not said yet what it wants."""
+        self._has_hung_up = False
+        self._has_excess, self._has_arrival = asyncio.Event(), asyncio.Event()
 
-    def note_call(self, peer: str) -> None:
-        """A connection has made a call: its handshake is over.  ``peer`` is what gRPC calls it."""
-        if (name := Name.of_call(peer)) is not None and name not in self._has_called:
-            self._has_called.add(name)
+    @contextmanager
+    def call(self, peer: str, call: Call) -> Iterator[Callable[[], None]]:
+        """A connection has made a call, which is under way in the block: the handshake of the connection is over.
+
+        Args:
+            peer: what gRPC calls it.
+            call: of it.
+
+        Yields:
+            Is to be called once the call has a stream.
+        """
+        if (name := Name.of_call(peer)) is None:
+            yield lambda: None
+            return
+        calls = self._calls_of(name)
+        if not calls.arriving:
+            if calls.delivered_bytes and (received_bytes := self._connections.received_bytes(name)) is not None:
+                calls.before_bytes = received_bytes - calls.delivered_bytes
+            self._arriving[name] = calls
+            self._has_arrival.set()
+        calls.arriving.add(call)
+
+        def begin() -> None:
+            calls.begin(call)
+            self._note_arrived(name)
+
+        try:
+            yield begin
+        finally:
+            calls.end(call)
+            self._note_arrived(name)
+
+    def _calls_of(self, name: Name) -> _Calls:
+        if (calls := self._calls.get(name)) is None:
+            calls = self._calls[name] = _Calls()
             self._end_handshake(name)
+        return calls
+
+    def _note_arrived(self, name: Name) -> None:
+        if (calls := self._arriving.get(name)) is not None and not calls.arriving:
+            del self._arriving[name]
 
     def note_excess(self, peer: str) -> None:
         """A call came with more metadata than gRPC lets pass once the peer has acknowledged our settings.
@@ -52,38 +142,68 @@ class GrpcPeers:
         Further ones would wait in gRPC with all their metadata: this hangs up.
         """
         if (name := Name.of_call(peer)) is not None:
-            self._excesses[name] = number = self._excesses.get(name, 0) + 1
-            if number == _MOST_EXCESSES + 1 and not self._connections.hang_up(name):
+            calls = self._calls_of(name)
+            calls.excesses += 1
+            if calls.excesses == _MOST_EXCESSES + 1 and not self._connections.hang_up(name):
                 self._has_excess.set()  # it is younger than the last look
 
     async def follow(self) -> None:
         """Look again and again, until this is cancelled."""
         try:
-            while True:
-                began = thread_time()
-                self._look()
-                spent_seconds = thread_time() - began
-                await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
-                        await self._has_excess.wait()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._look_on())
+                group.create_task(self._measure_on())
         finally:
             for name in tuple(self._holds):
                 self._forget(name)
+
+    async def _look_on(self) -> None:
+        while True:
+            began = thread_time()
+            self._look()
+            spent_seconds = thread_time() - began
+            await asyncio.sleep(spent_seconds / _HURRIED_SHARE)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(max(_BETWEEN_LOOKS_SECONDS, spent_seconds / _LOOKS_SHARE)):
+                    await self._has_excess.wait()
+
+    async def _measure_on(self) -> None:
+        while True:
+            await self._has_arrival.wait()
+            self._has_arrival.clear()
+            await asyncio.sleep(_BETWEEN_MEASURES_SECONDS)
+            while self._arriving:
+                began = thread_time()
+                self._measure()
+                spent_seconds = thread_time() - began
+                await asyncio.sleep(max(_BETWEEN_MEASURES_SECONDS, spent_seconds / _HURRIED_SHARE))
+
+    def _measure(self) -> None:
+        """Hang up on connections of which more has come than may come before they have said what they want."""
+        if self._has_hung_up or any(name not in self._holds for name in self._arriving):
+            self._look()
+        self._has_hung_up = False
+        for name, calls in {**dict.fromkeys(self._handshakes, _NO_CALLS), **self._arriving}.items():
+            received_bytes = self._connections.received_bytes(name)
+            if received_bytes is not None and calls.is_too_much(received_bytes):
+                self._has_hung_up |= self._connections.hang_up(name)
 
     def _look(self) -> None:
         come, gone = self._connections.look()
         for name in gone:
             self._forget(name)
-        for name in sorted(come, key=lambda name: name not in self._has_called):  # who has called was there before
+        for name in sorted(come, key=lambda name: name not in self._calls):  # who has called was there before
             self._admit(name)
         self._has_excess.clear()
-        for name, number in self._excesses.items():
-            if number > _MOST_EXCESSES:
+        for name, calls in self._calls.items():
+            if calls.excesses > _MOST_EXCESSES:
                 self._connections.hang_up(name)
         # Others have come and gone between two looks.
-        self._has_called.intersection_update(self._holds)
-        self._excesses = {name: number for name, number in self._excesses.items() if name in self._holds}
+        self._calls = {
+            name: calls
+            for name, calls in self._calls.items()
+            if name in self._holds or calls.arriving or calls.begun  # these may be of one that no look has found yet
+        }
         overdue = asyncio.get_running_loop().time() - self._handshake_seconds
         for name in [name for name, (since, _) in self._handshakes.items() if since < overdue]:
             self._end_handshake(name)
@@ -100,7 +220,7 @@ class GrpcPeers:
             except LimitReachedError as error:
                 hang_up(error)
                 return
-            if name not in self._has_called:
+            if name not in self._calls:
                 handshake = ExitStack()
                 handshake.enter_context(self._admission.handshake(peer, hang_up))
                 self._handshakes[name] = asyncio.get_running_loop().time(), handshake
@@ -112,5 +232,6 @@ class GrpcPeers:
 
     def _forget(self, name: Name) -> None:
         self._end_handshake(name)
+        self._calls.pop(name, None)
         if (hold := self._holds.pop(name, None)) is not None:
             hold.close()

@@ -79,8 +79,9 @@ class Limits:
     max_handshakes: int = _most(
         512,
         "handshakes under way",
-        "connections and calls that have not said what they want, of which each may hold 1.1 MiB, over gRPC 16 MiB; "
-        "the one that has waited longest makes room for a new one",
+        "connections and calls that have not said what they want, of which each may hold 1.1 MiB; over gRPC, who "
+        "sends more is hung up on, within some hundredths of a second, on Linux. The one that has waited longest makes "
+        "room for a new one",
     )
     max_handshakes_per_peer: int = _most(
         128, "handshakes of one peer under way", "likewise: of this peer, the one that has waited longest makes room"

@@ -78,7 +78,6 @@ class _GrpcListener:
         self._server: grpc.aio.Server | None = None
         self._health = HealthService(terms.reception.exchange.readiness)
         self._following: asyncio.Task[None] | None = None
-        self._peers: GrpcPeers | None = None
         self._watching: asyncio.Task[None] | None = None
 
     @property
@@ -91,11 +90,6 @@ class _GrpcListener:
         server = grpc.aio.server(
             options=server_options(self._terms.handshake_seconds, self._terms.silence_seconds, most)
         )
-        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
-            method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, method))
-            for method in METHODS
-        }
-        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         await self._health.add_to(server)
         if self._terms.reflection:
             require_extra("reflection", "grpc_reflection")
@@ -114,9 +108,14 @@ class _GrpcListener:
         except RuntimeError as error:
             raise TransportError.of(what=f"cannot listen at {self._terms.address}", cause=error) from error
         admission = self._reception.exchange.admission
-        self._peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
+        peers = GrpcPeers(admission, GrpcConnections(port), self._terms.handshake_seconds)
+        handlers: dict[str, grpc.RpcMethodHandler[bytes, bytes]] = {
+            method.rpartition("/")[2]: grpc.stream_stream_rpc_method_handler(partial(self._serve, peers, method))
+            for method in METHODS
+        }
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
         await server.start()
-        self._watching = lasting_task(self._peers.follow(), name="connections of gRPC")
+        self._watching = lasting_task(peers.follow(), name="connections of gRPC")
         self._following = lasting_task(self._health.follow(), name="health of the exchange")
         self._server = server
         self._address = f"{self._terms.address.rpartition(':')[0]}:{port}"
@@ -141,37 +140,35 @@ class _GrpcListener:
         if self._server is not None:
             await self._server.wait_for_termination()
 
-    async def _serve(self, method: str, _requests: object, context: Context) -> None:
+    async def _serve(self, peers: GrpcPeers, method: str, _requests: object, context: Context) -> None:
         peer = context.peer()
-        if self._peers is not None:
-            self._peers.note_call(peer)
         # A control client may be idle.
         within_seconds = None if method == CONTROL else self._terms.handshake_seconds
         call = ServerCall(context, f"the client at {peer}", within_seconds, self._terms.silence_seconds)
-        try:
-            call.judge_metadata()
-        except UndecodableDataError as error:
-            if self._peers is not None:
-                self._peers.note_excess(peer)
-            await self._tell(call, error)
-            return
-        # Otherwise they leave with the first message, and block the status while it is under way.
-        await context.send_initial_metadata(())
-        try:
-            access = _admitted(self._terms.access, call.token, call.names)
-            await self._reception.serve(method, call, peer=peer, access=access)
-            await call.finish(None)
-        except ConnectionGivenUp:
-            await call.hang_up()
-        except PermitflowError as error:
-            _note(error, peer)
-            forget_frames(error)
-            await self._tell(call, error)
-        except Exception as error:
-            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
-            await self._tell(call, error)
-        finally:
-            await call.stop()
+        with peers.call(peer, call) as begin:
+            try:
+                call.judge_metadata()
+            except UndecodableDataError as error:
+                peers.note_excess(peer)
+                await self._tell(call, error)
+                return
+            # Otherwise they leave with the first message, and block the status while it is under way.
+            await context.send_initial_metadata(())
+            try:
+                access = _admitted(self._terms.access, call.token, call.names)
+                await self._reception.serve(method, call, peer=peer, access=access, on_begun=lambda _: begin())
+                await call.finish(None)
+            except ConnectionGivenUp:
+                await call.hang_up()
+            except PermitflowError as error:
+                _note(error, peer)
+                forget_frames(error)
+                await self._tell(call, error)
+            except Exception as error:
+                _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+                await self._tell(call, error)
+            finally:
+                await call.stop()
 
     async def _tell(self, call: ServerCall, error: Exception) -> None:
         try:

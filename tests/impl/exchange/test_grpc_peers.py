@@ -1,45 +1,117 @@
 """The peers of a gRPC server: who is hung up on, and how soon."""
 
 import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 
+from permitflow.carriers.byte_stream import FRAMES_BYTES
+from permitflow.carriers.connection import PUT_STREAM
 from permitflow.carriers.grpc_connections import GrpcConnections, Name
-from permitflow.exchange import grpc_peers
+from permitflow.exchange import Exchange, ExchangeServer, grpc_peers
 from permitflow.exchange.admission import Admission
 from permitflow.exchange.grpc_peers import GrpcPeers
 from permitflow.exchange.limits import Limits
+from permitflow.wire.arrow import MAX_MESSAGE_BYTES
+from tests.hostile.byte_grammar import DATA, HEADERS, PREFACE, SETTINGS, call_of, frame, message
 from tests.support.turns import turns, until
 
+needs_linux = pytest.mark.skipif(sys.platform != "linux", reason="other systems do not tell how much has come")
 PEER = Name("127.0.0.1", 4_242)
+CALLER = f"ipv4:{PEER.host}:{PEER.port}"
+
+
+class Call:
+    """One of which nothing has come yet."""
+
+    received_bytes = 0
 
 
 class OneConnection(GrpcConnections):
     """One that comes between two looks."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_here: bool = False) -> None:
         super().__init__(0)
-        self.is_here = self.is_seen = self.is_hung_up = False
+        self.is_here = is_here
+        self.is_seen = self.is_hung_up = False
+        self.came_bytes = self.measures = 0
 
     def look(self) -> tuple[list[Name], list[Name]]:
         come = [PEER] if self.is_here and not self.is_seen else []
         self.is_seen = self.is_here
         return come, []
 
+    def received_bytes(self, name: Name) -> int | None:
+        self.measures += 1
+        return self.came_bytes if self.is_seen and name == PEER else None
+
     def hang_up(self, name: Name) -> bool:
         self.is_hung_up |= self.is_seen and name == PEER
         return self.is_hung_up
 
 
-async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
-    connections = OneConnection()
+@asynccontextmanager
+async def looked_at(connections: OneConnection) -> AsyncIterator[GrpcPeers]:
     peers = GrpcPeers(Admission(Limits()), connections, 30.0)
     following = asyncio.create_task(peers.follow())
     await turns()
-    connections.is_here = True
-    for _ in range(2):
-        peers.note_excess(f"ipv4:{PEER.host}:{PEER.port}")
-    await until(lambda: connections.is_hung_up)
+    yield peers
     following.cancel()
     await asyncio.wait({following})
+
+
+async def measured(connections: OneConnection) -> None:
+    """Wait until its bytes were compared."""
+    before = connections.measures
+    await until(lambda: connections.measures > before + 1)
+
+
+async def test_a_connection_with_too_long_headers_is_looked_for_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grpc_peers, "_BETWEEN_LOOKS_SECONDS", 3_600.0)
+    async with looked_at(connections := OneConnection()) as peers:
+        connections.is_here = True
+        for _ in range(2):
+            peers.note_excess(CALLER)
+        await until(lambda: connections.is_hung_up)
+
+
+@needs_linux
+async def test_a_first_message_that_grows_too_long_is_hung_up_on() -> None:
+    begin = PREFACE + frame(SETTINGS, b"") + frame(SETTINGS, b"", 1) + frame(HEADERS, call_of(PUT_STREAM), 4, 1)
+    part = frame(DATA, message(bytes(10_000), MAX_MESSAGE_BYTES)[:10_000], 0, 1)
+    async with ExchangeServer(Exchange(), "127.0.0.1:0") as server, asyncio.timeout(20.0):
+        reader, writer = await asyncio.open_connection(*server.address.split(":"))
+        with closing(writer), suppress(ConnectionError):
+            writer.write(begin + part + frame(DATA, bytes(10_000), 0, 1) * (2 * FRAMES_BYTES // 10_000))
+            while await reader.read(1 << 16):
+                pass
+
+
+async def test_messages_of_its_streams_are_not_of_a_first_one() -> None:
+    connections, stream = OneConnection(is_here=True), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, stream) as begin:
+            begin()
+            stream.received_bytes = connections.came_bytes = 1 << 30
+            with peers.call(CALLER, Call()):
+                stream.received_bytes += 1 << 30
+                connections.came_bytes += 1 << 30
+                await measured(connections)
+                assert not connections.is_hung_up
+                connections.came_bytes += 1 << 30
+                await until(lambda: connections.is_hung_up)
+
+
+async def test_what_came_before_a_call_is_not_of_its_message() -> None:
+    connections, former = OneConnection(is_here=True), Call()
+    async with looked_at(connections) as peers:
+        with peers.call(CALLER, former):
+            former.received_bytes = 1
+        connections.came_bytes = 1 << 30  # pings, in a long time
+        with peers.call(CALLER, Call()):
+            await measured(connections)
+            assert not connections.is_hung_up
+            connections.came_bytes += FRAMES_BYTES + 1
+            await until(lambda: connections.is_hung_up)
