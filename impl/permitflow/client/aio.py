@@ -182,6 +182,7 @@ async def put(
     total: JobTotal | None = None,
     failed_job: str = "",
     spread_over: int = 0,
+    job_channels: Sequence[str] = (),
     resume_seconds: float | None = None,
     security: Security | None = None,
     byte_window: int | None = None,
@@ -204,6 +205,8 @@ async def put(
             began, or is another job's.
         spread_over: of a stream whose rows are spread by a key: over this many channels, of which this is one; the
             exchange refuses if the stream has more.  0: rows are not spread.
+        job_channels: of a job that writes into several channels of this exchange: these, at most 1,000; the exchange
+            refuses if it lacks one, before any row of the job has come.
 
     Raises:
         TlsError: one of the two ends does not trust the other, or only one speaks TLS.
@@ -243,6 +246,7 @@ async def put(
                     total=total,
                     failed_job=failed_job,
                     spread_over=spread_over,
+                    job_channels=tuple(job_channels),
                     compression=able,
                     resume=resume,
                     byte_window=0 if byte_window is None else require_byte_window(byte_window),

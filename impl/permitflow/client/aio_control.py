@@ -569,7 +569,7 @@ async def _together(calls: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
 async def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
 ) -> None:
-    """Refuse channels that two of several exchanges have; exchanges that do not answer within seconds do not count.
+    """Refuse channels that two of several exchanges have, or none; who does not answer within seconds does not count.
 
     ``get`` and ``put`` do not ask: each start would wait for the slowest of all exchanges.  Ask once, before a stream's
     first channel is opened: the other place may have half of the rows.
@@ -583,6 +583,7 @@ async def require_single_places(
     Raises:
         InvalidParametersError: two of them have the same channel, or the stream has further ones; or ``channels`` is a
             single name, or empty.
+        UnknownChannelError: all have answered, and none has a channel.
     """
     names = names_of(channels)
     if not names:
@@ -601,10 +602,13 @@ async def require_single_places(
             told = await orders.statistics(partial=True)
     except (PeerGoneError, SecurityError):  # a stream will tell
         return
+    known = dict.fromkeys(each.channel for each in told.channels)
     for name in names:
         require_one_place(name, orders.survey.twice.get(name, ()))
+        if name not in known and not orders.survey.unanswered:
+            raise UnknownChannelError(channel=name, known=tuple(known))
     if spread_over:
-        require_no_further(names[0], (each.channel for each in told.channels), spread_over)
+        require_no_further(names[0], known, spread_over)
 
 
 @asynccontextmanager

@@ -745,7 +745,7 @@ def probe(
 def require_single_places(
     address: str, channels: Sequence[str], *, spread_over: int = 0, security: Security | None = None
 ) -> None:
-    """Refuse channels that two of several exchanges have; see ``aio_control.require_single_places``."""
+    """Refuse channels that two of several exchanges have, or none; see ``aio_control.require_single_places``."""
     if len(several(address)) > 1:
         asking = aio_control.require_single_places
         background().run(partial(asking, address, channels, spread_over=spread_over, security=security))
@@ -767,8 +767,8 @@ def open_sink(
         schema: of the batches that will be sent.
         timeout_seconds: the longest wait for the exchange, and for each permit.
         options: ``wanted``, ``silence_seconds``, ``record``, ``same_host``, ``compression``, ``resume_seconds``,
-            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``
-            and ``spread_over``, as for ``aio.put``.  The recorder is used in another thread.
+            ``byte_window``, ``security``, ``producer``, ``staging``, ``attempt``, ``total``, ``failed_job``,
+            ``spread_over`` and ``job_channels``, as for ``aio.put``.  The recorder is used in another thread.
 
     Raises:
         InvalidParametersError: ``timeout_seconds`` is not above 0, or this end does not have that codec.

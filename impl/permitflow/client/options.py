@@ -45,6 +45,7 @@ class PutOptions(Options, total=False):
     total: JobTotal | None
     failed_job: str
     spread_over: int
+    job_channels: Sequence[str]
 
 
 def counts_its_end(options: PutOptions) -> bool:

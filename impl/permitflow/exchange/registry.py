@@ -1,8 +1,8 @@
 """The channels of an exchange by their names."""
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -17,6 +17,7 @@ from permitflow.errors import (
     ChannelRemovedError,
     ChannelResetError,
     InvalidParametersError,
+    MovedError,
     PermitflowError,
     RetentionError,
     StoreError,
@@ -522,6 +523,18 @@ class Exchange:
         """
         known = chain(self._channels, () if self.elsewhere is None else self.elsewhere.known)
         require_no_further(name, known, channels)
+
+    def require_known(self, names: Iterable[str]) -> None:
+        """Require that the exchange has these channels, in whichever of its processes.
+
+        Raises:
+            UnknownChannelError: it lacks one.
+        """
+        others = () if self.elsewhere is None else self.elsewhere.known
+        for name in names:
+            if name not in others:
+                with suppress(MovedError):
+                    self.served(name)
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[ChannelTraffic, ...]:
         """A snapshot of these channels, or of all in the order of adding.

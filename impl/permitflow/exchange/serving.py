@@ -30,6 +30,7 @@ from permitflow.exchange.health import Phase
 from permitflow.exchange.registry import Exchange
 from permitflow.names import require_once_each
 from permitflow.stream.control import (
+    MOST_CHANNELS,
     Acknowledge,
     AddStream,
     AskChannels,
@@ -122,6 +123,9 @@ class _Producer:
         exchange, name = self._exchange, put.channel
         if put.spread_over:
             exchange.require_no_further(name, put.spread_over)
+        # A job that may have sent rows is heard when it fails; other processes do not tell which jobs they know.
+        if not put.failed_job or (exchange.elsewhere is None and not exchange.attempts.knows(put.failed_job)):
+            exchange.require_known(filter(self._access.sees, put.job_channels[:MOST_CHANNELS]))
         channel = exchange.served(name) if put.staging is None else exchange.replay_channel(name)
         agree(channel.parameters, put)
         self._memory = exchange.admission.memory.take_stream(channel.stream_most_bytes, self._peer)

@@ -226,6 +226,14 @@ class _Sending:
     def _spread_over(self) -> int:
         return spread_over(self._options.exchange.channels) if self._options.key else 0
 
+    @property
+    def _job_channels(self) -> tuple[str, ...]:
+        """What an exchange must have before it takes rows; of a stream, the last channel stands for all."""
+        exchange = self._options.exchange
+        if len(several(exchange.address)) > 1:
+            return ()  # each has some
+        return exchange.channels[-1:] if spread_over(exchange.channels) else exchange.channels
+
     def channel_of(self, context: TaskContext) -> str:
         """The channel of a task: number p modulo n without a key; any of them with one."""
         channels = self._options.exchange.channels
@@ -308,6 +316,7 @@ class _Sending:
             "byte_window": exchange.byte_window,
             "security": exchange.security,
             "spread_over": self._spread_over,
+            "job_channels": self._job_channels,
             **stated,
         }
         seconds = timeout_seconds or exchange.timeout_seconds

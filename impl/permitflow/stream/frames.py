@@ -149,6 +149,8 @@ class Put(Opening):
     spread_over: int = 0
     """The producer spreads rows over this many channels of the stream; the exchange refuses if it has more.  0: it does
     not spread rows."""
+    job_channels: tuple[str, ...] = ()
+    """Channels into which other tasks of the job write; the exchange refuses if it lacks one."""
 
 
 @dataclass(frozen=True, slots=True)

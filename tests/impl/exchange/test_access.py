@@ -139,6 +139,9 @@ async def test_nobody_learns_of_channels_without_a_right(rights: Path, clients: 
         with pytest.raises(UnknownChannelError) as unknown:
             await describe(address, "orders/none", security=clients["etl"])
         assert unknown.value.known == ("orders/0", "orders/1")
+        others = ["secret", "none"]
+        async with put(address, "orders/0", SCHEMA, security=clients["etl"], job_channels=others) as sender:
+            await sender.end()
 
 
 async def test_each_order_needs_its_own_right(rights: Path, clients: dict[str, Security]) -> None:

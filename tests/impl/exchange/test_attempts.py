@@ -21,6 +21,7 @@ from permitflow.errors import (
     JobTotalError,
     ProtocolError,
     TaskRetryError,
+    UnknownChannelError,
 )
 from permitflow.exchange import Exchange, Retention
 from permitflow.flows.permits.agreement import PERMITS
@@ -227,6 +228,30 @@ async def test_a_failed_job_without_attempts_leaves_others_alone(retention: Rete
             await job.abort()
         await job.commit(10, job="next", closes_channel=False)
         await job.abort()  # now nobody else puts
+        with pytest.raises(ChannelAbortedError, match="it has failed"):
+            await job.read()
+
+
+@BOTH
+async def test_a_job_one_of_whose_channels_lacks_is_refused(retention: Retention, listen: str) -> None:
+    """It fails before its first row, and its abort leaves the channel to the next job."""
+    lacking = [CHANNEL, "nowhere"]
+    async with world(retention, listen) as job:
+        for said in ({"attempt": TaskAttempt("job", 0, 1)}, {"failed_job": "job"}):
+            with pytest.raises(UnknownChannelError, match="nowhere"):
+                await put(job.address, CHANNEL, SCHEMA, job_channels=lacking, **said).__aenter__()
+        await job.send(2, job="next")
+        await job.commit(10, job="next")
+        assert await job.read() == 10
+
+
+@BOTH
+async def test_a_failed_job_that_has_sent_is_heard_without_a_channel(retention: Retention, listen: str) -> None:
+    """The other channel was removed meanwhile."""
+    async with world(retention, listen) as job:
+        await job.send(1)
+        async with put(job.address, CHANNEL, SCHEMA, failed_job="job", job_channels=["removed"]) as sender:
+            sender.abort("it has failed")
         with pytest.raises(ChannelAbortedError, match="it has failed"):
             await job.read()
 

@@ -10,7 +10,13 @@ import pytest
 
 from permitflow.carriers.addresses import parsed
 from permitflow.client import control, describe, get, put
-from permitflow.errors import InvalidParametersError, MovedError, PermitflowError
+from permitflow.errors import (
+    ChannelAbortedError,
+    InvalidParametersError,
+    MovedError,
+    PermitflowError,
+    UnknownChannelError,
+)
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.exchange.access import Access
 from permitflow.stream.control import ControlRequest
@@ -19,7 +25,7 @@ BATCH = pa.record_batch({"x": [1, 2, 3]})
 
 
 class At:
-    """Everything is at this port."""
+    """Everything is at this port, or all that is known."""
 
     port = 0
 
@@ -27,6 +33,8 @@ class At:
         self.known: Collection[str] = ()
 
     def missing(self, channel: str) -> PermitflowError:
+        if self.known and channel not in self.known:
+            return UnknownChannelError(channel=channel, known=tuple(self.known))
         return MovedError(what=f"channel {channel!r}", port=self.port)
 
     async def carry_out(self, request: ControlRequest, access: Access) -> NoReturn:
@@ -68,6 +76,23 @@ async def test_the_door_knows_all_channels_of_a_stream() -> None:
             await put(door, "orders/0", BATCH.schema, spread_over=1).__aenter__()
         async with put(door, "orders/0", BATCH.schema, spread_over=2) as sender:
             await sender.end()
+
+
+async def test_the_door_knows_which_of_a_jobs_channels_lack() -> None:
+    async with two_servers("tcp://", "orders", "payments") as (door, _):
+        with pytest.raises(UnknownChannelError, match="nowhere"):
+            await put(door, "orders", BATCH.schema, job_channels=["payments", "nowhere"]).__aenter__()
+        async with put(door, "orders", BATCH.schema, job_channels=["payments"]) as sender:
+            await sender.end()
+
+
+async def test_a_job_that_may_have_sent_elsewhere_is_heard() -> None:
+    """Of its abort the door does not know whether a process has rows of the job."""
+    async with two_servers("tcp://", "orders") as (door, _):
+        async with put(door, "orders", BATCH.schema, failed_job="job", job_channels=["removed"]) as sender:
+            sender.abort("it has failed")
+        with pytest.raises(ChannelAbortedError):
+            await put(door, "orders", BATCH.schema).__aenter__()
 
 
 async def test_processes_that_name_each_other_are_followed_a_few_times() -> None:

@@ -252,6 +252,15 @@ async def test_places_are_asked_for_by_names(channels: Sequence[str], rule: str)
         await require_single_places("localhost:1,localhost:2", channels)
 
 
+async def test_a_channel_at_no_exchange_is_refused_before_others_get_rows() -> None:
+    async with serving(*divided()) as servers:
+        asking = require_single_places(listed(servers), (*CHANNELS, "orders/6"))
+        with pytest.raises(UnknownChannelError, match="unknown channel 'orders/6'"):
+            await asking
+        await servers[2].stop()  # it may have it
+        await require_single_places(listed(servers), (*CHANNELS, "orders/6"))
+
+
 async def asked(address: str, channel: str) -> None:
     async with control(address) as orders:
         await orders.positions([channel])

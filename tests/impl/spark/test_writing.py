@@ -438,7 +438,15 @@ def test_no_channel_is_ended_before_all_have_been_reached(options: Options) -> N
     with pytest.raises(UnknownChannelError, match="nowhere"):
         writer.commit([None])
     writer.abort([None])
-    assert str(consume(options, first)).startswith("ChannelAbortedError")
+    assert state_of(options, first) == "waiting"
+
+
+def test_more_channels_than_there_are_get_no_rows(options: Options, monkeypatch: pytest.MonkeyPatch) -> None:
+    tasks = Tasks({**options, "channels": "4"}, monkeypatch)
+    with pytest.raises(UnknownChannelError, match=f"unknown channel '{options['stream']}/3'"):
+        tasks.run(Attempt(0, number=0, attempt=5))
+    tasks.writer.abort([None])
+    assert [state_of(options, channel) for channel in channels_of(options)] == ["waiting", "waiting"]
 
 
 def test_a_job_that_comes_too_late_has_nobody_to_tell(options: Options) -> None:

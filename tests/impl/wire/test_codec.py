@@ -83,7 +83,14 @@ ranges = {
     "log_id": names,
     "columns": st.lists(names, max_size=2).map(tuple),
 }
-puts = {"producer": names, "staging": stagings, "attempt": attempts, "total": totals, "failed_job": names}
+puts = {
+    "producer": names,
+    "staging": stagings,
+    "attempt": attempts,
+    "total": totals,
+    "failed_job": names,
+    "job_channels": st.lists(names, max_size=2).map(tuple),
+}
 upstream_frames = st.one_of(
     st.builds(lambda flow, **rest: Put(**flow, **rest), flows, **first, **puts),
     agreements,

@@ -154,6 +154,10 @@ class AttemptBooks:
             self._tasks += 1  # a job without tasks takes memory, too
         job.done.add(channel)
 
+    def knows(self, job: str) -> bool:
+        """Has an attempt at a task of this job come?"""
+        return job in self._jobs
+
     def require_current(self, job: str, channel: str) -> None:
         """Refuse the word of a job that has failed, if it comes too late: what is in the channel is not its own.
 
