@@ -529,12 +529,11 @@ class Exchange:
 
         Raises:
             UnknownChannelError: it lacks one.
+            PeerGoneError: the process of one is lost.
         """
-        others = () if self.elsewhere is None else self.elsewhere.known
         for name in names:
-            if name not in others:
-                with suppress(MovedError):
-                    self.served(name)
+            with suppress(MovedError):
+                self.served(name)
 
     def statistics(self, names: Sequence[str] = ()) -> tuple[ChannelTraffic, ...]:
         """A snapshot of these channels, or of all in the order of adding.
