@@ -232,7 +232,8 @@ class Reception:
             await carrier.settled()
             outcome = None
         except PermitflowError as error:
-            forget_frames(error)
+            if error.status:
+                forget_frames(error)
             outcome = error
         except Exception as error:
             _log.exception("a stream with %s failed for a reason that is not the peer's", peer)

@@ -54,6 +54,7 @@ _log = logging.getLogger(__name__)
 _FAREWELL_SECONDS = 2.0
 _BETWEEN_CANCELS_SECONDS = 0.2
 _BACKLOG = 128
+_OWN_FAULT = "a stream with %s failed for a reason that is not the peer's"
 
 
 class _Terms(NamedTuple):
@@ -165,7 +166,7 @@ class _GrpcListener:
                 forget_frames(error)
                 await self._tell(call, error)
             except Exception as error:
-                _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+                _log.exception(_OWN_FAULT, peer)
                 await self._tell(call, error)
             finally:
                 await call.stop()
@@ -182,6 +183,8 @@ class _GrpcListener:
 def _note(error: PermitflowError, peer: str) -> None:
     if isinstance(error, SecurityError):
         _log.info("the client at %s was refused: %s", peer, error)
+    elif not error.status:  # it crosses the wire without its type
+        _log.error(_OWN_FAULT, peer, exc_info=error)
 
 
 def _no_names() -> tuple[str, ...]:
@@ -358,7 +361,7 @@ class _StreamListener(ABC):
             forget_frames(error)
             await stream.finish(error)
         except Exception as error:
-            _log.exception("a stream with %s failed for a reason that is not the peer's", peer)
+            _log.exception(_OWN_FAULT, peer)
             await stream.finish(error)
         finally:
             stream.close()

@@ -18,13 +18,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from permitflow.carriers.byte_stream import Kind
 from permitflow.carriers.connection import SERVICE
 from permitflow.carriers.framing import header
-from permitflow.client import control, get
+from permitflow.client import control, get, put
 from permitflow.client.health import LIVENESS, READINESS, is_serving
 from permitflow.errors import InvalidParametersError, PeerGoneError, TransportError
 from permitflow.exchange import Exchange, ExchangeServer
 from permitflow.exchange.health import Phase
 from permitflow.exchange.serving import METHODS
-from tests.support.kept_rows import SCHEMA, refused
+from permitflow.flows.recording import Recorder
+from tests.support.kept_rows import SCHEMA, refused, rows
 from tests.support.served import served
 from tests.support.turns import turns
 
@@ -123,6 +124,25 @@ async def test_a_stream_that_missed_its_cancellation_ends_on_stopping(
     (task,) = serving
     assert task is not None
     assert task.cancelled()
+
+
+@pytest.mark.parametrize("resume_seconds", [0.0, 30.0])
+async def test_a_fault_of_its_own_is_logged_with_its_place(
+    resume_seconds: float, listen: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    def opened(*_: object) -> Recorder:
+        def record(action: str, arguments: tuple[int, ...], counters: tuple[int, ...]) -> None:
+            if action == "Deliver":
+                raise KeyError("a fault")
+
+        return record
+
+    async with served("a", schema=SCHEMA, listen=listen, record=opened) as (_, address):
+        with pytest.raises(TransportError, match="'a fault'"):
+            async with put(address, "a", SCHEMA, resume_seconds=resume_seconds) as sender:
+                await sender.send(rows(0, 1))
+    (record,) = [record for record in caplog.records if record.levelno == logging.ERROR]
+    assert 'raise KeyError("a fault")' in (record.exc_text or "")
 
 
 async def test_a_stop_that_was_given_up_is_repeated(listen: str) -> None:
